@@ -1,0 +1,136 @@
+"""Every error this project raises on purpose.
+
+    AladinError
+      ConfigError             unknown key, impossible combination
+      InputError              the caller's data
+        ImageError            a picture that cannot be used
+          ImageTooLargeError  more pixels or bytes than the limit
+        TextTooLongError
+        ShapeError            a tensor of the wrong shape
+        DataError             a line of a data file
+      CheckpointError         missing file, wrong schema version
+      SearchIndexError
+        IndexNotReadyError    no live generation
+        IndexMismatchError    built with another model or schema
+        IndexCorruptError     a file is not what the manifest says
+        UnknownItemError      no item with this id
+      OverloadedError         queue full
+      NonFiniteLossError      training diverged
+
+Errors are raised in the domain and rendered at the front doors: into exit codes by
+``service/cli.py`` and into HTTP by one table in ``service/http/errors.py``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class AladinError(Exception):
+    """Base of every error that this project raises on purpose."""
+
+
+class ConfigError(AladinError):
+    """A configuration has an unknown key or an impossible combination of values."""
+
+
+class InputError(AladinError):
+    """The caller's data cannot be used; the message says what was expected and what came."""
+
+
+class ImageError(InputError):
+    """A picture that cannot be decoded or used."""
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"{source}: {reason}")
+        self.source = source
+        self.reason = reason
+
+
+class ImageTooLargeError(ImageError):
+    """A picture with more bytes or pixels than the limit; found before it is decoded."""
+
+
+class TextTooLongError(InputError):
+    """A text longer than the limit."""
+
+    def __init__(self, length: int, limit: int, unit: str = "tokens") -> None:
+        super().__init__(f"the text has {length} {unit}, at most {limit} are allowed")
+        self.length = length
+        self.limit = limit
+
+
+class ShapeError(InputError):
+    """A tensor whose shape is not the expected one."""
+
+    def __init__(self, expected: str, actual: object) -> None:
+        super().__init__(f"expected shape {expected}, got {actual}")
+        self.expected = expected
+        self.actual = actual
+
+
+class DataError(InputError):
+    """A line of a data file that cannot be used."""
+
+    def __init__(self, file: Path | str, line: int | None, reason: str) -> None:
+        where = str(file) if line is None else f"{file}:{line}"
+        super().__init__(f"{where}: {reason}")
+        self.file = Path(file)
+        self.line = line
+        self.reason = reason
+
+
+class CheckpointError(AladinError):
+    """A checkpoint is incomplete, cut short or of another schema version."""
+
+
+class SearchIndexError(AladinError):
+    """Base of the errors about an index on disk."""
+
+
+class IndexNotReadyError(SearchIndexError):
+    """There is no live generation to search."""
+
+
+class IndexMismatchError(SearchIndexError):
+    """The index was built with another model, schema version or dimension."""
+
+    def __init__(self, what: str, expected: object, actual: object) -> None:
+        super().__init__(f"{what}: expected {expected}, got {actual}")
+        self.expected = expected
+        self.actual = actual
+
+
+class IndexCorruptError(SearchIndexError):
+    """A file of the index is not what its manifest says."""
+
+    def __init__(self, file: Path | str, reason: str) -> None:
+        super().__init__(f"{file}: {reason}")
+        self.file = Path(file)
+        self.reason = reason
+
+
+class UnknownItemError(SearchIndexError):
+    """No item of the index has this id."""
+
+    def __init__(self, target: str, item_id: str) -> None:
+        super().__init__(f"no item {item_id!r} among the {target} of this index")
+        self.target = target
+        self.item_id = item_id
+
+
+class OverloadedError(AladinError):
+    """The queue is full; try again after ``retry_after_s`` seconds."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        super().__init__(f"too many queries are waiting, try again in {retry_after_s:g} s")
+        self.retry_after_s = retry_after_s
+
+
+class NonFiniteLossError(AladinError):
+    """The loss of a training step is NaN or infinite."""
+
+    def __init__(self, stage: str, step: int, value: float) -> None:
+        super().__init__(f"stage {stage!r}, step {step}: the loss is {value}, not a finite number")
+        self.stage = stage
+        self.step = step

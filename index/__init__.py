@@ -1,0 +1,1 @@
+"""The index: batch builder, ANN, token store, two-stage searcher, evaluation as served."""

@@ -1,0 +1,1 @@
+"""Offline jobs: data, losses, tasks, the loop, recipes and the demo data."""
