@@ -1,0 +1,176 @@
+"""A checkpoint: a folder that holds all that indexing and serving need.
+
+    config.json         schema version, network, fusion, provenance
+    model.safetensors   all weights, frozen encoders included
+    tokenizer.json      the text encoder's tokenizer
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from pydantic import ConfigDict
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+
+from aladin.atomic import atomic_folder, recover_folder, write_json
+from aladin.config import ModelConfig
+from aladin.errors import CheckpointError, ConfigError
+from aladin.fusion import Fusion
+from aladin.model import AladinModel, image_encoder_class, text_encoder_class
+from aladin.strict_config import STRICT, dump_config, parse_config
+
+SCHEMA_VERSION = 1
+_CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Where a checkpoint comes from.
+
+    Attributes:
+        commit: of the code that trained it, "unknown" outside a repository.
+        recipe: the recipe's text.
+        stage: of the recipe.
+        step: optimizer steps of that stage.
+        validation: metrics that chose this checkpoint.
+    """
+
+    commit: str = "unknown"
+    recipe: str = ""
+    stage: str = ""
+    step: int = 0
+    validation: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ConfigFile:
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    schema_version: int
+    model: ModelConfig
+    fusion: Fusion
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A loaded checkpoint.
+
+    Attributes:
+        model: in evaluation mode.
+        fusion: the papers' rule if no validation split was there to fit it on.
+        provenance: where it comes from.
+        model_id: sha256 of the weights file.
+    """
+
+    model: AladinModel
+    fusion: Fusion
+    provenance: Provenance
+    model_id: str
+
+
+def save_checkpoint(
+    folder: Path,
+    model: AladinModel,
+    fusion: Fusion | None = None,
+    provenance: Provenance | None = None,
+) -> None:
+    """Write a checkpoint atomically; an older one in its place is replaced.
+
+    Args:
+        folder: the checkpoint's folder.
+        model: the network.
+        fusion: constants fitted on the validation split.
+        provenance: where the weights come from.
+    """
+    config = _ConfigFile(
+        schema_version=SCHEMA_VERSION,
+        model=model.config,
+        fusion=fusion or Fusion(),
+        provenance=provenance or Provenance(),
+    )
+    weights = {name: _compact(value) for name, value in model.state_dict().items()}
+    with atomic_folder(folder) as partial:
+        write_json(partial / _CONFIG, dump_config(config))
+        save_file(weights, partial / _WEIGHTS)
+        model.text.encoder.tokenizer.save(str(partial / _TOKENIZER))
+
+
+def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
+    """Load a checkpoint for inference.
+
+    Args:
+        folder: written by `save_checkpoint`.
+        device: where the network goes.
+
+    Raises:
+        CheckpointError: a file is missing or cut short, of another schema version, or has keys
+            or tensors that this version does not know.
+    """
+    config = _read_config(folder)
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise CheckpointError(f"{folder / _TOKENIZER}: cannot be read ({error})") from error
+    try:
+        weights = load_file(folder / _WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{folder / _WEIGHTS}: cannot be read ({error})") from error
+    try:
+        model = AladinModel(
+            config.model,
+            image_encoder_class(config.model)(config.model.image_encoder),
+            text_encoder_class(config.model)(config.model.text_encoder, tokenizer),
+        )
+    except ConfigError as error:
+        raise CheckpointError(f"{folder / _CONFIG}: {error}") from error
+    _fill(model, weights, folder / _WEIGHTS)
+    model_id = hashlib.sha256((folder / _WEIGHTS).read_bytes()).hexdigest()
+    return Checkpoint(model.eval().to(device), config.fusion, config.provenance, model_id)
+
+
+def _read_config(folder: Path) -> _ConfigFile:
+    recover_folder(folder)
+    path = folder / _CONFIG
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder}: not a checkpoint, it has no {_CONFIG}") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error})") from error
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if version != SCHEMA_VERSION:
+        raise CheckpointError(f"{path}: schema version {version}, expected {SCHEMA_VERSION}")
+    try:
+        return parse_config(_ConfigFile, data, str(path))
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def _fill(model: AladinModel, weights: dict[str, torch.Tensor], path: Path) -> None:
+    expected = model.state_dict()
+    missing, unknown = sorted(expected.keys() - weights), sorted(weights.keys() - expected.keys())
+    if missing or unknown:
+        raise CheckpointError(f"{path}: missing tensors {missing[:5]}, unknown {unknown[:5]}")
+    for name, value in weights.items():
+        if value.shape != expected[name].shape:
+            shapes = f"expected {tuple(expected[name].shape)}, got {tuple(value.shape)}"
+            raise CheckpointError(f"{path}: tensor {name}: {shapes}")
+    model.load_state_dict(weights)
+
+
+def _compact(value: torch.Tensor) -> torch.Tensor:
+    """Store as float16 what float16 holds exactly, as weights published in half precision."""
+    value = value.detach().cpu().contiguous()
+    if value.dtype == torch.float32:
+        half = value.half()
+        if torch.equal(half.float(), value):
+            return half
+    return value

@@ -1,0 +1,160 @@
+"""The network's configuration, stored in a checkpoint's ``config.json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict
+
+from aladin.strict_config import STRICT
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePreprocessing:
+    """From a photo to a tensor; one definition for training, indexing and serving.
+
+    Attributes:
+        height_px: height of the network's input.
+        width_px: width of the network's input.
+        shortest_edge_px: resize the shorter side to this, then crop the centre; None squashes
+            the whole photo into the input.
+        mean: subtracted from the red, green and blue values in [0, 1].
+        std: divides what is left.
+        resample: filter of the resize.
+    """
+
+    height_px: int = 224
+    width_px: int = 224
+    shortest_edge_px: int | None = None
+    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    resample: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageEncoderConfig:
+    """An image encoder of the registry `aladin.encoders.IMAGE_ENCODERS`.
+
+    Attributes:
+        name: key in the registry.
+        source: folder or hub name of pretrained weights; None starts at random.
+        architecture: the transformers configuration; read from `source` when None.
+        frozen: no gradient, evaluation mode always, outputs cached on disk for training.
+        preprocessing: read from `source` when None.
+    """
+
+    name: str = "hf"
+    source: str | None = None
+    architecture: dict[str, Any] | None = None
+    frozen: bool = False
+    preprocessing: ImagePreprocessing | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextEncoderConfig:
+    """A text encoder of the registry `aladin.encoders.TEXT_ENCODERS`.
+
+    Attributes:
+        name: key in the registry.
+        source: folder or hub name of pretrained weights; None starts at random.
+        architecture: the transformers configuration; read from `source` when None.
+        frozen: no gradient, evaluation mode always, outputs cached on disk for training.
+        max_tokens: longest text, special tokens included.
+    """
+
+    name: str = "hf"
+    source: str | None = None
+    architecture: dict[str, Any] | None = None
+    frozen: bool = False
+    max_tokens: int = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrunkConfig:
+    """Trainable transformer layers after an encoder.
+
+    Attributes:
+        width: hidden size, a multiple of `heads`.
+        layers: number of transformer layers; 0 leaves the projection alone.
+        heads: attention heads.
+        feedforward: hidden size of the feed-forward blocks.
+        dropout: of the transformer layers.
+        input_dropout: of the encoder's output before the projection.
+    """
+
+    width: int = 256
+    layers: int = 1
+    heads: int = 4
+    feedforward: int = 1024
+    dropout: float = 0.1
+    input_dropout: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowerConfig:
+    """How the encoder's output becomes the sequence that both heads read.
+
+    Attributes:
+        trunk: the trainable layers; None hands the encoder's output to the heads as it is.
+        aggregate: where element 0 comes from. "encoder": the encoder's own CLS; "mean": the
+            mean of the content tokens; "learned": a trained vector; "first_region": the first
+            region plays the CLS and leaves the alignment, as in ALADIN's official code (A-1).
+        positions: add a learned position to every token (for grids without their own).
+    """
+
+    trunk: TrunkConfig | None = field(default_factory=TrunkConfig)
+    aggregate: Literal["encoder", "mean", "learned", "first_region"] = "encoder"
+    positions: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentHeadConfig:
+    """Options of the alignment head (objectives 2.2).
+
+    Attributes:
+        dim: size the tokens are projected to; None keeps the towers' width, as the paper.
+        normalize: cosine (the default) or plain dot product (A-3).
+        official_trim: also drop each text's last word piece, as the official code (A-4).
+        empty_fill: padded regions are excluded from the max, or score zero in it (A-5).
+    """
+
+    dim: int | None = 128
+    normalize: bool = True
+    official_trim: bool = False
+    empty_fill: Literal["exclude", "zero"] = "exclude"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchingHeadConfig:
+    """Options of the matching head (objectives 2.4).
+
+    Attributes:
+        layers: transformer layers shared by both modalities; 0 pools the towers' output.
+        heads: attention heads.
+        feedforward: hidden size of the feed-forward blocks; None: the towers' width.
+        dropout: of the transformer layers.
+        pooling: "first" takes element 0 (the paper), "mean" the mean of the content tokens.
+        dim: size of the embedding by one more linear map; None keeps the towers' width.
+    """
+
+    layers: int = 2
+    heads: int = 4
+    feedforward: int | None = None
+    dropout: float = 0.1
+    pooling: Literal["first", "mean"] = "first"
+    dim: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Everything that is needed to build an `AladinModel`."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    image_encoder: ImageEncoderConfig
+    text_encoder: TextEncoderConfig
+    image_tower: TowerConfig = field(default_factory=TowerConfig)
+    text_tower: TowerConfig = field(default_factory=TowerConfig)
+    alignment: AlignmentHeadConfig = field(default_factory=AlignmentHeadConfig)
+    matching: MatchingHeadConfig = field(default_factory=MatchingHeadConfig)

@@ -1,0 +1,100 @@
+"""The `hf` image encoder: any vision tower of the transformers library."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Self
+
+import torch
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor, nn
+
+from aladin.config import ImageEncoderConfig, ImagePreprocessing
+from aladin.encoders.base import Features
+from aladin.encoders.frozen import Freezable
+from aladin.encoders.transformers_model import build_tower, load_tower
+from aladin.errors import ConfigError
+from aladin.preprocessing import input_window, preprocess_photo, read_preprocessing
+
+
+class HFImageEncoder(Freezable):
+    """Patches of a vision transformer, or cells of a convolutional network's last map.
+
+    A transformer's CLS comes first and is no content; further register tokens are dropped.
+    """
+
+    def __init__(self, config: ImageEncoderConfig, model: nn.Module | None = None) -> None:
+        """Build from a complete configuration, with random weights unless `model` is given.
+
+        Args:
+            config: `architecture` is set; `preprocessing` defaults to 224 x 224.
+            model: the tower that `architecture` describes.
+
+        Raises:
+            ConfigError: `architecture` is missing or impossible.
+        """
+        super().__init__(config.frozen)
+        if config.architecture is None:
+            raise ConfigError("image_encoder: give a source or an architecture")
+        self.preprocessing = config.preprocessing or ImagePreprocessing()
+        self.config = dataclasses.replace(config, preprocessing=self.preprocessing)
+        self.model = model if model is not None else build_tower(config.architecture)
+        self.freeze()
+        self.dim, self.grid, self.has_cls = self._probe()
+        self.num_tokens = self.grid[0] * self.grid[1] + int(self.has_cls)
+
+    @classmethod
+    def from_source(cls, config: ImageEncoderConfig) -> Self:
+        """Load the pretrained weights that ``config.source`` names."""
+        if config.source is None:
+            return cls(config)
+        model, architecture = load_tower(config.source, "vision")
+        preprocessing = config.preprocessing or read_preprocessing(config.source)
+        config = dataclasses.replace(
+            config, architecture=architecture, preprocessing=preprocessing
+        )
+        return cls(config, model)
+
+    def preprocess(self, photo: Image.Image) -> Float[Tensor, "3 height width"]:
+        """Turn an RGB photo into the network's input."""
+        return preprocess_photo(photo, self.preprocessing)
+
+    def forward(self, pixels: Float[Tensor, "batch 3 height width"]) -> Features:
+        """Encode preprocessed photos."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            states: Tensor = self.model(pixel_values=pixels).last_hidden_state
+        if states.ndim == 4:  # a convolutional map (batch, dim, rows, columns)
+            states = states.flatten(2).transpose(1, 2)  # (batch, cells, dim)
+        else:
+            cells = self.grid[0] * self.grid[1]
+            patches = states[:, states.shape[1] - cells :]
+            states = torch.cat([states[:, :1], patches], dim=1) if self.has_cls else patches
+        mask = states.new_ones(states.shape[:2], dtype=torch.bool)
+        content = mask.clone()
+        content[:, : int(self.has_cls)] = False
+        return Features(states, mask, content)
+
+    def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
+        """Return each cell's (x0, y0, x1, y1) in fractions of a photo of this size."""
+        rows, columns = self.grid
+        x0, y0, x1, y1 = input_window(width_px, height_px, self.preprocessing)
+        top = torch.arange(rows).repeat_interleave(columns) / rows
+        left = torch.arange(columns).repeat(rows) / columns
+        boxes = torch.stack([left, top, left + 1 / columns, top + 1 / rows], dim=1)
+        return boxes * torch.tensor([x1 - x0, y1 - y0] * 2) + torch.tensor([x0, y0] * 2)
+
+    @torch.no_grad()
+    def _probe(self) -> tuple[int, tuple[int, int], bool]:
+        """Learn the output's layout from one blank picture: (dim, grid, has a CLS)."""
+        height, width = self.preprocessing.height_px, self.preprocessing.width_px
+        was_training = self.model.training
+        self.model.eval()  # a blank picture must not enter batch norm statistics
+        states: Tensor = self.model(pixel_values=torch.zeros(1, 3, height, width)).last_hidden_state
+        self.model.train(was_training)
+        if states.ndim == 4:
+            return states.shape[1], (states.shape[2], states.shape[3]), False
+        patch = self.model.config.patch_size  # type: ignore[union-attr]
+        patch_height, patch_width = patch if isinstance(patch, (list, tuple)) else (patch, patch)
+        grid = (height // int(patch_height), width // int(patch_width))
+        return states.shape[2], grid, states.shape[1] > grid[0] * grid[1]

@@ -1,0 +1,69 @@
+"""Loading one tower of any model that the transformers library knows."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from torch import nn
+from transformers import AutoConfig, AutoModel
+from transformers.configuration_utils import PretrainedConfig
+
+from aladin.errors import CheckpointError, ConfigError
+
+
+def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
+    """Load a pretrained tower in float32.
+
+    Args:
+        source: local folder or hub name.
+        part: "vision" or "text"; picks the tower of a dual encoder such as CLIP or SigLIP.
+
+    Returns:
+        The module, and the configuration that `build_tower` needs to build it again.
+
+    Raises:
+        CheckpointError: there is no such model, or it cannot be read.
+    """
+    try:
+        config = _part_of(AutoConfig.from_pretrained(source), part)
+        model = AutoModel.from_pretrained(source, config=config, dtype="float32")
+    except (OSError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{source}: cannot load a {part} encoder ({error})") from error
+    return _without_pooler(model), _plain(config)
+
+
+def build_tower(architecture: dict[str, Any]) -> nn.Module:
+    """Build a tower with random weights.
+
+    Args:
+        architecture: a transformers configuration as plain data; ``model_type`` names the class.
+
+    Raises:
+        ConfigError: no such ``model_type``, or its configuration is impossible.
+    """
+    values = dict(architecture)
+    try:
+        config = AutoConfig.for_model(values.pop("model_type"), **values)
+        return _without_pooler(AutoModel.from_config(config).float())
+    except (KeyError, ValueError, TypeError) as error:
+        raise ConfigError(f"encoder architecture: {error}") from error
+
+
+def _part_of(config: PretrainedConfig, part: str) -> PretrainedConfig:
+    return cast(PretrainedConfig, getattr(config, f"{part}_config", config))
+
+
+def _plain(config: PretrainedConfig) -> dict[str, Any]:
+    """Keep what describes the architecture: label tables and provenance stay behind."""
+    values = config.to_diff_dict()
+    dropped = ("id2label", "label2id", "_name_or_path", "architectures", "transformers_version")
+    return {key: value for key, value in values.items() if key not in dropped} | {
+        "model_type": config.model_type
+    }
+
+
+def _without_pooler(model: nn.Module) -> nn.Module:
+    """Drop the pooler: heads pool here, and unused weights would only weigh the checkpoint."""
+    if isinstance(getattr(model, "pooler", None), nn.Module):
+        model.pooler = None
+    return model

@@ -1,0 +1,1 @@
+"""The two heads: tokens for late interaction, and one embedding."""

@@ -1,0 +1,51 @@
+"""The alignment head: regions and words for late interaction (ALADIN section 2.2)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from aladin.config import AlignmentHeadConfig
+from aladin.encoders.base import Features
+
+
+class AlignmentHead(nn.Module):
+    """Selects, projects and normalises the tokens that `aladin.scoring.maxsim` compares.
+
+    The paper's head has no parameters (``dim=None``); a projection makes the token store
+    small enough to keep for millions of images.
+    """
+
+    def __init__(self, config: AlignmentHeadConfig, image_width: int, text_width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.projections = nn.ModuleDict()
+        if config.dim is not None:
+            self.projections["image"] = nn.Linear(image_width, config.dim)
+            self.projections["text"] = nn.Linear(text_width, config.dim)
+        self.dim = config.dim if config.dim is not None else image_width
+        self.padding_score = float("-inf") if config.empty_fill == "exclude" else 0.0
+
+    def forward(
+        self, features: Features, modality: Literal["image", "text"]
+    ) -> tuple[Float[Tensor, "batch content dim"], Bool[Tensor, "batch content"]]:
+        """Return the tokens of a batch and their mask, without the aggregate of element 0."""
+        states, content = features.states[:, 1:], features.content[:, 1:]
+        if modality == "text" and self.config.official_trim:
+            content = _without_last(content)
+        if modality in self.projections:
+            states = self.projections[modality](states)
+        if self.config.normalize:
+            states = F.normalize(states.float(), dim=-1)
+        return states, content
+
+
+def _without_last(content: Bool[Tensor, "batch content"]) -> Bool[Tensor, "batch content"]:
+    """Unmark each row's last True; a row with none stays as it is."""
+    seen_from_the_end = content.flip(1).cumsum(1).flip(1)  # 1 from the last True's place back
+    return content & (seen_from_the_end > 1)
+
+

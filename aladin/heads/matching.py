@@ -1,0 +1,55 @@
+"""The matching head: one embedding an item (ALADIN section 2.4, eq 4)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from aladin.config import MatchingHeadConfig
+from aladin.encoders.base import Features
+from aladin.errors import ConfigError
+from aladin.layers import TransformerStack
+from aladin.masking import masked_mean
+
+
+class MatchingHead(nn.Module):
+    """Transformer layers shared by both modalities, pooled to one L2-normalised vector."""
+
+    def __init__(self, config: MatchingHeadConfig, image_width: int, text_width: int) -> None:
+        """Build the head.
+
+        Raises:
+            ConfigError: the towers differ in width, so that the layers cannot be shared.
+        """
+        super().__init__()
+        if image_width != text_width and (config.layers or config.dim is None):
+            raise ConfigError(
+                f"matching: the towers' widths differ ({image_width} and {text_width}); "
+                "give them trunks of one width, or use layers = 0 with a dim"
+            )
+        self.config = config
+        self.stack = TransformerStack(
+            image_width, config.layers, config.heads, config.feedforward or image_width,
+            config.dropout,
+        )
+        self.projections = nn.ModuleDict()
+        if config.dim is not None:
+            self.projections["image"] = nn.Linear(image_width, config.dim)
+            self.projections["text"] = nn.Linear(text_width, config.dim)
+        self.dim = config.dim if config.dim is not None else image_width
+
+    def forward(
+        self, features: Features, modality: Literal["image", "text"]
+    ) -> Float[Tensor, "batch dim"]:
+        """Return the embeddings of a batch."""
+        states = self.stack(features.states, features.mask)
+        if self.config.pooling == "first":
+            pooled = states[:, 0]
+        else:
+            pooled = masked_mean(states, features.content)
+        if modality in self.projections:
+            pooled = self.projections[modality](pooled)
+        return F.normalize(pooled.float(), dim=-1)

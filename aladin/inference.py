@@ -1,0 +1,50 @@
+"""From photos and texts to encodings, as indexing and serving do it: float32, no gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from PIL import Image
+
+from aladin.encoding import Encoding
+from aladin.errors import InputError
+from aladin.model import AladinModel
+
+
+@torch.inference_mode()
+def encode_photos(model: AladinModel, photos: Sequence[Image.Image]) -> Encoding:
+    """Encode decoded RGB photos in one batch.
+
+    Args:
+        model: in evaluation mode.
+        photos: at least one.
+    """
+    pixels = torch.stack([model.image.encoder.preprocess(photo) for photo in photos])
+    return model.encode_images(pixels.to(_device(model)))
+
+
+@torch.inference_mode()
+def encode_texts(model: AladinModel, texts: Sequence[str]) -> Encoding:
+    """Encode texts in one batch.
+
+    Args:
+        model: in evaluation mode.
+        texts: at least one.
+
+    Raises:
+        InputError: a text is blank, or has no word that the tokenizer keeps.
+        TextTooLongError: a text has more tokens than the network takes.
+    """
+    for text in texts:
+        if not text.strip():
+            raise InputError("the text is empty")
+    batch = model.text.encoder.preprocess(texts)
+    if not bool(batch.content.any(dim=1).all()):
+        raise InputError("the text has no word that the tokenizer knows how to keep")
+    device = _device(model)
+    return model.encode_texts(type(batch)(*(part.to(device) for part in batch)))
+
+
+def _device(model: AladinModel) -> torch.device:
+    return next(model.parameters()).device

@@ -1,0 +1,23 @@
+"""The one owner of the mask convention: bool, True = real token, padding never wins a max."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def fill_padding(
+    scores: Float[Tensor, "*batch tokens"],
+    mask: Bool[Tensor, "*#batch tokens"],
+    value: float = float("-inf"),
+) -> Float[Tensor, "*batch tokens"]:
+    """Overwrite the scores of padded tokens (last axis) with `value`, -inf before a max."""
+    return scores.masked_fill(~mask, value)
+
+
+def masked_mean(
+    states: Float[Tensor, "batch tokens dim"], mask: Bool[Tensor, "batch tokens"]
+) -> Float[Tensor, "batch dim"]:
+    """Average the real tokens of each item; an item with none gives zeros."""
+    weights = mask.to(states.dtype).unsqueeze(-1)  # (batch, tokens, 1)
+    return (states * weights).sum(1) / weights.sum(1).clamp_min(1)

@@ -1,0 +1,106 @@
+"""The two-headed network: every item is encoded once, before any pair is scored."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, TypeVar
+
+from jaxtyping import Float
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from aladin.config import ModelConfig
+from aladin.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
+from aladin.encoders.base import Features, TextBatch
+from aladin.encoders.hf_image import HFImageEncoder
+from aladin.encoders.hf_text import HFTextEncoder
+from aladin.encoding import Encoding
+from aladin.errors import ConfigError
+from aladin.heads.alignment import AlignmentHead
+from aladin.heads.matching import MatchingHead
+from aladin.scoring import alignment_scores
+from aladin.tower import Tower
+
+T = TypeVar("T")
+
+
+class AladinModel(nn.Module):
+    """Image tower, text tower, alignment head and matching head.
+
+    The two modalities never see each other before the score.
+    """
+
+    def __init__(
+        self, config: ModelConfig, image_encoder: HFImageEncoder, text_encoder: HFTextEncoder
+    ) -> None:
+        """Put the towers and heads on two encoders.
+
+        Args:
+            config: the towers and heads; its encoder parts are replaced by the encoders' own.
+            image_encoder: with its weights.
+            text_encoder: with its weights and tokenizer.
+
+        Raises:
+            ConfigError: an impossible combination.
+        """
+        super().__init__()
+        self.config = dataclasses.replace(
+            config, image_encoder=image_encoder.config, text_encoder=text_encoder.config
+        )
+        self.image = Tower(image_encoder, config.image_tower, image_encoder.num_tokens)
+        self.text = Tower(text_encoder, config.text_tower)
+        widths = self.image.width, self.text.width
+        if config.alignment.dim is None and widths[0] != widths[1]:
+            raise ConfigError(
+                f"alignment: the towers' widths differ ({widths[0]} and {widths[1]}); give a dim"
+            )
+        self.alignment = AlignmentHead(config.alignment, *widths)
+        self.matching = MatchingHead(config.matching, *widths)
+
+    @classmethod
+    def create(cls, config: ModelConfig, tokenizer: Tokenizer | None = None) -> AladinModel:
+        """Build a network for training: pretrained encoders are loaded, the rest is random.
+
+        Args:
+            config: of a recipe.
+            tokenizer: for a text encoder that starts at random.
+
+        Raises:
+            ConfigError: an unknown encoder or an impossible combination.
+            CheckpointError: a pretrained encoder cannot be loaded.
+        """
+        image_encoder = image_encoder_class(config).from_source(config.image_encoder)
+        text_encoder = text_encoder_class(config).from_source(config.text_encoder, tokenizer)
+        return cls(config, image_encoder, text_encoder)
+
+    def encode_images(self, batch: Float[Tensor, "batch 3 height width"] | Features) -> Encoding:
+        """Encode preprocessed photos, or the image encoder's cached output."""
+        return self._heads(self.image(batch), "image")
+
+    def encode_texts(self, batch: TextBatch | Features) -> Encoding:
+        """Encode tokenised texts, or the text encoder's cached output."""
+        return self._heads(self.text(batch), "text")
+
+    def alignment_scores(self, images: Encoding, texts: Encoding) -> Float[Tensor, "images texts"]:
+        """Score all pairs by the alignment head's rule."""
+        return alignment_scores(images, texts, self.alignment.padding_score)
+
+    def _heads(self, features: Features, modality: Literal["image", "text"]) -> Encoding:
+        tokens, mask = self.alignment(features, modality)
+        return Encoding(self.matching(features, modality), tokens, mask)
+
+
+def image_encoder_class(config: ModelConfig) -> type[HFImageEncoder]:
+    """Look an image encoder up by its configured name."""
+    return _look_up(IMAGE_ENCODERS, config.image_encoder.name, "image_encoder")
+
+
+def text_encoder_class(config: ModelConfig) -> type[HFTextEncoder]:
+    """Look a text encoder up by its configured name."""
+    return _look_up(TEXT_ENCODERS, config.text_encoder.name, "text_encoder")
+
+
+def _look_up(registry: dict[str, T], name: str, where: str) -> T:
+    if name not in registry:
+        raise ConfigError(f"{where}.name: unknown {name!r}, known are {sorted(registry)}")
+    return registry[name]

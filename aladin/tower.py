@@ -1,0 +1,110 @@
+"""An encoder, the trainable layers after it, and the aggregate token in front."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from aladin.config import TowerConfig, TrunkConfig
+from aladin.encoders.base import Features, ImageEncoder, TextEncoder
+from aladin.errors import ConfigError
+from aladin.layers import TransformerStack
+from aladin.masking import masked_mean
+
+E = TypeVar("E", bound=ImageEncoder | TextEncoder)
+
+
+class Trunk(nn.Module):
+    """Dropout, layer norm, projection and transformer layers after an encoder."""
+
+    def __init__(self, config: TrunkConfig, in_dim: int) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(config.input_dropout)
+        self.norm = nn.LayerNorm(in_dim)
+        self.projection = nn.Linear(in_dim, config.width)
+        self.stack = TransformerStack(
+            config.width, config.layers, config.heads, config.feedforward, config.dropout
+        )
+
+    def project(self, states: Tensor) -> Tensor:
+        """Bring the encoder's states to the trunk's width."""
+        return self.projection(self.norm(self.dropout(states)))
+
+
+class Tower(nn.Module, Generic[E]):
+    """One modality up to the sequence that both heads read; element 0 is the aggregate."""
+
+    def __init__(self, encoder: E, config: TowerConfig, positions: int | None = None) -> None:
+        """Build the layers after `encoder`.
+
+        Args:
+            encoder: owned by this tower from now on.
+            config: the layers.
+            positions: number of learned positions, where `config` asks for them.
+
+        Raises:
+            ConfigError: positions are asked for where tokens have no fixed places.
+        """
+        super().__init__()
+        self.encoder = encoder
+        self.config = config
+        self.trunk = Trunk(config.trunk, encoder.dim) if config.trunk else None
+        self.width = config.trunk.width if config.trunk else encoder.dim
+        if config.positions and positions is None:
+            raise ConfigError("text_tower: positions are for image grids only")
+        self.positions = (
+            nn.Parameter(0.02 * torch.randn(positions or 0, self.width))
+            if config.positions
+            else None
+        )
+        self.aggregate = (
+            nn.Parameter(0.02 * torch.randn(self.width)) if config.aggregate == "learned" else None
+        )
+
+    def forward(self, batch: object) -> Features:
+        """Run the tower.
+
+        Args:
+            batch: the encoder's input, or its cached output (`Features`).
+
+        Returns:
+            Features of the tower's width, the aggregate in front.
+        """
+        if isinstance(batch, Features):
+            features = batch
+        else:
+            features = cast(Features, self.encoder(batch))  # type: ignore[operator, arg-type]
+        if self.trunk is not None:
+            features = features._replace(states=self.trunk.project(features.states))
+        if self.positions is not None:
+            features = features._replace(states=features.states + self.positions)
+        features = self._with_aggregate(features)
+        if self.trunk is not None:
+            states = self.trunk.stack(features.states, features.mask)
+            features = features._replace(states=states)
+        return features
+
+    def _with_aggregate(self, features: Features) -> Features:
+        states, mask, content = features
+        if self.config.aggregate == "encoder":
+            if bool(content[:, 0].any()):
+                raise ConfigError(
+                    "tower: this encoder has no CLS of its own; set aggregate to mean or learned"
+                )
+            return features
+        if self.config.aggregate == "first_region":
+            content = content.clone()
+            content[:, 0] = False
+            return Features(states, mask, content)
+        if self.aggregate is not None:
+            front = self.aggregate.expand(states.shape[0], -1)
+        else:
+            front = masked_mean(states, content)
+        one = mask.new_ones(mask.shape[0], 1)
+        return Features(
+            torch.cat([front.unsqueeze(1).to(states.dtype), states], dim=1),  # (batch, 1 + L, dim)
+            torch.cat([one, mask], dim=1),
+            torch.cat([~one, content], dim=1),
+        )
