@@ -77,9 +77,9 @@ def _window_px(
     width_px: int, height_px: int, config: ImagePreprocessing
 ) -> tuple[float, float, float, float]:
     if config.shortest_edge_px is None:
-        return 0, 0, width_px, height_px
+        return 0.0, 0.0, float(width_px), float(height_px)
     # Resizing then cropping equals resizing the crop's window: one resample, no rounding.
     scale = min(width_px, height_px) / config.shortest_edge_px
     width, height = config.width_px * scale, config.height_px * scale
     x0, y0 = max(0.0, (width_px - width) / 2), max(0.0, (height_px - height) / 2)
-    return x0, y0, min(width_px, x0 + width), min(height_px, y0 + height)
+    return x0, y0, min(float(width_px), x0 + width), min(float(height_px), y0 + height)

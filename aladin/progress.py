@@ -5,9 +5,10 @@ Libraries call a `Progress`; the command line passes one that draws a bar or log
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Progress(Protocol):
     """Receives the progress of one piece of long work at a time."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from PIL import Image
@@ -38,6 +38,7 @@ class TextBatch(NamedTuple):
     content: Bool[Tensor, "batch tokens"]
 
 
+@runtime_checkable
 class ImageEncoder(Protocol):
     """Turns preprocessed photos into region features."""
 
@@ -62,6 +63,7 @@ class ImageEncoder(Protocol):
         ...
 
 
+@runtime_checkable
 class TextEncoder(Protocol):
     """Turns texts into word features."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Self
 
 from torch import nn
 
@@ -25,7 +24,7 @@ class Freezable(nn.Module):
             self.requires_grad_(False)
             self.eval()
 
-    def train(self, mode: bool = True) -> Self:
+    def train(self, mode: bool = True) -> Freezable:
         """Switch the mode; a frozen module stays in evaluation mode."""
         return super().train(mode and not self.frozen)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -45,7 +44,7 @@ class HFImageEncoder(Freezable):
         self.num_tokens = self.grid[0] * self.grid[1] + int(self.has_cls)
 
     @classmethod
-    def from_source(cls, config: ImageEncoderConfig) -> Self:
+    def from_source(cls, config: ImageEncoderConfig) -> HFImageEncoder:
         """Load the pretrained weights that ``config.source`` names."""
         if config.source is None:
             return cls(config)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Self
 
 import torch
 from tokenizers import Tokenizer
@@ -55,7 +54,7 @@ class HFTextEncoder(Freezable):
         self._truncating.enable_truncation(config.max_tokens)
 
     @classmethod
-    def from_source(cls, config: TextEncoderConfig, tokenizer: Tokenizer | None) -> Self:
+    def from_source(cls, config: TextEncoderConfig, tokenizer: Tokenizer | None) -> HFTextEncoder:
         """Load the pretrained weights and the tokenizer that ``config.source`` names.
 
         Args:
