@@ -1,0 +1,127 @@
+"""InfoNCELoss against loops, hand-worked numbers and finite differences."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aladin.errors import ConfigError, ShapeError
+from training.losses.infonce import InfoNCELoss
+from training.losses.negatives import negative_mask
+
+
+def reference(scores: Tensor, negatives: Tensor, temperature: float) -> float:
+    size = scores.shape[0]
+    total = 0.0
+    for n in range(size):
+        positive = scores[n, n].item() / temperature
+        for others in (
+            [scores[n, u].item() / temperature for u in range(size) if negatives[n, u]],
+            [scores[j, n].item() / temperature for j in range(size) if negatives[j, n]],
+        ):
+            total += math.log(sum(math.exp(x) for x in [positive, *others])) - positive
+    return total / (2 * size)
+
+
+@pytest.fixture
+def batch() -> tuple[Tensor, Tensor]:
+    """Six pairs of four images."""
+    generator = torch.Generator().manual_seed(5)
+    scores = torch.randn(6, 6, generator=generator, dtype=torch.float64).requires_grad_()
+    return scores, negative_mask(torch.tensor([0, 1, 2, 0, 3, 1]))
+
+
+@pytest.mark.parametrize("temperature", [0.07, 1.0, 3.0])
+def test_equals_the_loops(batch: tuple[Tensor, Tensor], temperature: float) -> None:
+    loss = InfoNCELoss(temperature)(*batch)
+    assert loss.item() == pytest.approx(reference(*batch, temperature), rel=1e-12)
+
+
+def test_two_pairs_worked_by_hand() -> None:
+    scores = torch.tensor([[2.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    loss = InfoNCELoss(temperature=1.0)(scores, negative_mask(torch.arange(2)))
+    # Gaps to the one negative: images 1 and 1, texts 2 and 0; each costs log(1 + e^-gap).
+    gaps = (1.0, 1.0, 2.0, 0.0)
+    assert loss.item() == pytest.approx(sum(math.log1p(math.exp(-gap)) for gap in gaps) / 4)
+
+
+def test_without_repeated_images_it_is_the_cross_entropy_of_clip(
+    batch: tuple[Tensor, Tensor],
+) -> None:
+    scores, _ = batch
+    target = torch.arange(6)
+    expected = (F.cross_entropy(scores / 0.1, target) + F.cross_entropy(scores.T / 0.1, target)) / 2
+    loss = InfoNCELoss(0.1)(scores, negative_mask(target))
+    torch.testing.assert_close(loss, expected)
+
+
+def test_gradient_agrees_with_finite_differences(batch: tuple[Tensor, Tensor]) -> None:
+    scores, negatives = batch
+    assert torch.autograd.gradcheck(lambda values: InfoNCELoss(0.5)(values, negatives), (scores,))
+
+
+def test_another_caption_of_the_same_image_gets_no_gradient(batch: tuple[Tensor, Tensor]) -> None:
+    scores, negatives = batch
+    InfoNCELoss(0.5)(scores, negatives).backward()
+    assert scores.grad is not None
+    assert scores.grad[0, 3].item() == 0.0
+    assert bool((scores.grad[negatives] > 0).all())
+    assert bool((scores.grad.diagonal() < 0).all())
+
+
+def test_order_of_the_pairs_does_not_matter(batch: tuple[Tensor, Tensor]) -> None:
+    scores, negatives = batch
+    order = torch.tensor([4, 2, 0, 1, 5, 3])
+    loss = InfoNCELoss(0.5)
+    shuffled = loss(scores[order][:, order], negatives[order][:, order])
+    torch.testing.assert_close(shuffled, loss(scores, negatives))
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_batch_of_one_image_costs_nothing(size: int) -> None:
+    scores = torch.randn(size, size, requires_grad=True)
+    loss = InfoNCELoss()(scores, negative_mask(torch.zeros(size, dtype=torch.long)))
+    loss.backward()
+    assert loss.item() == 0.0
+    assert scores.grad is not None
+    assert torch.equal(scores.grad, torch.zeros(size, size))
+
+
+def test_large_scores_stay_finite() -> None:
+    scores = torch.tensor([[-50.0, 50.0], [50.0, -50.0]], requires_grad=True)
+    loss = InfoNCELoss(0.01)(scores, negative_mask(torch.arange(2)))
+    loss.backward()
+    assert loss.item() == pytest.approx(10_000)
+    assert scores.grad is not None
+    assert bool(scores.grad.isfinite().all())
+
+
+def test_a_learnable_temperature_is_trained(batch: tuple[Tensor, Tensor]) -> None:
+    loss = InfoNCELoss(0.5, learnable=True)
+    (log_temperature,) = loss.parameters()
+    torch.testing.assert_close(loss(*batch), InfoNCELoss(0.5)(*batch))
+    loss(*batch).backward()
+    step = 1e-4
+    slope = reference(*batch, 0.5 * math.exp(step)) - reference(*batch, 0.5 * math.exp(-step))
+    assert log_temperature.grad is not None
+    assert log_temperature.grad.item() == pytest.approx(slope / (2 * step), rel=1e-4)
+    with torch.no_grad():
+        log_temperature += math.log(2)
+    assert loss.temperature == pytest.approx(1.0)
+
+
+def test_a_fixed_temperature_is_no_parameter() -> None:
+    loss = InfoNCELoss(0.07)
+    assert list(loss.parameters()) == []
+    assert loss.temperature == 0.07
+
+
+def test_impossible_input_is_refused() -> None:
+    with pytest.raises(ConfigError, match="positive, got 0"):
+        InfoNCELoss(temperature=0)
+    with pytest.raises(ShapeError):
+        InfoNCELoss()(torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool))
