@@ -1,8 +1,8 @@
 """A checkpoint: a folder that holds all that indexing and serving need.
 
-    config.json         schema version, network, fusion, provenance
-    model.safetensors   all weights, frozen encoders included
-    tokenizer.json      the text encoder's tokenizer
+config.json         schema version, network, fusion, provenance
+model.safetensors   all weights, frozen encoders included
+tokenizer.json      the text encoder's tokenizer
 """
 
 from __future__ import annotations

@@ -73,7 +73,9 @@ def decode_image(
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ImageTooLargeError(source, f"more pixels than {limits.max_pixels}") from error
     except Image.UnidentifiedImageError as error:
-        raise ImageError(source, f"not an image of a known format ({', '.join(FORMATS)})") from error
+        raise ImageError(
+            source, f"not an image of a known format ({', '.join(FORMATS)})"
+        ) from error
     except Exception as error:  # decoders raise whatever a damaged file makes them raise
         raise ImageError(source, f"damaged or cut short ({error})") from error
 
@@ -82,7 +84,9 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
     if picture.mode.startswith(("I", "F")):  # 16-bit grey; converting would clip, so scale
         values = np.asarray(picture, dtype=np.float32)
         top = 65535.0 if values.max(initial=0) > 255 else 255.0
-        return Image.fromarray((values * (255.0 / top)).clip(0, 255).astype(np.uint8)).convert("RGB")
+        return Image.fromarray((values * (255.0 / top)).clip(0, 255).astype(np.uint8)).convert(
+            "RGB"
+        )
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")
         page = Image.new("RGBA", picture.size, "white")

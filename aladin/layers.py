@@ -2,13 +2,76 @@
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from aladin.errors import ConfigError
+from aladin.masking import fill_padding
+
+
+class ChannelDropout(nn.Module):
+    """Dropout that drops a channel for all tokens of an item at once.
+
+    Drawing one number for each token and channel costs a quarter of a training step on CPUs;
+    one for each item and channel costs nothing, and regularises as well.
+    """
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.probability = probability
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Drop channels of (batch, tokens, dim) states in training."""
+        if not self.training or self.probability == 0:
+            return states
+        keep = 1 - self.probability
+        shape = (states.shape[0], 1, states.shape[2])
+        mask = torch.empty(shape, device=states.device).bernoulli_(keep) / keep
+        return states * mask.to(states.dtype)
+
+
+class TransformerLayer(nn.Module):
+    """Self-attention and feed-forward, post-norm with ReLU, as torch's and the paper's default.
+
+    Attention is written out: on CPUs the backward pass of torch's fused kernel takes five times
+    as long as these two batched products at the lengths of captions and region grids.
+    """
+
+    def __init__(self, width: int, heads: int, feedforward: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
+        self.feedforward = nn.Sequential(
+            nn.Linear(width, feedforward), nn.ReLU(), nn.Linear(feedforward, width)
+        )
+        self.attention_norm = nn.LayerNorm(width)
+        self.feedforward_norm = nn.LayerNorm(width)
+        self.dropout = ChannelDropout(dropout)
+        nn.init.xavier_uniform_(self.query_key_value.weight)
+        nn.init.zeros_(self.query_key_value.bias)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        """Run the layer; see `TransformerStack.forward`."""
+        states = self.attention_norm(states + self.dropout(self._attend(states, mask)))
+        return self.feedforward_norm(states + self.dropout(self.feedforward(states)))
+
+    def _attend(self, states: Tensor, mask: Tensor) -> Tensor:
+        batch, tokens, width = states.shape
+        projected = self.query_key_value(states).view(batch, tokens, 3, self.heads, -1)
+        query, key, value = projected.permute(2, 0, 3, 1, 4)  # each (batch, heads, tokens, d)
+        scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
+        weights = F.softmax(fill_padding(scores, mask[:, None, None, :]), dim=-1)
+        mixed = (weights.to(value.dtype) @ value).transpose(1, 2)  # (batch, tokens, heads, d)
+        return self.output(mixed.reshape(batch, tokens, width))
 
 
 class TransformerStack(nn.Module):
-    """Post-norm transformer encoder layers with ReLU (torch defaults), no final norm."""
+    """Transformer layers in a row, no final norm."""
 
     def __init__(
         self, width: int, layers: int, heads: int, feedforward: int, dropout: float
@@ -22,8 +85,7 @@ class TransformerStack(nn.Module):
         if width % heads:
             raise ConfigError(f"width {width} is not a multiple of {heads} attention heads")
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(width, heads, feedforward, dropout, batch_first=True)
-            for _ in range(layers)
+            TransformerLayer(width, heads, feedforward, dropout) for _ in range(layers)
         )
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
@@ -37,5 +99,5 @@ class TransformerStack(nn.Module):
             (batch, tokens, width) float; what stands at padding means nothing.
         """
         for layer in self.layers:
-            states = layer(states, src_key_padding_mask=~mask)
+            states = layer(states, mask)
         return states

@@ -145,7 +145,9 @@ def paired_bootstrap(
     n_images = ours.image_to_text.shape[0]
     gain_text = _hits(ours.text_to_image) - _hits(theirs.text_to_image)  # (texts,)
     gain_image = _hits(ours.image_to_text) - _hits(theirs.image_to_text)  # (images,)
-    gain_of_texts = torch.zeros(n_images, dtype=torch.float64).index_add_(0, image_of_text, gain_text)
+    gain_of_texts = torch.zeros(n_images, dtype=torch.float64).index_add_(
+        0, image_of_text, gain_text
+    )
     captions = torch.bincount(image_of_text, minlength=n_images).double()
 
     def rsum_difference(drawn: Tensor) -> Tensor:
@@ -169,7 +171,9 @@ def _direction(ranks: Int[Tensor, " queries"]) -> DirectionMetrics:
         return DirectionMetrics(0.0, 0.0, 0.0, 0.0, 0.0)
     recalls = (100 * float((ranks < k).double().mean()) for k in (1, 5, 10))
     median = float(ranks.double().quantile(0.5).floor()) + 1
-    return DirectionMetrics(*recalls, median_rank=median, mean_rank=float(ranks.double().mean()) + 1)
+    return DirectionMetrics(
+        *recalls, median_rank=median, mean_rank=float(ranks.double().mean()) + 1
+    )
 
 
 def _hits(ranks: Int[Tensor, " queries"]) -> Float[Tensor, " queries"]:

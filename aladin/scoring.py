@@ -5,15 +5,16 @@ Pure functions of tensors; the caller has normalised the tokens.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from aladin.encoding import Encoding
 from aladin.masking import fill_padding
 
-# The similarity block (texts x words x images x regions) of one chunk stays below this.
+# The similarity block (words x images x regions) of one chunk stays below this.
 MEMORY_BUDGET_BYTES = 256 * 2**20
 
 
@@ -23,10 +24,12 @@ def maxsim(
     word_mask: Bool[Tensor, "texts words"],
     region_mask: Bool[Tensor, "images regions"],
     padding_score: float = float("-inf"),
+    memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
 ) -> Float[Tensor, "texts images"]:
     """Score every text against every image by late interaction (ALADIN eq 2).
 
-    Each real word takes its best real region; the words' scores are summed.
+    Each real word takes its best real region; the words' scores are summed. Only which region
+    was best is kept for the backward pass, so the memory budget holds in training too.
 
     >>> words = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
     >>> regions = torch.tensor([[[0.6, 0.8], [1.0, 0.0], [9.0, 9.0]]])
@@ -41,22 +44,23 @@ def maxsim(
         region_mask: True at real regions.
         padding_score: what a padded region scores. -inf: it can never be the best one;
             0: the official code's behaviour, where padding floors the max (A-5).
+        memory_budget_bytes: upper bound of the similarity block held at any time.
 
     Returns:
         Scores in [-words, words], float32 or wider; larger is more similar. An image with
         no real region scores 0.
     """
-    n_texts, n_words, dim = words.shape
-    n_images, n_regions, _ = regions.shape
-    similarity = words.reshape(-1, dim) @ regions.reshape(-1, dim).T
-    similarity = similarity.view(n_texts, n_words, n_images, n_regions)
-    if not bool(region_mask.all()):
-        similarity = fill_padding(similarity, region_mask, padding_score)
-    # max(dim), unlike amax, keeps one index: its gradient is a gather, not another dense pass.
-    best = similarity.max(dim=-1).values  # (texts, words, images)
-    best = best.masked_fill(~region_mask.any(dim=1), 0)
-    best = best.masked_fill(~word_mask.unsqueeze(-1), 0)
-    return best.to(torch.promote_types(best.dtype, torch.float32)).sum(dim=1)
+    if torch.is_autocast_enabled(words.device.type):
+        compute = torch.get_autocast_dtype(words.device.type)
+        words, regions = words.to(compute), regions.to(compute)
+    packed = words[word_mask]  # (real words, dim): padding costs nothing
+    text_of_word = word_mask.nonzero()[:, 0]
+    cells = memory_budget_bytes // words.element_size()
+    images_a_chunk = max(1, cells // max(1, packed.shape[0] * regions.shape[1]))
+    best = _BestRegion.apply(packed, regions, region_mask, padding_score, images_a_chunk)
+    best = best.to(torch.promote_types(best.dtype, torch.float32))  # (real words, images)
+    scores = best.new_zeros(words.shape[0], regions.shape[0])
+    return scores.index_add(0, text_of_word, best)
 
 
 def alignment_scores(
@@ -65,41 +69,23 @@ def alignment_scores(
     padding_score: float = float("-inf"),
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
 ) -> Float[Tensor, "images texts"]:
-    """Score all pairs of two batches, in chunks that fit a memory budget.
-
-    With gradients, each chunk's similarity block is computed again in the backward pass
-    rather than kept, so that the budget holds there too.
+    """Score all pairs of two batches; see `maxsim`.
 
     Args:
         images: encoded images.
         texts: encoded texts.
         padding_score: see `maxsim`.
-        memory_budget_bytes: upper bound of one chunk's similarity block.
+        memory_budget_bytes: upper bound of the similarity block held at any time.
 
     Returns:
         ``scores[image, text]``.
     """
-    n_words, n_regions = texts.mask.shape[1], images.mask.shape[1]
-    cells = max(1, memory_budget_bytes // (n_words * n_regions * images.tokens.element_size()))
-    text_chunk = min(texts.size, max(1, cells // max(1, images.size)))
-    image_chunk = min(images.size, max(1, cells // text_chunk))
-
-    def score(image_rows: slice, text_rows: slice) -> Tensor:
-        operands = (
-            texts.tokens[text_rows],
-            images.tokens[image_rows],
-            texts.mask[text_rows],
-            images.mask[image_rows],
-            padding_score,
-        )
-        if whole or not torch.is_grad_enabled():
-            return maxsim(*operands)
-        return checkpoint(maxsim, *operands, use_reentrant=False)
-
-    whole = text_chunk == texts.size and image_chunk == images.size
+    # One image against all words at once must fit: very many texts go in groups.
+    row_bytes = texts.mask.shape[1] * images.mask.shape[1] * texts.tokens.element_size()
+    group = max(1, memory_budget_bytes // max(1, row_bytes))
     columns = [
-        torch.cat([score(image_rows, text_rows) for image_rows in _slices(images.size, image_chunk)], 1)
-        for text_rows in _slices(texts.size, text_chunk)
+        maxsim(tokens, images.tokens, mask, images.mask, padding_score, memory_budget_bytes)
+        for tokens, mask in zip(texts.tokens.split(group), texts.mask.split(group), strict=True)
     ]
     return torch.cat(columns).T  # (images, texts)
 
@@ -109,5 +95,59 @@ def matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, "images 
     return images.embedding @ texts.embedding.T
 
 
-def _slices(total: int, step: int) -> list[slice]:
-    return [slice(start, start + step) for start in range(0, total, step)]
+class _BestRegion(torch.autograd.Function):
+    """Each word's best similarity in each image, in chunks of images.
+
+    Autograd would keep the whole similarity block, and scatter into a second one; the gradient
+    needs no more than which region won.
+    """
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        words: Tensor,
+        regions: Tensor,
+        region_mask: Tensor,
+        padding_score: float,
+        images_a_chunk: int,
+    ) -> Tensor:
+        """Take (N, dim) words and (images, regions, dim) regions to (N, images) maxima."""
+        best = words.new_empty(words.shape[0], regions.shape[0])
+        winners = torch.empty_like(best, dtype=torch.long)
+        padded = not bool(region_mask.all())
+        for start in range(0, regions.shape[0], images_a_chunk):
+            chunk = slice(start, start + images_a_chunk)
+            similarity = words @ regions[chunk].flatten(0, 1).T  # (N, chunk * regions)
+            similarity = similarity.unflatten(1, (-1, regions.shape[1]))
+            if padded:
+                similarity = fill_padding(similarity, region_mask[chunk], padding_score)
+            best[:, chunk], winners[:, chunk] = similarity.max(dim=-1)
+        empty = ~region_mask.any(dim=1)
+        ctx.save_for_backward(words, regions, winners, region_mask)
+        ctx.images_a_chunk = images_a_chunk
+        return best.masked_fill(empty, 0)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """Send each maximum's gradient to its word and to the region that won."""
+        words, regions, winners, region_mask = ctx.saved_tensors
+        grad = grad_outputs[0]
+        if not bool(region_mask.all()):
+            # Where padding won, the value is a constant.
+            images = torch.arange(regions.shape[0], device=words.device)
+            grad = grad.masked_fill(~region_mask[images, winners], 0)
+        grad_words = torch.zeros_like(words)
+        grad_regions = torch.empty_like(regions)
+        n_words, n_regions = words.shape[0], regions.shape[1]
+        for start in range(0, regions.shape[0], ctx.images_a_chunk):
+            chunk = slice(start, start + ctx.images_a_chunk)
+            count = regions[chunk].shape[0]
+            # One long index_copy is several times faster than scatter on CPUs.
+            place = torch.arange(n_words * count, device=words.device) * n_regions
+            place += winners[:, chunk].flatten()
+            dense = grad.new_zeros(n_words * count * n_regions)
+            dense.index_copy_(0, place, grad[:, chunk].flatten())
+            dense = dense.view(n_words, count * n_regions)
+            grad_words += dense @ regions[chunk].flatten(0, 1)
+            grad_regions[chunk] = (dense.T @ words).view(count, n_regions, -1)
+        return grad_words, grad_regions, None, None, None

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from aladin.config import TowerConfig, TrunkConfig
 from aladin.encoders.base import Features, ImageEncoder, TextEncoder
 from aladin.errors import ConfigError
-from aladin.layers import TransformerStack
+from aladin.layers import ChannelDropout, TransformerStack
 from aladin.masking import masked_mean
 
 E = TypeVar("E", bound=ImageEncoder | TextEncoder)
@@ -21,7 +21,7 @@ class Trunk(nn.Module):
 
     def __init__(self, config: TrunkConfig, in_dim: int) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(config.input_dropout)
+        self.dropout = ChannelDropout(config.input_dropout)
         self.norm = nn.LayerNorm(in_dim)
         self.projection = nn.Linear(in_dim, config.width)
         self.stack = TransformerStack(

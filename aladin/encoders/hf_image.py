@@ -50,9 +50,7 @@ class HFImageEncoder(Freezable):
             return cls(config)
         model, architecture = load_tower(config.source, "vision")
         preprocessing = config.preprocessing or read_preprocessing(config.source)
-        config = dataclasses.replace(
-            config, architecture=architecture, preprocessing=preprocessing
-        )
+        config = dataclasses.replace(config, architecture=architecture, preprocessing=preprocessing)
         return cls(config, model)
 
     def preprocess(self, photo: Image.Image) -> Float[Tensor, "3 height width"]:

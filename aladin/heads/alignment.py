@@ -47,5 +47,3 @@ def _without_last(content: Bool[Tensor, "batch content"]) -> Bool[Tensor, "batch
     """Unmark each row's last True; a row with none stays as it is."""
     seen_from_the_end = content.flip(1).cumsum(1).flip(1)  # 1 from the last True's place back
     return content & (seen_from_the_end > 1)
-
-

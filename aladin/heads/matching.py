@@ -32,7 +32,10 @@ class MatchingHead(nn.Module):
             )
         self.config = config
         self.stack = TransformerStack(
-            image_width, config.layers, config.heads, config.feedforward or image_width,
+            image_width,
+            config.layers,
+            config.heads,
+            config.feedforward or image_width,
             config.dropout,
         )
         self.projections = nn.ModuleDict()
