@@ -1,0 +1,124 @@
+"""Checked access to the fields of a JSON object; every fault names its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from aladin.errors import DataError
+
+
+class Place(NamedTuple):
+    """Where a record was read from.
+
+    Attributes:
+        file: the data file.
+        line: counted from 1; None where a file is one object.
+        part: of that object, e.g. ``images[3]``.
+    """
+
+    file: Path
+    line: int | None = None
+    part: str = ""
+
+    def __str__(self) -> str:
+        if self.part:
+            return self.part
+        return str(self.file) if self.line is None else f"line {self.line}"
+
+    def error(self, reason: str) -> DataError:
+        """Return the error to raise about this place."""
+        return DataError(self.file, self.line, f"{self.part}: {reason}" if self.part else reason)
+
+
+class Fields:
+    """The fields of one JSON object."""
+
+    def __init__(self, data: object, place: Place, known: frozenset[str] | None = None) -> None:
+        """Check that `data` is an object.
+
+        Args:
+            data: parsed JSON.
+            place: where it was read.
+            known: the only fields it may have; None leaves that open, for foreign formats.
+
+        Raises:
+            DataError: it is no object, or has an unknown field.
+        """
+        if not isinstance(data, dict):
+            raise place.error(f"expected a JSON object, got {_kind(data)}")
+        self._data = cast(dict[str, Any], data)
+        self.place = place
+        unknown = sorted(self._data.keys() - known) if known is not None else []
+        if known is not None and unknown:
+            raise place.error(f"unknown field {unknown[0]!r}, known are {sorted(known)}")
+
+    def text(self, name: str) -> str:
+        """Return a text that must be there and not be blank."""
+        if name not in self._data:
+            raise self.place.error(f"lacks the field {name!r}")
+        return self._checked(self._data[name], name)
+
+    def optional_text(self, name: str) -> str | None:
+        """Return a text, or None if the field is missing or null."""
+        value = self._data.get(name)
+        return None if value is None else self._checked(value, name)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of texts, empty if the field is missing or null."""
+        return tuple(
+            self._checked(value, f"{name}[{number}]")
+            for number, value in enumerate(self._list(name))
+        )
+
+    def objects(self, name: str) -> list[Fields]:
+        """Return a list of objects that must be there."""
+        if name not in self._data:
+            raise self.place.error(f"lacks the field {name!r}")
+        prefix = f"{self.place.part}." if self.place.part else ""
+        return [
+            Fields(value, self.place._replace(part=f"{prefix}{name}[{number}]"))
+            for number, value in enumerate(self._list(name))
+        ]
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """Return an object, empty if the field is missing or null."""
+        value = self._data.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise self.place.error(f"{name}: expected an object, got {_kind(value)}")
+        return cast(dict[str, Any], value or {})
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._data
+
+    def _list(self, name: str) -> list[object]:
+        value = self._data.get(name)
+        if value is not None and not isinstance(value, list):
+            raise self.place.error(f"{name}: expected a list, got {_kind(value)}")
+        return cast(list[object], value or [])
+
+    def _checked(self, value: object, name: str) -> str:
+        if not isinstance(value, str):
+            raise self.place.error(f"{name}: expected a text, got {_kind(value)}")
+        if not value.strip():
+            raise self.place.error(f"{name}: is blank")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            # JSON can escape half of a surrogate pair; no tokenizer or database takes it.
+            raise self.place.error(f"{name}: is not valid Unicode")
+        return value
+
+
+_KINDS: Mapping[type, str] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def _kind(value: object) -> str:
+    return _KINDS[type(value)]

@@ -1,0 +1,59 @@
+"""Karpathy's JSON of Flickr8k, Flickr30K and COCO: all photos in one object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from aladin.errors import DataError
+from training.data.fields import Fields, Place
+from training.data.records import Record
+
+# COCO's photos of the official validation part that Karpathy trains on.
+_JOINED = {"restval": "train"}
+
+
+def read_karpathy(file: Path, images: Path | None = None) -> Iterator[tuple[Place, Record]]:
+    """Read the photos of a Karpathy JSON; its "restval" joins "train".
+
+    Args:
+        file: e.g. ``dataset_flickr8k.json``.
+        images: folder of the photos; None: ``images/`` beside the file if it exists, else the
+            file's own folder.
+
+    Raises:
+        DataError: the file is not JSON of this format.
+    """
+    beside = file.absolute().parent
+    if images is None:
+        images = beside / "images" if (beside / "images").is_dir() else beside
+    for photo in _load(file).objects("images"):
+        # COCO's photos lie in subfolders named by `filepath`; the others have none.
+        subfolder = photo.optional_text("filepath")
+        filename = photo.text("filename")
+        uri = f"{subfolder}/{filename}" if subfolder else filename
+        split = photo.text("split")
+        yield (
+            photo.place,
+            Record(
+                id=uri,
+                image=images.absolute() / uri,
+                uri=uri,
+                captions=tuple(sentence.text("raw") for sentence in photo.objects("sentences")),
+                split=_JOINED.get(split, split),
+            ),
+        )
+
+
+def _load(file: Path) -> Fields:
+    try:
+        data: object = json.loads(file.read_bytes())
+    except OSError as error:
+        raise DataError(file, None, error.strerror or "cannot be read") from error
+    except json.JSONDecodeError as error:
+        hint = "; give JSON lines the suffix .jsonl" if error.msg == "Extra data" else ""
+        raise DataError(file, error.lineno, f"not JSON ({error}){hint}") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(file, None, f"not JSON ({error})") from None
+    return Fields(data, Place(file))
