@@ -13,6 +13,8 @@
         IndexNotReadyError    no live generation
         IndexMismatchError    built with another model or schema
         IndexCorruptError     a file is not what the manifest says
+        IndexWriteError       a build cannot write, e.g. to a full disk
+        NoSuchTargetError     the index has no images, or no texts
         UnknownItemError      no item with this id
       OverloadedError         queue full
       NonFiniteLossError      training diverged
@@ -108,6 +110,23 @@ class IndexCorruptError(SearchIndexError):
         super().__init__(f"{file}: {reason}")
         self.file = Path(file)
         self.reason = reason
+
+
+class IndexWriteError(SearchIndexError):
+    """A build cannot write to the disk; the live generation is as it was."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = Path(path)
+        self.reason = reason
+
+
+class NoSuchTargetError(SearchIndexError):
+    """The index was built without the side that is to be searched."""
+
+    def __init__(self, target: str, present: str) -> None:
+        super().__init__(f"this index has no {target}, only {present}")
+        self.target = target
 
 
 class UnknownItemError(SearchIndexError):
