@@ -1,0 +1,114 @@
+"""What a search answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class StageResult(NamedTuple):
+    """Where one stage puts an item.
+
+    Attributes:
+        rank: counted from 1.
+        score: match: the cosine of the embeddings; align: the sum over words of the best region.
+    """
+
+    rank: int
+    score: float
+
+
+class Stages(NamedTuple):
+    """Both stages' say on a hit.
+
+    Attributes:
+        match: of the first stage.
+        align: of the second stage; None between two images or two texts, which have no words
+            and regions to align.
+    """
+
+    match: StageResult
+    align: StageResult | None
+
+
+class WordEvidence(NamedTuple):
+    """The region that one word found.
+
+    Attributes:
+        token: the word as the text spells it.
+        start: first character of the word in the text.
+        end: the character after its last.
+        region: row of the region among the photo's.
+        box: (x0, y0, x1, y1) in fractions of the photo's width and height; None where the size
+            of the query photo is not known.
+        score: cosine of the word and the region.
+    """
+
+    token: str
+    start: int
+    end: int
+    region: int
+    box: tuple[float, float, float, float] | None
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """One item of an answer.
+
+    Attributes:
+        id: the user's own.
+        rank: counted from 1, over all pages.
+        score: what the order is by.
+        per_word: the alignment score divided by the number of words; None without one.
+        stages: both stages' ranks and scores.
+        uri: of an image, as the user wrote it; None for a text.
+        text: the text, or an image's first caption, or None.
+        metadata: the user's own.
+        evidence: each word's best region, in the text's order; None unless asked for.
+    """
+
+    id: str
+    rank: int
+    score: float
+    per_word: float | None
+    stages: Stages
+    uri: str | None
+    text: str | None
+    metadata: dict[str, Any]
+    evidence: list[WordEvidence] | None
+
+
+class StageTimes(NamedTuple):
+    """Milliseconds of a search.
+
+    Attributes:
+        retrieve: filter, and first stage.
+        rerank: second stage, evidence included.
+        look_up: reading the hits' ids, texts and metadata.
+    """
+
+    retrieve: float
+    rerank: float
+    look_up: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchResult:
+    """A page of hits, best first.
+
+    Attributes:
+        hits: may be fewer than asked for: the index, or what the filter leaves of it, ends.
+        reranked: whether the second stage made the order.
+        fusion: weight of the alignment score in `score`; None if not reranked.
+        candidates: how many items the first stage hands to the second at a time.
+        generation: of the index.
+        took_ms: time by stage.
+    """
+
+    hits: list[Hit]
+    reranked: bool
+    fusion: float | None
+    candidates: int
+    generation: int
+    took_ms: StageTimes

@@ -1,0 +1,90 @@
+"""What a build is given: photos and texts with the user's own ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aladin.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageItem:
+    """A photo to be indexed.
+
+    Attributes:
+        id: the user's own, unique among the images.
+        path: absolute path of the photo; never shown to those who search.
+        uri: what is shown in its place.
+        text: a caption that is shown with the photo; it takes no part in the search.
+        metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
+    """
+
+    id: str
+    path: Path
+    uri: str
+    text: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextItem:
+    """A text to be indexed.
+
+    Attributes:
+        id: the user's own, unique among the texts.
+        text: the text itself.
+        metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
+        image_id: the image that the text describes, if any.
+    """
+
+    id: str
+    text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    image_id: str | None = None
+
+
+SourceItem = ImageItem | TextItem
+
+
+def check_items(items: Sequence[SourceItem], target: str) -> None:
+    """Refuse, before any work, items that no index could hold.
+
+    Args:
+        items: the images, or the texts.
+        target: "images" or "texts"; named in errors.
+
+    Raises:
+        InputError: there is no item, an id is empty or repeats, or something is not JSON text.
+    """
+    if not items:
+        raise InputError(f"{target}: expected at least one item, got none")
+    first: dict[str, int] = {}
+    for number, item in enumerate(items, start=1):
+        if not item.id:
+            raise InputError(f"{target}: item {number} has an empty id")
+        if item.id in first:
+            raise InputError(
+                f"{target}: id {item.id!r} repeats, item {number} after item {first[item.id]}"
+            )
+        first[item.id] = number
+        try:
+            item_json(item).encode("utf-8")
+        except (TypeError, ValueError) as error:  # NaN, foreign objects, lone surrogates
+            raise InputError(f"{target}: item {item.id!r} cannot be stored ({error})") from error
+
+
+def item_json(item: SourceItem) -> str:
+    """Return all that the user said of an item as one line of JSON, the same at every call."""
+    fields = {key: value for key, value in vars(item).items() if key != "path"}
+    if isinstance(item, ImageItem):
+        fields["path"] = str(item.path)
+    return json.dumps(
+        fields | {"metadata": dict(item.metadata)},
+        ensure_ascii=False,
+        allow_nan=False,
+        sort_keys=True,
+    )
