@@ -1,0 +1,156 @@
+"""From an error to an HTTP answer: one table, one body."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from aladin.errors import (
+    AladinError,
+    CheckpointError,
+    ConfigError,
+    ImageError,
+    ImageTooLargeError,
+    IndexNotReadyError,
+    InputError,
+    OverloadedError,
+    SearchIndexError,
+    TextTooLongError,
+    UnknownItemError,
+)
+
+
+class BodyTooLargeError(InputError):
+    """A request's body is over the limit; found while it was read."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"the body is over the limit of {limit_bytes} bytes")
+
+
+class ContentTypeError(InputError):
+    """A request's body is neither JSON nor multipart."""
+
+    def __init__(self, actual: str) -> None:
+        super().__init__(
+            "expected a body of type application/json or multipart/form-data, "
+            f"got {actual or 'no content type'}"
+        )
+
+
+class Failure(NamedTuple):
+    """How an error is told to the client."""
+
+    status: int
+    code: str
+
+
+# Looked up along the error's own classes, so that the nearest entry wins.
+FAILURES: dict[type[BaseException], Failure] = {
+    UnknownItemError: Failure(404, "unknown_id"),
+    BodyTooLargeError: Failure(413, "body_too_large"),
+    ImageTooLargeError: Failure(413, "image_too_large"),
+    ContentTypeError: Failure(415, "unsupported_content_type"),
+    ImageError: Failure(415, "not_an_image"),
+    TextTooLongError: Failure(422, "text_too_long"),
+    InputError: Failure(422, "invalid_field"),
+    ConfigError: Failure(422, "invalid_field"),
+    OverloadedError: Failure(429, "overloaded"),
+    IndexNotReadyError: Failure(503, "index_not_ready"),
+    SearchIndexError: Failure(500, "index_broken"),
+    CheckpointError: Failure(500, "index_broken"),
+    Exception: Failure(500, "internal_error"),
+}
+
+# Errors that the framework raises itself.
+_FRAMEWORK_CODES = {404: "unknown_route", 405: "method_not_allowed"}
+
+
+class ErrorDetail(BaseModel):
+    """One clear error."""
+
+    code: str
+    message: str
+    request_id: str
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer that is not a success."""
+
+    error: ErrorDetail
+
+
+# For the OpenAPI page: what each route may answer besides its success.
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorBody, "description": description}
+    for status, description in {
+        404: "unknown id",
+        413: "body or pixels over the limit",
+        415: "not an image, or neither JSON nor multipart",
+        422: "invalid field",
+        429: "overloaded",
+        503: "no index is live",
+    }.items()
+}
+
+
+def error_response(error: Exception, request_id: str) -> JSONResponse:
+    """Build the answer to a request that failed."""
+    failure = next(FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES)
+    foreseen = isinstance(error, AladinError) and failure.status != 500
+    message = str(error) if foreseen else "the service failed; its log has this request's id"
+    headers: dict[str, str] = {}
+    if isinstance(error, OverloadedError):
+        headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    return _response(failure, message, request_id, headers)
+
+
+def describe_faults(faults: Sequence[Any]) -> str:
+    """Say which fields are wrong and why, from the faults of a pydantic validation error."""
+    described: list[str] = []
+    for fault in faults:
+        where = ".".join(str(part) for part in fault["loc"] if part not in ("query", "path"))
+        what = "unknown field" if fault["type"] == "extra_forbidden" else fault["msg"]
+        described.append(f"{where}: {what}" if where else what)
+    return "; ".join(described)
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Make an application answer every error with an `ErrorBody`."""
+    app.add_exception_handler(AladinError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_framework_error)
+
+
+async def _on_error(request: Request, error: Exception) -> JSONResponse:
+    return error_response(error, request.state.request_id)
+
+
+async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    failure = FAILURES[InputError]
+    return _response(failure, describe_faults(error.errors()), request.state.request_id, {})
+
+
+async def _on_framework_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    failure = Failure(error.status_code, _FRAMEWORK_CODES.get(error.status_code, "http_error"))
+    where = f"{request.method} {request.url.path}"
+    return _response(
+        failure, f"{where}: {error.detail}", request.state.request_id, dict(error.headers or {})
+    )
+
+
+def _response(
+    failure: Failure, message: str, request_id: str, headers: dict[str, str]
+) -> JSONResponse:
+    detail = ErrorDetail(code=failure.code, message=message, request_id=request_id)
+    return JSONResponse(
+        ErrorBody(error=detail).model_dump(), status_code=failure.status, headers=headers
+    )

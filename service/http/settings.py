@@ -1,0 +1,56 @@
+"""The limits of the service, read from the environment (prefix ``ALADIN_``)."""
+
+from __future__ import annotations
+
+import os
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from aladin.errors import ConfigError
+from aladin.images import ImageLimits
+
+
+class ServiceSettings(BaseSettings):
+    """What a query may cost.
+
+    Attributes:
+        max_body_bytes: of any request. A photo in JSON is base64, a third larger than its file.
+        max_image_bytes: of an uploaded photo.
+        max_image_pixels: of an uploaded photo, found in its header before it is decoded.
+        max_text_chars: of a query's text; the network's own limit in tokens comes on top.
+        max_photo_size_px: largest `size` at which a photo of the index can be asked for.
+        workers: queries that are encoded and searched at the same time, one thread each.
+        max_waiting: queries that may wait for a worker; more are refused with 429.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="ALADIN_", frozen=True)
+
+    max_body_bytes: int = Field(default=24 * 2**20, ge=1024)
+    max_image_bytes: int = Field(default=16 * 2**20, ge=1)
+    max_image_pixels: int = Field(default=64_000_000, ge=1)
+    max_text_chars: int = Field(default=2000, ge=1)
+    max_photo_size_px: int = Field(default=2048, ge=16)
+    workers: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
+    max_waiting: int = Field(default=128, ge=0)
+
+    @property
+    def image_limits(self) -> ImageLimits:
+        """The limits of an uploaded photo."""
+        return ImageLimits(max_bytes=self.max_image_bytes, max_pixels=self.max_image_pixels)
+
+
+def read_settings() -> ServiceSettings:
+    """Read the settings from this process's environment.
+
+    Raises:
+        ConfigError: a variable has an impossible value; every such one is named.
+    """
+    try:
+        return ServiceSettings()
+    except ValidationError as error:
+        faults = [
+            f"ALADIN_{str(fault['loc'][0]).upper()}={fault['input']}: {fault['msg']}"
+            for fault in error.errors(include_url=False)
+        ]
+        raise ConfigError("; ".join(faults)) from None

@@ -1,0 +1,62 @@
+"""What can be asked of an index, by whichever front door."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Target = Literal["images", "texts"]
+Modality = Literal["text", "image"]
+
+
+@dataclass(frozen=True)
+class TextQuery:
+    """Words, as the user typed them."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class PhotoQuery:
+    """A picture file that is not part of the index.
+
+    Attributes:
+        data: the undecoded, untrusted bytes.
+        source: names the picture in errors.
+    """
+
+    data: bytes
+    source: str = "image"
+
+
+@dataclass(frozen=True)
+class ItemQuery:
+    """An item of the index, an image or a text."""
+
+    item_id: str
+
+
+Query = TextQuery | PhotoQuery | ItemQuery
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How to search.
+
+    Attributes:
+        k: hits wanted, at least 1.
+        offset: hits to skip, for the next page.
+        candidates: size of the first stage's result; None takes the index's own value.
+        rerank: order the candidates by the second stage.
+        fusion: weight of the alignment score in [0, 1]; None takes the fitted one.
+        explain: add the evidence to the hits.
+        filter: metadata that a hit must have.
+    """
+
+    k: int = 10
+    offset: int = 0
+    candidates: int | None = None
+    rerank: bool = True
+    fusion: float | None = None
+    explain: bool = False
+    filter: dict[str, Any] = field(default_factory=dict)

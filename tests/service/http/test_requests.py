@@ -1,0 +1,276 @@
+"""From request bodies to queries: JSON, multipart, and everything that is wrong with them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from service.http.errors import install_error_handlers
+from service.http.middleware import BodyLimit, RequestContext
+from service.http.requests import SearchRequest
+
+LIMIT_BYTES = 100_000
+
+
+@pytest.fixture
+def app() -> FastAPI:
+    """An application that answers with what it understood."""
+    app = FastAPI()
+    install_error_handlers(app)
+    app.add_middleware(BodyLimit, max_bytes=LIMIT_BYTES)
+    app.add_middleware(RequestContext)
+
+    @app.post("/echo")
+    async def echo(body: SearchRequest) -> dict[str, Any]:
+        query = {name: str(value) for name, value in asdict(body.query()).items()}
+        return {"query": query, "options": asdict(body.options())}
+
+    @app.post("/bug")
+    async def bug() -> None:
+        raise RuntimeError("secret internals")
+
+    return app
+
+
+def post(app: FastAPI, path: str = "/echo", **request: Any) -> httpx.Response:
+    """Send one request."""
+
+    async def send() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.post(path, **request)
+
+    return asyncio.run(send())
+
+
+def error_of(response: httpx.Response) -> dict[str, str]:
+    """Return the error after checking that the body is an error body and nothing else."""
+    assert set(response.json()) == {"error"}
+    error = response.json()["error"]
+    assert set(error) == {"code", "message", "request_id"}
+    assert error["request_id"] == response.headers["X-Request-ID"]
+    return error
+
+
+DEFAULTS = {
+    "k": 10,
+    "offset": 0,
+    "candidates": None,
+    "rerank": True,
+    "fusion": None,
+    "explain": False,
+    "filter": {},
+}
+
+
+def test_json_with_defaults(app: FastAPI) -> None:
+    answer = post(app, json={"text": "a dog"}).json()
+    assert answer == {"query": {"text": "a dog"}, "options": DEFAULTS}
+
+
+OPTIONS = {
+    "k": 3,
+    "offset": 2,
+    "candidates": 50,
+    "rerank": False,
+    "fusion": 1.0,
+    "explain": True,
+    "filter": {"year": 2024},
+}
+
+
+def test_json_with_all_options(app: FastAPI) -> None:
+    assert post(app, json={"id": "a/b#0", **OPTIONS}).json() == {
+        "query": {"item_id": "a/b#0"},
+        "options": OPTIONS,
+    }
+
+
+def test_multipart_takes_the_same_options_as_form_fields(app: FastAPI) -> None:
+    form = {
+        "k": "3",
+        "offset": "2",
+        "candidates": "50",
+        "rerank": "false",
+        "fusion": "1",
+        "explain": "true",
+        "filter": '{"year": 2024}',
+    }
+    answer = post(app, data=form, files={"image": ("x.bin", b"bytes")}).json()
+    assert answer["options"] == OPTIONS
+    assert answer["query"]["data"] == str(b"bytes")
+
+
+@pytest.mark.parametrize("lines", [False, True], ids=["one line", "wrapped"])
+def test_an_image_in_json_is_base64(app: FastAPI, lines: bool) -> None:
+    encoded = (base64.encodebytes if lines else base64.b64encode)(b"\x00\xff" * 100).decode()
+    assert post(app, json={"image": encoded}).json()["query"]["data"] == str(b"\x00\xff" * 100)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"text": "a", "image": "AAAA"}, "exactly one of text, image and id, got text and image"),
+        ({"text": "a", "id": "b"}, "got text and id"),
+        ({}, "exactly one of text, image and id, got none"),
+        ({"text": None}, "got none"),
+        ({"text": "a", "colour": "red"}, "colour: unknown field"),
+        ({"text": 7}, "text: Input should be a valid string"),
+        ({"text": "a", "k": 0}, "k: Input should be greater than or equal to 1"),
+        ({"text": "a", "k": -1}, "k: Input should be greater than or equal to 1"),
+        ({"text": "a", "k": 10**9}, "k: Input should be less than or equal to 1000"),
+        ({"text": "a", "k": "ten"}, "k: Input should be a valid integer"),
+        ({"text": "a", "k": "10"}, "k: Input should be a valid integer"),
+        ({"text": "a", "k": True}, "k: Input should be a valid integer"),
+        ({"text": "a", "k": 2.5}, "k: Input should be a valid integer"),
+        ({"text": "a", "k": None}, "k: Input should be a valid integer"),
+        ({"text": "a", "offset": -1}, "offset: "),
+        ({"text": "a", "offset": 10**6}, "offset: "),
+        ({"text": "a", "candidates": 0}, "candidates: "),
+        ({"text": "a", "fusion": 1.5}, "fusion: Input should be less than or equal to 1"),
+        ({"text": "a", "rerank": "yes"}, "rerank: Input should be a valid boolean"),
+        ({"text": "a", "filter": "year"}, "filter: "),
+        ({"image": "not base64!"}, "image: Value error, not base64"),
+        ({"image": "AAA"}, "image: Value error, not base64"),
+        ([1, 2], "Input should be an object"),
+        ("text", "Input should be an object"),
+    ],
+)
+def test_impossible_fields_are_named(app: FastAPI, body: object, says: str) -> None:
+    response = post(app, json=body)
+    assert response.status_code == 422
+    assert error_of(response)["code"] == "invalid_field"
+    assert says in error_of(response)["message"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b'{"text": ', b"\xff\xfe", b"[" * 50_000, b'{"text": "\\ud800"}']
+)
+def test_broken_json(app: FastAPI, body: bytes) -> None:
+    response = post(app, content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 422
+    assert error_of(response)["code"] == "invalid_field"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
+def test_a_weight_that_is_no_number(app: FastAPI, number: str) -> None:
+    body = f'{{"text": "a", "fusion": {number}}}'.encode()
+    response = post(app, content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("form", "files", "says"),
+    [
+        ({"k": "ten"}, {"image": b"x"}, "k: Input should be a valid integer"),
+        ({"k": ""}, {"image": b"x"}, "k: Input should be a valid integer"),
+        ({"colour": "red"}, {"image": b"x"}, "colour: unknown field"),
+        ({"text": "a"}, {"image": b"x"}, "got text and image"),
+        ({}, {"photo": b"x"}, "photo: expected a plain value, got a file"),
+        ({"k": ["1", "2"]}, {"image": b"x"}, "k: given 2 times"),
+        ({"filter": "{"}, {"image": b"x"}, "filter: not JSON"),
+        ({"filter": "[" * 90_000}, {"image": b"x"}, "filter: not JSON"),
+        ({"filter": "[1]"}, {"image": b"x"}, "filter: Input should be a valid dictionary"),
+    ],
+)
+def test_impossible_form_fields_are_named(
+    app: FastAPI, form: dict[str, str], files: dict[str, bytes], says: str
+) -> None:
+    response = post(app, data=form, files=files)
+    assert response.status_code == 422
+    assert says in error_of(response)["message"]
+
+
+def test_an_image_field_that_is_no_file(app: FastAPI) -> None:
+    response = post(app, files={"image": (None, "AAAA")})
+    assert response.status_code == 422
+    assert "image: expected a file" in error_of(response)["message"]
+
+
+@pytest.mark.parametrize(
+    "content_type", ["multipart/form-data", "multipart/form-data; boundary=other"]
+)
+def test_a_malformed_form(app: FastAPI, content_type: str) -> None:
+    response = post(app, content=b"--x\r\nbroken", headers={"content-type": content_type})
+    assert response.status_code == 422
+    assert "error" in response.json()
+
+
+def test_more_than_one_file(app: FastAPI) -> None:
+    response = post(app, files=[("image", b"a"), ("image", b"b")])
+    assert response.status_code == 422
+    assert "Too many files" in error_of(response)["message"]
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "image/jpeg", "application/x-www-form-urlencoded", ""]
+)
+def test_neither_json_nor_multipart(app: FastAPI, content_type: str) -> None:
+    response = post(app, content=b"text=a", headers={"content-type": content_type})
+    assert response.status_code == 415
+    assert error_of(response)["code"] == "unsupported_content_type"
+    assert "application/json" in error_of(response)["message"]
+
+
+def test_a_body_that_says_it_is_too_large_is_refused(app: FastAPI) -> None:
+    response = post(app, json={"text": "a" * LIMIT_BYTES})
+    assert response.status_code == 413
+    assert error_of(response)["code"] == "body_too_large"
+    assert str(LIMIT_BYTES) in error_of(response)["message"]
+
+
+def test_a_chunked_body_is_refused_while_it_is_read_and_never_kept(app: FastAPI) -> None:
+    sent = 0
+
+    async def chunks() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while sent < 1000 * LIMIT_BYTES:
+            sent += LIMIT_BYTES // 10
+            yield b" " * (LIMIT_BYTES // 10)
+
+    response = post(app, content=chunks(), headers={"content-type": "application/json"})
+    assert response.status_code == 413
+    # What comes after the limit is thrown away for a while, so that the client sees the answer.
+    assert sent < 20 * LIMIT_BYTES
+
+
+def test_a_request_id_is_taken_over_if_it_is_harmless(app: FastAPI) -> None:
+    mine = post(app, json={"text": "a"}, headers={"X-Request-ID": "trace-7.a_B"})
+    assert mine.headers["X-Request-ID"] == "trace-7.a_B"
+    first, second = (
+        post(app, json={"text": "a"}, headers={"X-Request-ID": "<script>"}) for _ in range(2)
+    )
+    assert len(first.headers["X-Request-ID"]) == 32
+    assert first.headers["X-Request-ID"] != second.headers["X-Request-ID"]
+
+
+def test_a_bug_tells_no_internals_but_is_logged_with_the_request_id(
+    app: FastAPI, caplog: pytest.LogCaptureFixture
+) -> None:
+    response = post(app, "/bug")
+    assert response.status_code == 500
+    assert error_of(response)["code"] == "internal_error"
+    assert "secret" not in response.text
+    assert error_of(response)["request_id"] in caplog.text
+    assert "secret internals" in caplog.text
+
+
+def test_unknown_routes_and_methods_have_the_same_body(app: FastAPI) -> None:
+    assert error_of(post(app, "/nothing", json={}))["code"] == "unknown_route"
+    wrong = asyncio.run(_get(app, "/echo"))
+    assert wrong.status_code == 405
+    assert wrong.headers["Allow"] == "POST"
+    assert error_of(wrong)["code"] == "method_not_allowed"
+
+
+async def _get(app: FastAPI, path: str) -> httpx.Response:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        return await client.get(path)

@@ -1,0 +1,41 @@
+"""Exit codes and the one line of a failure."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from aladin import errors
+from service.failures import exit_code, one_line
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.ConfigError("unknown key"), 2),
+        (errors.DataError("a.jsonl", 3, "not JSON"), 2),
+        (errors.ImageTooLargeError("a.png", "too many pixels"), 2),
+        (errors.CheckpointError("missing"), 2),
+        (errors.UnknownItemError("images", "x"), 2),
+        (errors.IndexNotReadyError("none"), 2),
+        (errors.IndexMismatchError("model", "a", "b"), 2),
+        (FileNotFoundError(errno.ENOENT, "No such file", "x"), 2),
+        (errors.IndexCorruptError("tokens.npy", "changed"), 1),
+        (errors.NonFiniteLossError("teacher", 3, float("nan")), 1),
+        (OSError(errno.ENOSPC, "No space left on device"), 1),
+        (errors.AladinError("something else"), 1),
+        (ZeroDivisionError("division by zero"), 1),
+    ],
+)
+def test_two_means_that_the_user_can_put_it_right(error: Exception, code: int) -> None:
+    assert exit_code(error) == code
+
+
+def test_a_failure_is_one_line_even_if_its_message_is_not() -> None:
+    assert one_line(errors.InputError("a\n  b\tc")) == "a b c"
+
+
+def test_a_bug_names_its_class_and_how_to_see_more() -> None:
+    assert one_line(KeyError("rows")) == "KeyError: 'rows' (--debug shows where)"
+    assert one_line(OSError()) == "OSError:  (--debug shows where)"
