@@ -1,0 +1,61 @@
+"""Where things are in an index folder.
+
+INDEX/
+  CURRENT               names the live generation; replaced atomically
+  model/                the checkpoint that the index was built with
+  generations/000001/   a published generation; never changed again
+  .build/               the work of a build that is not done; gone afterwards
+  .lock                 held by the process that builds
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from aladin.atomic import atomic_file
+from aladin.errors import IndexCorruptError, IndexNotReadyError
+
+CURRENT, MODEL, GENERATIONS, BUILD, LOCK = "CURRENT", "model", "generations", ".build", ".lock"
+
+
+def generation_folder(root: Path, generation: int) -> Path:
+    """Return the folder of a published generation."""
+    return root / GENERATIONS / f"{generation:06d}"
+
+
+def published_generations(root: Path) -> list[int]:
+    """List the generations of an index, oldest first."""
+    folder = root / GENERATIONS
+    if not folder.is_dir():
+        return []
+    names = (entry.name for entry in folder.iterdir() if entry.is_dir())
+    return sorted(int(name) for name in names if re.fullmatch(r"\d{6,}", name))
+
+
+def live_generation(root: Path) -> int:
+    """Read which generation is live.
+
+    Raises:
+        IndexNotReadyError: there is no index, or nothing was published yet.
+        IndexCorruptError: CURRENT names no generation of this index.
+    """
+    path = root / CURRENT
+    try:
+        name = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise IndexNotReadyError(f"{root}: no index here, it has no {CURRENT}") from None
+    except (OSError, ValueError) as error:
+        raise IndexCorruptError(path, f"cannot be read ({error})") from error
+    if not re.fullmatch(r"\d{6,}\n", name):
+        raise IndexCorruptError(path, f"expected the number of a generation, got {name!r}")
+    generation = int(name)
+    if not generation_folder(root, generation).is_dir():
+        raise IndexCorruptError(path, f"names generation {generation}, which is not there")
+    return generation
+
+
+def set_live_generation(root: Path, generation: int) -> None:
+    """Make a published generation the live one, in one step."""
+    with atomic_file(root / CURRENT) as partial:
+        partial.write_text(f"{generation:06d}\n", encoding="utf-8")

@@ -1,0 +1,192 @@
+"""The manifest of a generation: what its files are, and which model made them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict
+
+from aladin.atomic import write_json
+from aladin.errors import ConfigError, IndexCorruptError, IndexMismatchError
+from aladin.strict_config import STRICT, dump_config, parse_config
+from index.settings import TARGETS, Target, TokenDtype
+
+SCHEMA_VERSION = 1
+MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """What a file must be.
+
+    Attributes:
+        bytes: its length; checked whenever the index is opened.
+        sha256: of its content; checked by `index.verify`.
+    """
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnnEntry:
+    """The first stage's FAISS index.
+
+    Attributes:
+        factory: the string that FAISS made it from.
+        search_width: efSearch or nprobe of a search; None where every item is compared.
+        recall: ann_recall, the share of the exact nearest items that a search finds.
+        recall_at: number of nearest items the recall was measured at.
+        recall_queries: number of queries it was measured with.
+    """
+
+    factory: str
+    search_width: int | None
+    recall: float
+    recall_at: int
+    recall_queries: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideEntry:
+    """The images, or the texts, of a generation.
+
+    Attributes:
+        count: number of items.
+        left_out: number of items given to the build that could not be used.
+        embedding_dim: size of an embedding.
+        token_dim: size of a token.
+        token_count: number of tokens of all items.
+        token_dtype: how tokens are stored.
+        ann: the first stage.
+    """
+
+    count: int
+    left_out: int
+    embedding_dim: int
+    token_dim: int
+    token_count: int
+    token_dtype: TokenDtype
+    ann: AnnEntry
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelEntry:
+    """The model that made the index.
+
+    Attributes:
+        id: sha256 of its weights.
+        files: of the copy in ``INDEX/model``.
+    """
+
+    id: str
+    files: dict[str, FileEntry]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A generation's ``manifest.json``.
+
+    Attributes:
+        schema_version: of this layout.
+        generation: its number.
+        metric: of the embeddings.
+        default_candidates: of a search that does not say.
+        fingerprint: of the build's inputs, model and settings.
+        model: what made it.
+        images: None if the index has no images.
+        texts: None if the index has no texts.
+        files: every file by its path below the generation's folder.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    schema_version: int
+    generation: int
+    metric: Literal["inner_product"]
+    default_candidates: int
+    fingerprint: str
+    model: ModelEntry
+    images: SideEntry | None
+    texts: SideEntry | None
+    files: dict[str, FileEntry]
+
+    def side(self, target: Target) -> SideEntry | None:
+        """Return the entry of one side."""
+        return self.images if target == "images" else self.texts
+
+    @property
+    def targets(self) -> list[Target]:
+        """The sides that this generation has."""
+        return [target for target in TARGETS if self.side(target) is not None]
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write a manifest and, beside it, its own checksum."""
+    write_json(folder / MANIFEST, dump_config(manifest))
+    digest = hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+    (folder / DIGEST).write_text(f"{digest}\n", encoding="ascii")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read a generation's manifest.
+
+    Raises:
+        IndexMismatchError: of another schema version.
+        IndexCorruptError: missing, changed, or not a manifest.
+    """
+    path = folder / MANIFEST
+    try:
+        content = path.read_bytes()
+        digest = (folder / DIGEST).read_bytes()
+    except OSError as error:
+        missing = error.filename or path
+        raise IndexCorruptError(missing, f"cannot be read ({error.strerror})") from error
+    if digest != f"{hashlib.sha256(content).hexdigest()}\n".encode():
+        raise IndexCorruptError(path, f"its sha256 is not the one in {DIGEST}")
+    try:
+        data: Any = json.loads(content)
+        version = data["schema_version"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise IndexCorruptError(path, "not a manifest") from error
+    if version != SCHEMA_VERSION:
+        raise IndexMismatchError(f"{path}: schema version", SCHEMA_VERSION, version)
+    try:
+        return parse_config(Manifest, data, str(path))
+    except ConfigError as error:
+        raise IndexCorruptError(path, str(error)) from error
+
+
+def describe_files(folder: Path, names: Iterable[str]) -> dict[str, FileEntry]:
+    """Measure and hash files.
+
+    Args:
+        folder: that the names are relative to.
+        names: of the files.
+    """
+    entries: dict[str, FileEntry] = {}
+    for name in sorted(names):
+        with (folder / name).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        entries[name] = FileEntry(bytes=(folder / name).stat().st_size, sha256=digest)
+    return entries
+
+
+def check_lengths(folder: Path, files: dict[str, FileEntry]) -> None:
+    """Compare lengths on disk with a manifest's, which takes no reading.
+
+    Raises:
+        IndexCorruptError: a file is missing or of another length.
+    """
+    for name, entry in files.items():
+        try:
+            length = (folder / name).stat().st_size
+        except OSError:
+            raise IndexCorruptError(folder / name, "missing") from None
+        if length != entry.bytes:
+            raise IndexCorruptError(folder / name, f"expected {entry.bytes} bytes, got {length}")
