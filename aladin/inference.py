@@ -25,21 +25,22 @@ def encode_photos(model: AladinModel, photos: Sequence[Image.Image]) -> Encoding
 
 
 @torch.inference_mode()
-def encode_texts(model: AladinModel, texts: Sequence[str]) -> Encoding:
+def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = False) -> Encoding:
     """Encode texts in one batch.
 
     Args:
         model: in evaluation mode.
         texts: at least one.
+        truncate: cut texts that are too long instead of refusing them.
 
     Raises:
         InputError: a text is blank, or has no word that the tokenizer keeps.
-        TextTooLongError: a text has more tokens than the network takes.
+        TextTooLongError: a text has more tokens than the network takes, and `truncate` is off.
     """
     for text in texts:
         if not text.strip():
             raise InputError("the text is empty")
-    batch = model.text.encoder.preprocess(texts)
+    batch = model.text.encoder.preprocess(texts, truncate=truncate)
     if not bool(batch.content.any(dim=1).all()):
         raise InputError("the text has no word that the tokenizer knows how to keep")
     device = _device(model)

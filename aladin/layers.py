@@ -51,6 +51,10 @@ class TransformerLayer(nn.Module):
         self.attention_norm = nn.LayerNorm(width)
         self.feedforward_norm = nn.LayerNorm(width)
         self.dropout = ChannelDropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start the attention as torch's own does; the other layers start themselves."""
         nn.init.xavier_uniform_(self.query_key_value.weight)
         nn.init.zeros_(self.query_key_value.bias)
         nn.init.zeros_(self.output.bias)

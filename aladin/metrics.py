@@ -161,7 +161,7 @@ def paired_bootstrap(
 
 
 def _at_least(
-    scores: Float[Tensor, "images texts"], right: Float[Tensor, "..."]
+    scores: Float[Tensor, "images texts"], right: Float[Tensor, ...]
 ) -> Bool[Tensor, "images texts"]:
     return scores >= right
 

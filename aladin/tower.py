@@ -55,13 +55,18 @@ class Tower(nn.Module, Generic[E]):
         if config.positions and positions is None:
             raise ConfigError("text_tower: positions are for image grids only")
         self.positions = (
-            nn.Parameter(0.02 * torch.randn(positions or 0, self.width))
-            if config.positions
-            else None
+            nn.Parameter(torch.empty(positions or 0, self.width)) if config.positions else None
         )
         self.aggregate = (
-            nn.Parameter(0.02 * torch.randn(self.width)) if config.aggregate == "learned" else None
+            nn.Parameter(torch.empty(self.width)) if config.aggregate == "learned" else None
         )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start this tower's own vectors at random; its layers start themselves."""
+        for vectors in (self.positions, self.aggregate):
+            if vectors is not None:
+                nn.init.normal_(vectors, std=0.02)
 
     def forward(self, batch: object) -> Features:
         """Run the tower.

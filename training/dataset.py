@@ -1,0 +1,144 @@
+"""Photos and captions of one split, ready for the network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from aladin.encoding import Encoding, concatenate
+from aladin.errors import DataError
+from aladin.model import AladinModel
+from aladin.progress import Progress
+from aladin.strict_config import dump_config
+from training.batches import BatchRows
+from training.data import Record
+from training.inputs import PhotoInputs, TextInputs, prepare_photos, prepare_texts
+from training.losses.negatives import negative_mask
+from training.tasks.base import Batch
+
+
+class PairDataset:
+    """The photos of a split, each with its captions."""
+
+    def __init__(
+        self,
+        photos: PhotoInputs,
+        texts: TextInputs,
+        captions_of_photo: list[list[int]],
+        captions: list[str],
+    ) -> None:
+        """Tie photos and captions together.
+
+        Args:
+            photos: by row.
+            texts: by row.
+            captions_of_photo: for each photo the rows of its captions, in order.
+            captions: the texts themselves.
+        """
+        self.photos = photos
+        self.texts = texts
+        self.captions = captions
+        self.captions_of_photo = captions_of_photo
+        self.image_of_text = torch.tensor(
+            [photo for photo, rows in enumerate(captions_of_photo) for _ in rows]
+        )
+
+    @classmethod
+    def prepare(
+        cls,
+        records: Sequence[Record],
+        model: AladinModel,
+        cache_root: Path,
+        mirror: bool,
+        progress: Progress,
+    ) -> PairDataset:
+        """Read the photos and captions, through the feature cache where an encoder is frozen.
+
+        Args:
+            records: with captions.
+            model: its encoders preprocess, and fill the cache.
+            cache_root: folder of all caches.
+            mirror: also prepare the mirrored photos.
+            progress: told of photos, then of captions.
+
+        Raises:
+            DataError: no photo can be used.
+        """
+        photos, usable = prepare_photos(
+            [record.image for record in records],
+            model.image.encoder,
+            _digest(model, "image"),
+            cache_root,
+            mirror,
+            progress,
+        )
+        if not usable:
+            raise DataError(records[0].image.parent, None, "no photo can be decoded")
+        kept = [records[row] for row in usable]
+        captions = [caption for record in kept for caption in record.captions]
+        texts = prepare_texts(
+            captions, model.text.encoder, _digest(model, "text"), cache_root, progress
+        )
+        captions_of_photo: list[list[int]] = []
+        first = 0
+        for record in kept:
+            captions_of_photo.append(list(range(first, first + len(record.captions))))
+            first += len(record.captions)
+        return cls(photos, texts, captions_of_photo, captions)
+
+    @property
+    def digest(self) -> str:
+        """Identify the captions and their order; a resumed run must find the same."""
+        content = json.dumps([self.captions, self.captions_of_photo])
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def batch(self, rows: BatchRows) -> Batch:
+        """Gather one training batch; two captions of one photo are no negatives."""
+        return Batch(
+            images=self.photos.get(rows.photos, rows.mirrored),
+            texts=self.texts.get(rows.captions),
+            negatives=negative_mask(torch.tensor(rows.photos)),
+        )
+
+    @torch.inference_mode()
+    def encode(self, model: AladinModel, batch_size: int = 250) -> tuple[Encoding, Encoding]:
+        """Encode the whole split.
+
+        Args:
+            model: in evaluation mode.
+            batch_size: items at a time.
+
+        Returns:
+            The images, and the texts in the order of `captions`.
+        """
+        n_photos = len(self.captions_of_photo)
+        images = [
+            model.encode_images(self.photos.get(rows, [False] * len(rows)))
+            for rows in _chunks(n_photos, batch_size)
+        ]
+        texts = [
+            model.encode_texts(self.texts.get(rows))
+            for rows in _chunks(len(self.captions), batch_size)
+        ]
+        return concatenate(images), concatenate(texts)
+
+
+def _digest(model: AladinModel, modality: str) -> str:
+    """Identify all that shapes a frozen encoder's output; a trained one is never cached."""
+    if modality == "image":
+        encoder, extra = model.image.encoder, ""
+    else:
+        encoder, extra = model.text.encoder, model.text.encoder.tokenizer.to_str()
+    if not encoder.frozen:
+        return ""
+    config = dump_config(encoder.config) | {"source": None}
+    content = json.dumps(config, sort_keys=True) + extra + encoder.weights_digest()
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _chunks(total: int, size: int) -> list[range]:
+    return [range(start, min(total, start + size)) for start in range(0, total, size)]

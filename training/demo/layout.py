@@ -1,0 +1,112 @@
+"""What a scene shows, and groups of scenes that the same words describe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+SHAPES = ("circle", "square", "triangle", "star", "heart", "diamond", "cross", "moon")
+COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "black")
+PATTERNS = ("plain", "striped", "dotted", "checkered")
+SIZES = ("small", "big")
+BACKGROUNDS = ("beach", "forest", "meadow", "night", "sea", "snow", "sunset", "wall")
+
+# Half of an object's width, in fractions of the picture's; a little is added or taken away.
+_RADIUS = {"small": 0.12, "big": 0.2}
+
+# Where objects stand, by their number: far enough apart for two big ones.
+_PLACES = {
+    2: (
+        ((0.5, 0.27), (0.5, 0.73)),
+        ((0.27, 0.5), (0.73, 0.5)),
+    ),
+    3: (
+        ((0.27, 0.27), (0.73, 0.27), (0.5, 0.73)),
+        ((0.5, 0.27), (0.27, 0.73), (0.73, 0.73)),
+        ((0.27, 0.27), (0.27, 0.73), (0.73, 0.5)),
+        ((0.73, 0.27), (0.73, 0.73), (0.27, 0.5)),
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SceneObject:
+    """One object.
+
+    Attributes:
+        shape: one of `SHAPES`.
+        colour: one of `COLOURS`.
+        pattern: one of `PATTERNS`.
+        size: one of `SIZES`.
+        x: of its centre, in fractions of the picture's width.
+        y: of its centre, downwards.
+        radius: half of its width.
+    """
+
+    shape: str
+    colour: str
+    pattern: str
+    size: str
+    x: float
+    y: float
+    radius: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """Two or three objects, of different shapes and colours, in front of a background."""
+
+    background: str
+    objects: tuple[SceneObject, ...]
+
+
+def deal_group(random: Random, scenes: int) -> list[Scene]:
+    """Deal the same attributes out to the same shapes several times.
+
+    Colours, patterns, sizes and places are cards, dealt anew for each scene: all scenes of
+    the group show the same things, and only who has which differs. Where nothing but the words
+    counts, they cannot be told apart.
+
+    Args:
+        random: source of all choices.
+        scenes: size of the group.
+
+    Returns:
+        The scenes; two of them may have been dealt the same.
+    """
+    count = random.choice((2, 3))
+    shapes = random.sample(SHAPES, count)
+    colours = random.sample(COLOURS, count)
+    patterns = random.choices(PATTERNS, k=count)
+    sizes = random.choices(SIZES, k=count)
+    background = random.choice(BACKGROUNDS)
+    places = list(random.choice(_PLACES[count]))
+    group: list[Scene] = []
+    for _ in range(scenes):
+        for cards in (colours, patterns, sizes, places):
+            random.shuffle(cards)
+        objects = tuple(
+            _place(random, shape, colour, pattern, size, place)
+            for shape, colour, pattern, size, place in zip(
+                shapes, colours, patterns, sizes, places, strict=True
+            )
+        )
+        group.append(Scene(background=background, objects=objects))
+    return group
+
+
+def _place(
+    random: Random, shape: str, colour: str, pattern: str, size: str, place: tuple[float, float]
+) -> SceneObject:
+    radius = _RADIUS[size] * random.uniform(0.92, 1.08)
+    # A small object has more room before it meets its neighbour or the picture's edge.
+    room = max(0.0, 0.23 - radius)
+    return SceneObject(
+        shape=shape,
+        colour=colour,
+        pattern=pattern,
+        size=size,
+        x=place[0] + random.uniform(-room, room),
+        y=place[1] + random.uniform(-room, room),
+        radius=radius,
+    )

@@ -1,0 +1,237 @@
+"""The training loop of one stage: exact resume, best weights kept, rate and time shown.
+
+Killed at any step and started again, a stage ends with the same weights as an unbroken one:
+batches are a function of seed and epoch, and the state file holds everything else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from aladin.atomic import atomic_file
+from aladin.errors import CheckpointError, NonFiniteLossError
+from aladin.metrics import RetrievalMetrics
+from aladin.progress import Progress
+from training.batches import BatchPlan, BatchRows
+from training.dataset import PairDataset
+from training.optimization import build_optimizer, lr_factor, set_lr
+from training.precision import computing
+from training.recipe import Recipe, StageConfig
+from training.run_log import RunLog
+from training.tasks.joint import JointTask
+from training.weight_average import WeightAverage
+
+# A kill costs at most this much work. It changes nothing in the result.
+SAVE_EVERY_S = 60.0
+LOG_EVERY_STEPS = 20
+
+Validate = Callable[[], dict[str, RetrievalMetrics]]
+
+
+@dataclass
+class Clock:
+    """Where the seconds of a stage went."""
+
+    data_s: float = 0.0
+    step_s: float = 0.0
+    validation_s: float = 0.0
+
+    def shares(self) -> dict[str, str]:
+        """Return each part in percent of the whole, for the progress line."""
+        total = max(self.data_s + self.step_s + self.validation_s, 1e-9)
+        return {
+            name.removesuffix("_s"): f"{100 * seconds / total:.0f}%"
+            for name, seconds in vars(self).items()
+        }
+
+
+class StageTrainer:
+    """Trains one stage and leaves its best weights in the task's network."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        stage: StageConfig,
+        task: JointTask,
+        train_set: PairDataset,
+        validate: Validate,
+        folder: Path,
+        progress: Progress,
+    ) -> None:
+        """Set the stage up; nothing runs yet.
+
+        Args:
+            recipe: for its seed and precision.
+            stage: what to train, and how.
+            task: network and losses, on its device.
+            train_set: pairs to train on.
+            validate: metrics of the network as it stands, by score name.
+            folder: of this stage's state, log and best weights.
+            progress: told of steps.
+        """
+        self._recipe = recipe
+        self._stage = stage
+        self._task = task
+        self._train_set = train_set
+        self._validate = validate
+        self._folder = folder
+        self._progress = progress
+        self._seed = f"{recipe.seed}:{stage.name}"
+        self._plan = BatchPlan(
+            train_set.captions_of_photo,
+            stage.batch_size,
+            stage.sampling,
+            recipe.data.mirror,
+            self._seed,
+        )
+        self.steps = stage.epochs * self._plan.batches_per_epoch
+        self._optimizer = build_optimizer(task, stage)
+        self._trained = [value for value in task.parameters() if value.requires_grad]
+        self._average = WeightAverage(task, stage.average_decay)
+        self._device = self._trained[0].device
+        self._clock = Clock()
+        self.step = 0
+        self.best_rsum = -math.inf
+        self.best_step = 0
+
+    def run(self) -> None:
+        """Train to the end, from the saved state if there is one.
+
+        Raises:
+            NonFiniteLossError: the loss of a step is not a finite number.
+            CheckpointError: the saved state belongs to other data or another recipe.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        digest = hashlib.sha256(self._seed.encode()).digest()
+        torch.manual_seed(int.from_bytes(digest[:7], "big"))
+        self._resume()
+        log = RunLog(self._folder, self._stage.name, self.step)
+        self._progress.start(self.steps, "steps")
+        self._progress.advance(self.step)
+        saved_at = time.monotonic()
+        while self.step < self.steps:
+            epoch, done = divmod(self.step, self._plan.batches_per_epoch)
+            for rows in self._plan.epoch(epoch)[done:]:
+                self._train_step(rows, log)
+                inside_epoch = self.step % self._plan.batches_per_epoch != 0
+                if inside_epoch and time.monotonic() - saved_at > SAVE_EVERY_S:
+                    self._save()
+                    saved_at = time.monotonic()
+            self._end_epoch(epoch, log)
+            self._save()
+            saved_at = time.monotonic()
+        log.close()
+        self._load_best()
+
+    def _train_step(self, rows: BatchRows, log: RunLog) -> None:
+        begun = time.monotonic()
+        batch = self._train_set.batch(rows).to(self._device)
+        fetched = time.monotonic()
+        self._task.train()
+        factor = lr_factor(
+            self.step, self.steps, self._plan.batches_per_epoch, self._stage.schedule
+        )
+        set_lr(self._optimizer, self._stage.lr * factor)
+        with computing(self._recipe.precision, self._device):
+            report = self._task(batch)
+        loss = report.total.item()
+        if not math.isfinite(loss):
+            raise NonFiniteLossError(self._stage.name, self.step, loss)
+        self._optimizer.zero_grad(set_to_none=True)
+        report.total.backward()
+        nn.utils.clip_grad_norm_(self._trained, self._stage.clip_norm)
+        self._optimizer.step()
+        self._average.update()
+        self.step += 1
+        self._clock.data_s += fetched - begun
+        self._clock.step_s += time.monotonic() - fetched
+        self._progress.advance()
+        if self.step % LOG_EVERY_STEPS == 0:
+            terms = {f"{name}_loss": term.item() for name, term in report.terms.items()}
+            log.write(self.step, {"loss": loss, **terms, "lr": self._stage.lr * factor})
+            self._progress.note(loss=loss, **self._clock.shares())
+
+    def _end_epoch(self, epoch: int, log: RunLog) -> None:
+        """Validate where it is due; keep the weights if they are the best so far."""
+        last = self.step >= self.steps
+        if not last and (epoch + 1) % self._stage.validate_every_epochs:
+            return
+        begun = time.monotonic()
+        self._task.eval()
+        with self._average.applied():
+            metrics = self._validate()
+            # Selection: the rsum of every head that is trained, added (objectives 2.7).
+            rsum = sum(metrics[name].rsum for name in sorted(self._task.trains))
+            if rsum > self.best_rsum:
+                self.best_rsum, self.best_step = rsum, self.step
+                with atomic_file(self._folder / "best.safetensors") as partial:
+                    save_file(self._weights(), partial)
+        rsums = {f"{name}_rsum": value.rsum for name, value in metrics.items()}
+        log.write(self.step, rsums)
+        log.draw()
+        self._clock.validation_s += time.monotonic() - begun
+        self._progress.note(**rsums)
+
+    def _weights(self) -> dict[str, Tensor]:
+        """Return what training changes: trained parameters, and buffers such as statistics."""
+        parameters = {
+            name: value.detach().contiguous()
+            for name, value in self._task.named_parameters()
+            if value.requires_grad
+        }
+        return parameters | dict(self._task.named_buffers())
+
+    def _save(self) -> None:
+        state = {
+            "fingerprint": self._fingerprint(),
+            "step": self.step,
+            "best_rsum": self.best_rsum,
+            "best_step": self.best_step,
+            "clock": vars(self._clock),
+            "weights": self._weights(),
+            "optimizer": self._optimizer.state_dict(),
+            "average": self._average.state_dict(),
+            "generator": torch.get_rng_state(),
+        }
+        with atomic_file(self._folder / "state.pt") as partial:
+            torch.save(state, partial)
+
+    def _resume(self) -> None:
+        path = self._folder / "state.pt"
+        if not path.exists():
+            return
+        try:
+            state: dict[str, Any] = torch.load(path, weights_only=True, map_location=self._device)
+        except Exception as error:  # whatever a damaged file makes the reader raise
+            raise CheckpointError(f"{path}: cannot be read ({error})") from error
+        if state["fingerprint"] != self._fingerprint():
+            raise CheckpointError(
+                f"{path}: the state of another recipe or other data; resume with those, "
+                "or train into another folder"
+            )
+        self.step = state["step"]
+        self.best_rsum, self.best_step = state["best_rsum"], state["best_step"]
+        self._clock = Clock(**state["clock"])
+        self._task.load_state_dict(state["weights"], strict=False)
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._average.load_state_dict(state["average"])
+        torch.set_rng_state(state["generator"].cpu())
+
+    def _load_best(self) -> None:
+        weights = load_file(self._folder / "best.safetensors", device=str(self._device))
+        self._task.load_state_dict(weights, strict=False)
+        self._task.eval()
+
+    def _fingerprint(self) -> str:
+        content = f"{self._recipe!r}:{self._stage!r}:{self._train_set.digest}"
+        return hashlib.sha256(content.encode()).hexdigest()

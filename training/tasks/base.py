@@ -1,0 +1,66 @@
+"""The contract between a batch, the network's scores and a loss."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple, TypeVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from aladin.encoders.base import Features, TextBatch
+
+Inputs = TypeVar("Inputs", Tensor, Features, TextBatch)
+
+
+class Batch(NamedTuple):
+    """B pairs; pair n is image n with text n.
+
+    Attributes:
+        images: preprocessed photos (B, 3, height, width), or cached encoder output.
+        texts: tokenised texts, or cached encoder output.
+        negatives: (B, B) bool, True where image and text may serve as a negative pair.
+    """
+
+    images: Tensor | Features
+    texts: TextBatch | Features
+    negatives: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        """Move to a device."""
+        return Batch(
+            _move(self.images, device), _move(self.texts, device), self.negatives.to(device)
+        )
+
+
+class PairScores(NamedTuple):
+    """Scores of all pairs of a batch; None where no task of the stage needs them."""
+
+    alignment: Float[Tensor, "images texts"] | None
+    matching: Float[Tensor, "images texts"] | None
+
+
+class PairTask(nn.Module):
+    """One term of a stage's loss; owns its loss, and so the loss's trained parameters.
+
+    Attributes:
+        needs: the fields of `PairScores` that it reads.
+        trains: the fields that its gradient reaches.
+    """
+
+    needs: ClassVar[frozenset[str]]
+    trains: ClassVar[frozenset[str]]
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, scores: PairScores, negatives: Bool[Tensor, "images texts"]) -> Tensor:
+        """Return the scalar loss of a batch."""
+        raise NotImplementedError
+
+
+def _move(inputs: Inputs, device: torch.device) -> Inputs:
+    if isinstance(inputs, Tensor):
+        return inputs.to(device)
+    return type(inputs)(*(part.to(device) for part in inputs))

@@ -1,0 +1,69 @@
+"""The parts of the network that a stage may train, reset or slow down."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import nn
+
+from aladin.model import AladinModel
+from training.recipe import Part, ResettablePart
+
+# Longest prefix first: a tower's encoder is a part of its own.
+_PREFIXES: tuple[tuple[str, Part], ...] = (
+    ("image.encoder.", "image_encoder"),
+    ("text.encoder.", "text_encoder"),
+    ("image.", "image_trunk"),
+    ("text.", "text_trunk"),
+    ("alignment.", "alignment"),
+    ("matching.", "matching"),
+)
+
+
+def part_of(parameter_name: str) -> Part | None:
+    """Return the part that a parameter of the model, or of a task around it, belongs to."""
+    name = parameter_name.removeprefix("model.")
+    return next((part for prefix, part in _PREFIXES if name.startswith(prefix)), None)
+
+
+def set_trained_parts(model: AladinModel, parts: tuple[Part, ...] | None) -> None:
+    """Let gradients reach `parts` only (None: all); a frozen encoder stays frozen.
+
+    Args:
+        model: the network.
+        parts: to be trained.
+    """
+    frozen = {
+        "image_encoder": model.image.encoder.frozen,
+        "text_encoder": model.text.encoder.frozen,
+    }
+    for name, parameter in model.named_parameters():
+        part = part_of(name)
+        wanted = parts is None or part in parts
+        parameter.requires_grad_(wanted and not frozen.get(cast(str, part), False))
+
+
+def reset_part(model: AladinModel, part: ResettablePart) -> None:
+    """Give one part new random weights."""
+    towers = {"image_trunk": model.image, "text_trunk": model.text}
+    heads: dict[str, nn.Module] = {"alignment": model.alignment, "matching": model.matching}
+    if part in heads:
+        modules = list(heads[part].modules())
+    else:
+        tower = towers[part]
+        trunk = list(tower.trunk.modules()) if tower.trunk is not None else []
+        modules = [*trunk, tower]
+    # Children before parents, which may overrule them.
+    for module in reversed(modules):
+        reset = getattr(module, "reset_parameters", None)
+        if reset is not None:
+            reset()
+
+
+def set_training_mode(model: AladinModel) -> None:
+    """Put what is trained in training mode, what is not in evaluation mode (objectives 2.6)."""
+    model.train()
+    for module in model.modules():
+        own = list(module.parameters())
+        if own and not any(parameter.requires_grad for parameter in own):
+            module.eval()
