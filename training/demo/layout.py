@@ -106,7 +106,7 @@ def _place(
         colour=colour,
         pattern=pattern,
         size=size,
-        x=place[0] + random.uniform(-room, room),
-        y=place[1] + random.uniform(-room, room),
-        radius=radius,
+        x=round(place[0] + random.uniform(-room, room), 3),
+        y=round(place[1] + random.uniform(-room, room), 3),
+        radius=round(radius, 3),
     )
