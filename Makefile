@@ -1,0 +1,38 @@
+# Every target makes the virtual environment and installs what it needs.
+PYTHON ?= python3
+SERVE ?= 1
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/.installed-cpu ## train, index and serve the demo on http://127.0.0.1:8000 (SERVE=0: stop after its table)
+	$(BIN)/aladin demo $(if $(filter 0,$(SERVE)),--no-serve)
+
+test: $(VENV)/.installed-dev ## run the default tests: no network, no weights, no GPU
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.installed-dev ## formatting, lint, strict types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed-dev ## measure search on this machine
+	$(BIN)/python benchmarks/bench_search.py
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-cpu: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu]'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev]'
+	@touch $@ $(VENV)/.installed-cpu
