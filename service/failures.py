@@ -9,6 +9,7 @@ from aladin.errors import (
     IndexMismatchError,
     IndexNotReadyError,
     InputError,
+    NoSuchTargetError,
     UnknownItemError,
 )
 
@@ -22,6 +23,7 @@ EXIT_CODES: dict[type[BaseException], int] = {
     CheckpointError: USER_MISTAKE,
     IndexNotReadyError: USER_MISTAKE,
     IndexMismatchError: USER_MISTAKE,
+    NoSuchTargetError: USER_MISTAKE,
     UnknownItemError: USER_MISTAKE,
     FileNotFoundError: USER_MISTAKE,
     NotADirectoryError: USER_MISTAKE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -20,11 +21,15 @@ from aladin.errors import (
     ImageTooLargeError,
     IndexNotReadyError,
     InputError,
+    NoSuchTargetError,
     OverloadedError,
     SearchIndexError,
     TextTooLongError,
     UnknownItemError,
 )
+from service.photos import PhotoGoneError
+
+_LOG = logging.getLogger(__name__)
 
 
 class BodyTooLargeError(InputError):
@@ -54,6 +59,8 @@ class Failure(NamedTuple):
 # Looked up along the error's own classes, so that the nearest entry wins.
 FAILURES: dict[type[BaseException], Failure] = {
     UnknownItemError: Failure(404, "unknown_id"),
+    NoSuchTargetError: Failure(404, "no_such_target"),
+    PhotoGoneError: Failure(404, "photo_gone"),
     BodyTooLargeError: Failure(413, "body_too_large"),
     ImageTooLargeError: Failure(413, "image_too_large"),
     ContentTypeError: Failure(415, "unsupported_content_type"),
@@ -90,7 +97,7 @@ class ErrorBody(BaseModel):
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody, "description": description}
     for status, description in {
-        404: "unknown id",
+        404: "unknown id, or nothing of this kind in the index",
         413: "body or pixels over the limit",
         415: "not an image, or neither JSON nor multipart",
         422: "invalid field",
@@ -129,7 +136,10 @@ def install_error_handlers(app: FastAPI) -> None:
 
 
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
-    return error_response(error, request.state.request_id)
+    response = error_response(error, request.state.request_id)
+    if response.status_code == 500:
+        _LOG.error("request %s failed: %s", request.state.request_id, error)
+    return response
 
 
 async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
