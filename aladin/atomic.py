@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Generator[Path]:
     """Yield a temporary path; on success it becomes `path`, on failure nothing is left."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -26,7 +26,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Generator[Path]:
     """Yield a temporary folder; on success it replaces `path`, on failure nothing is left.
 
     A folder cannot be replaced in one step: the old one is moved aside first, and moved back

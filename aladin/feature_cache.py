@@ -1,6 +1,6 @@
 """Outputs of frozen encoders on disk: computed once, memory-mapped by training.
 
-    ROOT/ENCODER/            one folder for each encoder, by the digest of all that shapes its output
+    ROOT/ENCODER/            one folder an encoder, by the digest of what shapes its output
       PART.json              keys and token counts; written last, so a part is whole or not there
       PART.states.npy        (tokens of all items, dim) float16
       PART.content.npy       (tokens of all items,) bool

@@ -29,7 +29,9 @@ def preprocess_photo(
     if (photo.width, photo.height) != size or (x0, y0, x1, y1) != (0, 0, *size):
         photo = photo.resize(size, _FILTERS[config.resample], box=(x0, y0, x1, y1))
     values = np.asarray(photo, dtype=np.float32) / 255  # (height, width, 3)
-    values = (values - np.float32(config.mean)) / np.float32(config.std)
+    values = (values - np.array(config.mean, dtype=np.float32)) / np.array(
+        config.std, dtype=np.float32
+    )
     return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
 
 

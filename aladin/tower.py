@@ -77,10 +77,7 @@ class Tower(nn.Module, Generic[E]):
         Returns:
             Features of the tower's width, the aggregate in front.
         """
-        if isinstance(batch, Features):
-            features = batch
-        else:
-            features = cast(Features, self.encoder(batch))  # type: ignore[operator, arg-type]
+        features = batch if isinstance(batch, Features) else self._encode(batch)
         if self.trunk is not None:
             features = features._replace(states=self.trunk.project(features.states))
         if self.positions is not None:
@@ -90,6 +87,9 @@ class Tower(nn.Module, Generic[E]):
             states = self.trunk.stack(features.states, features.mask)
             features = features._replace(states=states)
         return features
+
+    def _encode(self, batch: object) -> Features:
+        return cast(nn.Module, self.encoder)(batch)
 
     def _with_aggregate(self, features: Features) -> Features:
         states, mask, content = features

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,9 @@ class WeightAverage:
             for name, parameter in module.named_parameters()
             if parameter.requires_grad
         }
-        self.values = {name: value.detach().clone() for name, value in self._followed.items()}
+        self.values: dict[str, Tensor] = {
+            name: value.detach().clone() for name, value in self._followed.items()
+        }
 
     @torch.no_grad()
     def update(self) -> None:
@@ -38,7 +41,7 @@ class WeightAverage:
             value.lerp_(self._followed[name].detach(), 1 - decay)
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
+    def applied(self) -> Generator[None]:
         """Put the averages in the module's place for the time of the block."""
         trained = {name: value.detach().clone() for name, value in self._followed.items()}
         self._copy(self.values)
@@ -47,14 +50,14 @@ class WeightAverage:
         finally:
             self._copy(trained)
 
-    def state_dict(self) -> dict[str, object]:
+    def state_dict(self) -> dict[str, Any]:
         """Return what `load_state_dict` takes."""
         return {"steps": self.steps, "values": self.values}
 
-    def load_state_dict(self, state: dict[str, object]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state of the same module."""
-        self.steps = int(state["steps"])  # type: ignore[call-overload]
-        self.values = dict(state["values"])  # type: ignore[call-overload]
+        self.steps = state["steps"]
+        self.values = state["values"]
 
     @torch.no_grad()
     def _copy(self, values: dict[str, Tensor]) -> None:

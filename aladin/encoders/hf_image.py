@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import cast
 
 import torch
 from jaxtyping import Float
 from PIL import Image
 from torch import Tensor, nn
+from transformers.configuration_utils import PretrainedConfig
 
 from aladin.config import ImageEncoderConfig, ImagePreprocessing
 from aladin.encoders.base import Features
@@ -91,7 +93,7 @@ class HFImageEncoder(Freezable):
         self.model.train(was_training)
         if states.ndim == 4:
             return states.shape[1], (states.shape[2], states.shape[3]), False
-        patch = self.model.config.patch_size  # type: ignore[union-attr]
+        patch = cast(PretrainedConfig, self.model.config).patch_size
         patch_height, patch_width = patch if isinstance(patch, (list, tuple)) else (patch, patch)
         grid = (height // int(patch_height), width // int(patch_width))
         return states.shape[2], grid, states.shape[1] > grid[0] * grid[1]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import AutoTokenizer
+from transformers.configuration_utils import PretrainedConfig
 
 from aladin.config import TextEncoderConfig
 from aladin.encoders.base import Features, TextBatch
@@ -39,9 +41,9 @@ class HFTextEncoder(Freezable):
         self.config = config
         self.model = model if model is not None else build_tower(config.architecture)
         self.freeze()
-        settings = self.model.config
-        self.dim = int(settings.hidden_size)  # type: ignore[union-attr, arg-type]
-        rows = int(settings.vocab_size)  # type: ignore[union-attr, arg-type]
+        settings = cast(PretrainedConfig, self.model.config)
+        self.dim = int(settings.hidden_size)
+        rows = int(settings.vocab_size)
         if tokenizer.get_vocab_size() > rows:
             raise ConfigError(
                 f"text_encoder: the tokenizer has {tokenizer.get_vocab_size()} entries, "
@@ -68,9 +70,10 @@ class HFTextEncoder(Freezable):
             if tokenizer is None:
                 raise ConfigError("text_encoder: a random start needs a trained tokenizer")
             return cls(_sized_for(config, tokenizer), tokenizer)
-        model, architecture = load_tower(config.source, "text")
+        source = config.source
+        model, architecture = load_tower(source, "text")
         config = dataclasses.replace(config, architecture=architecture)
-        return cls(config, _load_tokenizer(config.source), model)
+        return cls(config, _load_tokenizer(source), model)
 
     def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
         """Tokenise and pad to the longest text.

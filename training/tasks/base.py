@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from aladin.encoders.base import Features, TextBatch
 
-Inputs = TypeVar("Inputs", Tensor, Features, TextBatch)
+Tensors = TypeVar("Tensors", bound=Features | TextBatch)
 
 
 class Batch(NamedTuple):
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     def to(self, device: torch.device) -> Batch:
         """Move to a device."""
         return Batch(
-            _move(self.images, device), _move(self.texts, device), self.negatives.to(device)
+            _move(self.images, device), _move_tuple(self.texts, device), self.negatives.to(device)
         )
 
 
@@ -60,7 +60,9 @@ class PairTask(nn.Module):
         raise NotImplementedError
 
 
-def _move(inputs: Inputs, device: torch.device) -> Inputs:
-    if isinstance(inputs, Tensor):
-        return inputs.to(device)
+def _move(inputs: Tensor | Features, device: torch.device) -> Tensor | Features:
+    return inputs.to(device) if isinstance(inputs, Tensor) else _move_tuple(inputs, device)
+
+
+def _move_tuple(inputs: Tensors, device: torch.device) -> Tensors:
     return type(inputs)(*(part.to(device) for part in inputs))
