@@ -10,7 +10,8 @@ class StageResult(NamedTuple):
     """Where one stage puts an item.
 
     Attributes:
-        rank: counted from 1.
+        rank: counted from 1; of the second stage among the items that it scored together: the
+            candidates, or without re-ranking the page.
         score: match: the cosine of the embeddings; align: the sum over words of the best region.
     """
 

@@ -1,0 +1,48 @@
+"""Exact search over the stored embeddings: the reference, and what an ANN cannot do."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Rows that are scored at a time, so that a map of millions is not held in memory at once.
+_ROWS_AT_A_TIME = 65_536
+
+
+def exact_search(
+    embeddings: NDArray[np.float32],
+    query: NDArray[np.float32],
+    count: int,
+    allowed: NDArray[np.int64] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Find the rows with the largest inner products.
+
+    Args:
+        embeddings: (items, dim).
+        query: (dim,).
+        count: rows wanted.
+        allowed: ascending rows to choose from; None: all.
+
+    Returns:
+        Rows, best first, those of equal score in ascending order, and their scores; fewer than
+        `count` where there are no more.
+    """
+    total = len(embeddings) if allowed is None else len(allowed)
+    scores = np.empty(total, dtype=np.float32)
+    for start in range(0, total, _ROWS_AT_A_TIME):
+        part = slice(start, min(start + _ROWS_AT_A_TIME, total))
+        vectors = embeddings[part] if allowed is None else embeddings[allowed[part]]
+        np.matmul(vectors, query, out=scores[part])
+    best = largest(scores, count)
+    return (best if allowed is None else allowed[best]), scores[best]
+
+
+def largest(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    """Return the places of the largest scores, best first, equal ones in ascending order."""
+    places = np.arange(len(scores), dtype=np.int64)
+    if count < len(scores):
+        threshold = np.partition(scores, len(scores) - count)[len(scores) - count]
+        above = np.flatnonzero(scores > threshold)
+        level = np.flatnonzero(scores == threshold)[: count - len(above)]
+        places = np.sort(np.concatenate([above, level]))
+    return places[np.argsort(-scores[places], kind="stable")]

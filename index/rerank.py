@@ -1,0 +1,79 @@
+"""The second stage: one query against its candidates, in one matrix product.
+
+``S[image, text]`` is the sum over the text's words of the best region, whichever of the two is
+the query; the numbers are those of `aladin.scoring.maxsim` on the stored tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from index.token_store import TokenBlock, TokenStore
+
+# Tokens that are in memory at a time: 64 MiB at 128 float32 values each.
+_TOKENS_AT_A_TIME = 2**17
+
+
+def alignment_with_candidates(
+    query: Float[Tensor, "query_tokens dim"],
+    query_modality: Literal["text", "image"],
+    store: TokenStore,
+    rows: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """Score items of the other modality by late interaction.
+
+    Args:
+        query: the query's real tokens, float32, on the processor's memory.
+        query_modality: whether they are words or regions.
+        store: of the other modality.
+        rows: (candidates,) int64.
+
+    Returns:
+        (candidates,) float32; an item or a query without tokens scores 0.
+    """
+    scores = np.zeros(len(rows), dtype=np.float32)
+    if query.shape[0] == 0:
+        return scores
+    reach = np.cumsum(store.lengths(rows))
+    start = 0
+    while start < len(rows):
+        before = reach[start - 1] if start else 0
+        end = int(np.searchsorted(reach, before + _TOKENS_AT_A_TIME, side="right"))
+        end = max(end, start + 1)
+        scores[start:end] = _score_block(query, query_modality, store.read(rows[start:end]))
+        start = end
+    return scores
+
+
+def block_similarity(
+    query: Float[Tensor, "query_tokens dim"], block: TokenBlock
+) -> Float[Tensor, "query_tokens tokens"]:
+    """Return the cosine of every token of the query with every token of the items."""
+    similarity = query @ block.values.T
+    # One scale a token: scaling products is dim times less work than scaling tokens.
+    return similarity if block.scales is None else similarity * block.scales
+
+
+def _score_block(
+    query: Tensor, query_modality: Literal["text", "image"], block: TokenBlock
+) -> NDArray[np.float32]:
+    scores = np.zeros(len(block.lengths), dtype=np.float32)
+    # reduceat takes no empty segment: items without tokens keep their 0.
+    filled = block.lengths > 0
+    if not filled.any():
+        return scores
+    starts = (np.cumsum(block.lengths) - block.lengths)[filled]
+    similarity = block_similarity(query, block)
+    if query_modality == "text":
+        best = np.maximum.reduceat(similarity.numpy(), starts, axis=1)  # (words, items)
+        scores[filled] = best.sum(axis=0)
+    else:
+        best_region = torch.amax(similarity, dim=0).numpy()  # (words of all items,)
+        scores[filled] = np.add.reduceat(best_region, starts)
+    return scores

@@ -1,0 +1,266 @@
+"""Two-stage search: candidates by their embeddings, re-ranked by words and regions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aladin.encoding import Encoding
+from aladin.errors import InputError, ShapeError, UnknownItemError
+from aladin.fusion import DirectionFusion
+from index.evidence import word_evidence
+from index.filters import parse_filter
+from index.items import StoredItem
+from index.ranking import AlignScorer, Ranking, join, rank_by_fusion, rank_by_match
+from index.reader import SearchIndex
+from index.rerank import alignment_with_candidates
+from index.results import Hit, SearchResult, StageResult, Stages, StageTimes, WordEvidence
+from index.settings import TARGETS, Target
+from index.side import Side
+
+Modality = Literal["text", "image"]
+_MODALITY_OF: dict[Target, Modality] = {"images": "image", "texts": "text"}
+
+
+class TwoStageSearcher:
+    """Answers queries from one open generation; safe to use from any number of threads.
+
+    Between a text and images, and between an image and texts, the first stage finds candidates
+    by the embeddings, and the second orders them by the fusion of both stages' scores. Two
+    items of one modality have no words and regions to align: there the embeddings decide alone.
+    """
+
+    def __init__(self, index: SearchIndex) -> None:
+        """Search `index`, which has to stay open."""
+        self.index = index
+
+    def search(
+        self,
+        query: Encoding,
+        modality: Modality,
+        target: Target,
+        *,
+        top_k: int,
+        offset: int = 0,
+        num_candidates: int | None = None,
+        rerank: bool = True,
+        fusion: float | None = None,
+        filter: Mapping[str, Any] | None = None,
+        explain: bool = False,
+        query_text: str | None = None,
+        query_size_px: tuple[int, int] | None = None,
+    ) -> SearchResult:
+        """Find the best items for a query.
+
+        Beyond the first `num_candidates` the next so many are ranked among themselves, and so
+        on; so the order is the same whatever the size of a page.
+
+        Args:
+            query: one encoded item.
+            modality: of the query.
+            target: which side to search.
+            top_k: hits wanted; more than the index has are not an error.
+            offset: hits to skip.
+            num_candidates: handed to the second stage at a time; None: the index's default.
+            rerank: False leaves the order to the first stage.
+            fusion: weight of the alignment score, 0 to 1; None: the one chosen on validation.
+            filter: metadata that hits must have, see `index.filters`.
+            explain: add each word's best region to the hits.
+            query_text: the query's text; explaining a text query needs it.
+            query_size_px: width and height of the query's photo; boxes in it need them.
+
+        Raises:
+            NoSuchTargetError: the index has no such side.
+            InputError: an option is out of its range, or the filter has another form.
+            ShapeError: the query is not one item of the index's dimensions.
+        """
+        started = time.perf_counter()
+        if num_candidates is None:
+            num_candidates = self.index.manifest.default_candidates
+        _check_options(top_k, offset, num_candidates, fusion)
+        side = self.index.side(target)
+        _check_query(query, side)
+        crossing = modality != _MODALITY_OF[target]
+        if explain and crossing and modality == "text" and query_text is None:
+            raise InputError("explain: expected the query's text, got none")
+        allowed = _allowed_rows(side, filter)
+        total = side.entry.count if allowed is None else len(allowed)
+        block = min(num_candidates, total)
+        first, last = min(offset, total), min(offset + top_k, total)
+        start, stop = first, last
+        if rerank and crossing and first < last:  # whole blocks of candidates
+            start, stop = first // block * block, min(-(-last // block) * block, total)
+        embedding = query.embedding[0].detach().float().cpu().numpy()
+        rows, match = side.order(embedding, stop, block, allowed) if first < last else _NOTHING
+        retrieved = time.perf_counter()
+
+        tokens = query.item_tokens(0).detach().float().cpu()
+        align = partial(alignment_with_candidates, tokens, modality, side.tokens)
+        rows, match = rows[start:], match[start:]
+        if rerank and crossing:
+            ranking = self._rerank(rows, match, start, block, align, modality, fusion)
+            ranking = ranking.take(slice(first - start, last - start))
+        else:
+            ranking = rank_by_match(rows, match, first + 1, align if crossing else None)
+        reranked = time.perf_counter()
+
+        items = side.items.by_rows(ranking.rows.tolist())
+        looked_up = time.perf_counter()
+        evidence: list[list[WordEvidence] | None] = [None] * len(items)
+        if explain and crossing:
+            evidence = [
+                self._explain(tokens, modality, side, item, query_text, query_size_px)
+                for item in items
+            ]
+        explained = time.perf_counter()
+        words = tokens.shape[0] if modality == "text" else side.tokens.lengths(ranking.rows)
+        return SearchResult(
+            hits=_hits(ranking, items, evidence, np.broadcast_to(words, len(items)), first),
+            reranked=rerank and crossing,
+            fusion=self._weight(modality, fusion) if rerank and crossing else None,
+            candidates=block,
+            generation=self.index.generation,
+            took_ms=StageTimes(
+                retrieve=1000 * (retrieved - started),
+                rerank=1000 * (reranked - retrieved + explained - looked_up),
+                look_up=1000 * (looked_up - reranked),
+            ),
+        )
+
+    def find_item(self, item_id: str) -> tuple[StoredItem, Modality]:
+        """Look an item up by its id, among the images first.
+
+        Raises:
+            UnknownItemError: neither side has it.
+        """
+        for target in TARGETS:
+            side = self.index.images if target == "images" else self.index.texts
+            item = side.items.by_id(item_id) if side is not None else None
+            if item is not None:
+                return item, _MODALITY_OF[target]
+        raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
+
+    def encode_item(self, item_id: str) -> tuple[Encoding, Modality]:
+        """Return what is stored of an item as a query; the network does not run.
+
+        Raises:
+            UnknownItemError: neither side has it.
+        """
+        item, modality = self.find_item(item_id)
+        side = self.index.side("images" if modality == "image" else "texts")
+        tokens = side.tokens.read(np.array([item.row])).tokens()
+        embedding = torch.from_numpy(side.embeddings[item.row].copy())
+        return Encoding(
+            embedding=embedding.unsqueeze(0),
+            tokens=tokens.unsqueeze(0),
+            mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
+        ), modality
+
+    def _rerank(
+        self,
+        rows: NDArray[np.int64],
+        match: NDArray[np.float32],
+        start: int,
+        block: int,
+        align: AlignScorer,
+        modality: Modality,
+        weight: float | None,
+    ) -> Ranking:
+        """Order each block of candidates; `start` rows come before the first."""
+        constants = self._fusion(modality)
+        blocks = [slice(place, place + block) for place in range(0, len(rows), max(block, 1))]
+        rankings = [
+            rank_by_fusion(
+                rows[part], match[part], start + part.start + 1, align, constants, weight
+            )
+            for part in blocks
+        ]
+        return join(rankings) if rankings else rank_by_match(rows, match, 1, align)
+
+    def _fusion(self, modality: Modality) -> DirectionFusion:
+        fusion = self.index.checkpoint.fusion
+        return fusion.text_to_image if modality == "text" else fusion.image_to_text
+
+    def _weight(self, modality: Modality, override: float | None) -> float:
+        return self._fusion(modality).weight if override is None else override
+
+    def _explain(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        side: Side,
+        item: StoredItem,
+        query_text: str | None,
+        query_size_px: tuple[int, int] | None,
+    ) -> list[WordEvidence]:
+        stored = side.tokens.read(np.array([item.row])).tokens()
+        model = self.index.checkpoint.model
+        if modality == "text":
+            return word_evidence(model, query, stored, query_text or "", item.size_px)
+        return word_evidence(model, stored, query, item.text or "", query_size_px)
+
+
+_NOTHING = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
+
+
+def _check_options(top_k: int, offset: int, num_candidates: int, fusion: float | None) -> None:
+    for name, value, least in (
+        ("top_k", top_k, 1),
+        ("offset", offset, 0),
+        ("num_candidates", num_candidates, 1),
+    ):
+        if value < least:
+            raise InputError(f"{name}: expected at least {least}, got {value}")
+    if fusion is not None and not 0 <= fusion <= 1:
+        raise InputError(f"fusion: expected 0 to 1, got {fusion}")
+
+
+def _check_query(query: Encoding, side: Side) -> None:
+    expected = (1, side.entry.embedding_dim)
+    if tuple(query.embedding.shape) != expected:
+        raise ShapeError(f"embedding {expected}", tuple(query.embedding.shape))
+    if query.tokens.shape[2] != side.entry.token_dim:
+        raise ShapeError(f"tokens (1, any, {side.entry.token_dim})", tuple(query.tokens.shape))
+
+
+def _allowed_rows(side: Side, spec: Mapping[str, Any] | None) -> NDArray[np.int64] | None:
+    conditions = parse_filter(spec or {})
+    return side.items.matching_rows(conditions) if conditions else None
+
+
+def _hits(
+    ranking: Ranking,
+    items: list[StoredItem],
+    evidence: list[list[WordEvidence] | None],
+    words: NDArray[np.int64],
+    offset: int,
+) -> list[Hit]:
+    hits: list[Hit] = []
+    for place, item in enumerate(items):
+        align, per_word = None, None
+        if ranking.align is not None and ranking.align_ranks is not None:
+            align = StageResult(int(ranking.align_ranks[place]), float(ranking.align[place]))
+            per_word = align.score / max(int(words[place]), 1)
+        match = StageResult(int(ranking.match_ranks[place]), float(ranking.match[place]))
+        hits.append(
+            Hit(
+                id=item.id,
+                rank=offset + place + 1,
+                score=float(ranking.scores[place]),
+                per_word=per_word,
+                stages=Stages(match, align),
+                uri=item.uri,
+                text=item.text,
+                metadata=item.metadata,
+                evidence=evidence[place],
+            )
+        )
+    return hits

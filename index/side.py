@@ -1,0 +1,131 @@
+"""One side of an open generation, images or texts, and the first stage over it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin.errors import IndexCorruptError
+from index.ann import EXACT_UP_TO, AnnIndex
+from index.exact import exact_search
+from index.items import ItemStore
+from index.manifest import SideEntry
+from index.npy import map_npy
+from index.settings import Target
+from index.token_store import OFFSETS, SCALES, TOKENS, TokenStore
+
+ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """The images or the texts of an open index.
+
+    Attributes:
+        target: which of the two.
+        entry: what the manifest says of it.
+        ann: the first stage's index.
+        embeddings: (items, d_match) float32, memory-mapped.
+        tokens: of the second stage.
+        items: ids, texts and metadata.
+    """
+
+    target: Target
+    entry: SideEntry
+    ann: AnnIndex
+    embeddings: NDArray[np.float32]
+    tokens: TokenStore
+    items: ItemStore
+
+    def candidates(
+        self, query: NDArray[np.float32], count: int, allowed: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find the items whose embeddings are nearest to the query's.
+
+        Args:
+            query: (d_match,), L2-normalised.
+            count: candidates wanted; so many are found if so many are allowed.
+            allowed: ascending rows to choose from; None: all.
+
+        Returns:
+            Rows, best first, those of equal score in ascending order, and their cosines, which
+            are exact whatever the ANN keeps of a vector.
+        """
+        total = self.entry.count if allowed is None else len(allowed)
+        # A filter that leaves few rows is answered exactly, at less cost than a widened search.
+        if count >= total or (allowed is not None and total <= EXACT_UP_TO):
+            return exact_search(self.embeddings, query, count, allowed)
+        rows = np.sort(self.ann.search(query, count, allowed))
+        if len(rows) < count:
+            return exact_search(self.embeddings, query, count, allowed)
+        best, scores = exact_search(self.embeddings, query, count, rows)
+        return best, scores
+
+    def order(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        num_candidates: int,
+        allowed: NDArray[np.int64] | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Order the first `count` items; a longer order always begins with a shorter one.
+
+        The ANN finds the first `num_candidates`, always asked for just as many, so that pages
+        neither repeat an item nor skip one. What lies beyond is ordered exactly.
+
+        Args:
+            query: (d_match,), L2-normalised.
+            count: items wanted.
+            num_candidates: of the first stage.
+            allowed: ascending rows to choose from; None: all.
+
+        Returns:
+            Rows and cosines, see `candidates`.
+        """
+        head, head_scores = self.candidates(query, num_candidates, allowed)
+        if count <= len(head) or len(head) < num_candidates:
+            return head[:count], head_scores[:count]
+        everything = np.arange(self.entry.count, dtype=np.int64) if allowed is None else allowed
+        rest = np.setdiff1d(everything, head, assume_unique=True)
+        tail, tail_scores = exact_search(self.embeddings, query, count - len(head), rest)
+        return np.concatenate([head, tail]), np.concatenate([head_scores, tail_scores])
+
+
+def side_files(target: Target, entry: SideEntry) -> list[str]:
+    """List the files of one side by their paths below the generation's folder."""
+    names = [ANN, EMBEDDINGS, TOKENS, OFFSETS, ITEMS]
+    if entry.token_dtype == "int8":
+        names.append(SCALES)
+    return [f"{target}/{name}" for name in names]
+
+
+def open_side(folder: Path, target: Target, entry: SideEntry) -> Side:
+    """Map one side of a generation.
+
+    Args:
+        folder: of the generation.
+        target: which side.
+        entry: of the manifest.
+
+    Raises:
+        IndexCorruptError: a file is not what the manifest says.
+    """
+    place = folder / target
+    ann = AnnIndex.open(place / ANN, entry.ann.search_width)
+    if (ann.count, ann.dim) != (entry.count, entry.embedding_dim):
+        expected = f"{entry.count} vectors of {entry.embedding_dim}"
+        raise IndexCorruptError(place / ANN, f"expected {expected}, got {ann.count} of {ann.dim}")
+    shape = (entry.count, entry.embedding_dim)
+    embeddings = map_npy(place / EMBEDDINGS, np.float32, shape)
+    tokens = TokenStore(place, entry.count, entry.token_count, entry.token_dim, entry.token_dtype)
+    items = ItemStore(place / ITEMS)
+    if items.count != entry.count:
+        items.close()
+        reason = f"expected {entry.count} items, got {items.count}"
+        raise IndexCorruptError(place / ITEMS, reason)
+    return Side(
+        target=target, entry=entry, ann=ann, embeddings=embeddings, tokens=tokens, items=items
+    )
