@@ -63,7 +63,11 @@ def _plain(config: PretrainedConfig) -> dict[str, Any]:
 
 
 def _without_pooler(model: nn.Module) -> nn.Module:
-    """Drop the pooler: heads pool here, and unused weights would only weigh the checkpoint."""
-    if isinstance(getattr(model, "pooler", None), nn.Module):
+    """Drop the pooler: heads pool here, and unused weights would only weigh the checkpoint.
+
+    Convolutional networks call theirs unasked, but it has no weights, so it may stay.
+    """
+    pooler = getattr(model, "pooler", None)
+    if isinstance(pooler, nn.Module) and next(pooler.parameters(), None) is not None:
         setattr(model, "pooler", None)  # noqa: B010  a module's declared type has no None
     return model
