@@ -28,6 +28,8 @@ from aladin.strict_config import STRICT, dump_config, parse_config
 
 SCHEMA_VERSION = 1
 _CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+# All that a checkpoint consists of; who copies one copies these.
+CHECKPOINT_FILES = (_CONFIG, _WEIGHTS, _TOKENIZER)
 
 
 @dataclass(frozen=True, kw_only=True)

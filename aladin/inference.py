@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Float
 from PIL import Image
+from torch import Tensor
 
+from aladin.encoders.base import TextBatch
 from aladin.encoding import Encoding
 from aladin.errors import InputError
 from aladin.model import AladinModel
@@ -20,8 +23,20 @@ def encode_photos(model: AladinModel, photos: Sequence[Image.Image]) -> Encoding
         model: in evaluation mode.
         photos: at least one.
     """
-    pixels = torch.stack([model.image.encoder.preprocess(photo) for photo in photos])
-    return model.encode_images(pixels.to(_device(model)))
+    return encode_pixels(model, [model.image.encoder.preprocess(photo) for photo in photos])
+
+
+@torch.inference_mode()
+def encode_pixels(
+    model: AladinModel, pixels: Sequence[Float[Tensor, "3 height width"]]
+) -> Encoding:
+    """Encode photos that the image encoder has preprocessed, in one batch.
+
+    Args:
+        model: in evaluation mode.
+        pixels: at least one photo; holding these takes far less memory than holding photos.
+    """
+    return model.encode_images(torch.stack(list(pixels)).to(_device(model)))
 
 
 @torch.inference_mode()
@@ -37,14 +52,20 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
         InputError: a text is blank, or has no word that the tokenizer keeps.
         TextTooLongError: a text has more tokens than the network takes, and `truncate` is off.
     """
+    batch = tokenize(model, texts, truncate=truncate)
+    device = _device(model)
+    return model.encode_texts(type(batch)(*(part.to(device) for part in batch)))
+
+
+def tokenize(model: AladinModel, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
+    """Tokenise texts, refusing those that cannot be encoded; see `encode_texts`."""
     for text in texts:
         if not text.strip():
             raise InputError("the text is empty")
     batch = model.text.encoder.preprocess(texts, truncate=truncate)
     if not bool(batch.content.any(dim=1).all()):
         raise InputError("the text has no word that the tokenizer knows how to keep")
-    device = _device(model)
-    return model.encode_texts(type(batch)(*(part.to(device) for part in batch)))
+    return batch
 
 
 def _device(model: AladinModel) -> torch.device:
