@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin.errors import ConfigError, IndexCorruptError
+from aladin.progress import Progress
 
 # FAISS adds its keyword arguments at import, where a type checker does not see them.
 faiss = cast(Any, faiss_module)
@@ -23,6 +24,7 @@ EXACT_UP_TO = 50_000
 GRAPH_UP_TO = 1_000_000
 _TRAINING_VECTORS_PER_LIST = 64
 _EF_CONSTRUCTION = 100
+_VECTORS_AT_A_TIME = 10_000
 
 
 def choose_factory(ann: str, count: int) -> str:
@@ -58,12 +60,13 @@ def check_factory(factory: str, dim: int, count: int) -> None:
         raise ConfigError(f"ann: {factory!r} needs at least {lists} vectors, there are {count}")
 
 
-def build_ann(factory: str, embeddings: NDArray[np.float32]) -> Any:
+def build_ann(factory: str, embeddings: NDArray[np.float32], progress: Progress) -> Any:
     """Train and fill a FAISS index.
 
     Args:
         factory: checked by `check_factory`.
         embeddings: (items, dim), float32; may be a memory map.
+        progress: advanced with the vectors that are in.
 
     Returns:
         The FAISS index; rows are its ids.
@@ -77,8 +80,11 @@ def build_ann(factory: str, embeddings: NDArray[np.float32]) -> Any:
         if not index.is_trained:
             lists = _ivf_lists(index) or 1024
             index.train(_sample(embeddings, _TRAINING_VECTORS_PER_LIST * lists))
-        for start in range(0, count, EXACT_UP_TO):
-            index.add(np.ascontiguousarray(embeddings[start : start + EXACT_UP_TO]))
+        progress.start(count, "vectors")
+        for start in range(0, count, _VECTORS_AT_A_TIME):
+            part = np.ascontiguousarray(embeddings[start : start + _VECTORS_AT_A_TIME])
+            index.add(part)
+            progress.advance(len(part))
     except RuntimeError as error:
         raise ConfigError(f"ann: {factory!r} cannot take these vectors ({error})") from error
     return index

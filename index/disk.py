@@ -1,0 +1,54 @@
+"""Writing to the disk as a build does it: one builder at a time, one error for a full disk."""
+
+from __future__ import annotations
+
+import fcntl
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aladin.errors import IndexWriteError
+from index.layout import LOCK
+
+
+@contextmanager
+def disk_errors(root: Path) -> Generator[None]:
+    """Turn a write that failed inside the block into `IndexWriteError`.
+
+    Args:
+        root: of the index.
+    """
+    try:
+        yield
+    except OSError as error:
+        # NumPy raises without an error number when the disk takes only part of an array.
+        raise _write_error(error.filename or root, error.strerror or str(error)) from error
+    except sqlite3.Error as error:
+        raise _write_error(root, str(error)) from error
+
+
+@contextmanager
+def only_builder(root: Path) -> Generator[None]:
+    """Keep other builds of the same index out; the kernel lets go when the process dies.
+
+    Args:
+        root: of the index; created.
+
+    Raises:
+        IndexWriteError: another process is building it.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise IndexWriteError(root, "another build of this index is running") from None
+        yield
+
+
+def _write_error(path: Path | str, reason: str) -> IndexWriteError:
+    return IndexWriteError(
+        path,
+        f"{reason}; the live generation is as it was, and the build can be resumed",
+    )
