@@ -1,0 +1,85 @@
+"""What is drawn is what the scene says."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from training.demo.backgrounds import draw_background
+from training.demo.drawing import draw_scene
+from training.demo.layout import BACKGROUNDS, COLOURS, PATTERNS, SHAPES, Scene, SceneObject
+
+HUES = {"red": 0, "orange": 21, "yellow": 35, "green": 95, "blue": 157, "purple": 196, "pink": 237}
+
+
+def one_object(**changes: object) -> Scene:
+    values: dict[str, object] = {
+        "shape": "circle", "colour": "red", "pattern": "plain", "size": "big",
+        "x": 0.5, "y": 0.5, "radius": 0.3,
+    }  # fmt: skip
+    thing = SceneObject(**(values | changes))  # type: ignore[arg-type]
+    return Scene(background="snow", objects=(thing,))
+
+
+def around(picture: Image.Image, x: float, y: float, half_px: int = 4) -> Image.Image:
+    column, row = int(x * picture.width), int(y * picture.height)
+    return picture.crop((column - half_px, row - half_px, column + half_px, row + half_px))
+
+
+@pytest.mark.parametrize("colour", sorted(HUES))
+def test_a_plain_object_has_its_colour_where_it_stands(colour: str) -> None:
+    picture = draw_scene(Random(0), one_object(colour=colour, x=0.3, y=0.7, radius=0.2), 96)
+    patch = np.asarray(around(picture, 0.3, 0.7).convert("HSV")).reshape(-1, 3)
+    off = np.abs((patch[:, 0].astype(int) - HUES[colour] + 128) % 256 - 128)
+    assert off.max() < 12
+    assert patch[:, 1].min() > 90
+    assert np.asarray(around(picture, 0.7, 0.3).convert("HSV"))[..., 1].max() < 90
+
+
+def test_the_radius_is_half_of_the_width() -> None:
+    red = [
+        np.asarray(draw_scene(Random(0), one_object(radius=radius), 96).convert("HSV"))[..., 1]
+        > 150
+        for radius in (0.12, 0.24)
+    ]
+    widths = [np.flatnonzero(mask.any(axis=0)).size / 96 for mask in red]
+    assert widths == pytest.approx([0.24, 0.48], abs=0.05)
+
+
+def test_patterns_look_different() -> None:
+    saturations: dict[str, float] = {}
+    for pattern in PATTERNS:
+        picture = draw_scene(Random(0), one_object(pattern=pattern), 96)
+        patch = around(picture, 0.5, 0.5, half_px=14)  # more than one stripe, dot or cell
+        saturations[pattern] = float(np.asarray(patch.convert("HSV"))[..., 1].std())
+    assert saturations["plain"] < 10
+    assert all(saturations[pattern] > 40 for pattern in PATTERNS if pattern != "plain")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes_have_different_silhouettes(shape: str) -> None:
+    def mask(name: str) -> np.ndarray:
+        picture = draw_scene(Random(0), one_object(shape=name), 96)
+        return np.asarray(picture.convert("HSV"))[..., 1] > 150
+
+    own = mask(shape)
+    for other in SHAPES:
+        overlap = (own & mask(other)).sum() / (own | mask(other)).sum()
+        assert (overlap == 1) if other == shape else (overlap < 0.9), other
+
+
+def test_backgrounds_of_one_kind_differ_and_repeat_with_the_seed() -> None:
+    for kind in BACKGROUNDS:
+        first = draw_background(Random(1), kind, 48)
+        assert first.size == (48, 48)
+        assert first.tobytes() == draw_background(Random(1), kind, 48).tobytes()
+        assert first.tobytes() != draw_background(Random(2), kind, 48).tobytes()
+
+
+def test_every_colour_and_pattern_can_be_drawn() -> None:
+    for colour in COLOURS:
+        for pattern in PATTERNS:
+            draw_scene(Random(0), one_object(colour=colour, pattern=pattern, shape="moon"), 32)
