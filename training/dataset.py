@@ -24,27 +24,25 @@ from training.tasks.base import Batch
 class PairDataset:
     """The photos of a split, each with its captions."""
 
-    def __init__(
-        self,
-        photos: PhotoInputs,
-        texts: TextInputs,
-        captions_of_photo: list[list[int]],
-        captions: list[str],
-    ) -> None:
+    def __init__(self, photos: PhotoInputs, texts: TextInputs, records: Sequence[Record]) -> None:
         """Tie photos and captions together.
 
         Args:
             photos: by row.
-            texts: by row.
-            captions_of_photo: for each photo the rows of its captions, in order.
-            captions: the texts themselves.
+            texts: by row, in the order of the records' captions.
+            records: by row of the photo.
         """
         self.photos = photos
         self.texts = texts
-        self.captions = captions
-        self.captions_of_photo = captions_of_photo
+        self.records = list(records)
+        self.captions = [caption for record in records for caption in record.captions]
+        self.captions_of_photo: list[list[int]] = []
+        first = 0
+        for record in records:
+            self.captions_of_photo.append(list(range(first, first + len(record.captions))))
+            first += len(record.captions)
         self.image_of_text = torch.tensor(
-            [photo for photo, rows in enumerate(captions_of_photo) for _ in rows]
+            [photo for photo, rows in enumerate(self.captions_of_photo) for _ in rows]
         )
 
     @classmethod
@@ -83,12 +81,7 @@ class PairDataset:
         texts = prepare_texts(
             captions, model.text.encoder, _digest(model, "text"), cache_root, progress
         )
-        captions_of_photo: list[list[int]] = []
-        first = 0
-        for record in kept:
-            captions_of_photo.append(list(range(first, first + len(record.captions))))
-            first += len(record.captions)
-        return cls(photos, texts, captions_of_photo, captions)
+        return cls(photos, texts, kept)
 
     @property
     def digest(self) -> str:
