@@ -34,6 +34,7 @@ from training.weight_average import WeightAverage
 # A kill costs at most this much work. It changes nothing in the result.
 SAVE_EVERY_S = 60.0
 LOG_EVERY_STEPS = 20
+DRAW_EVERY_S = 30.0
 
 Validate = Callable[[], dict[str, RetrievalMetrics]]
 
@@ -100,6 +101,7 @@ class StageTrainer:
         self._average = WeightAverage(task, stage.average_decay)
         self._device = self._trained[0].device
         self._clock = Clock()
+        self._drawn_at = time.monotonic()
         self.step = 0
         self.best_rsum = -math.inf
         self.best_step = 0
@@ -178,7 +180,9 @@ class StageTrainer:
                     save_file(self._weights(), partial)
         rsums = {f"{name}_rsum": value.rsum for name, value in metrics.items()}
         log.write(self.step, rsums)
-        log.draw()
+        if last or time.monotonic() - self._drawn_at > DRAW_EVERY_S:
+            log.draw()
+            self._drawn_at = time.monotonic()
         self._clock.validation_s += time.monotonic() - begun
         self._progress.note(**rsums)
 

@@ -48,7 +48,7 @@ class RunLog:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(10, 4), layout="constrained")
+        figure = Figure(figsize=(10, 4))
         FigureCanvasAgg(figure)
         left, right = figure.subplots(1, 2)
         for axes, suffix, title in (

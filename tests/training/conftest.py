@@ -1,0 +1,88 @@
+"""A small data set of real pictures, and a recipe that trains on it in a second."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+COLOURS = ["red", "green", "blue", "yellow", "white", "black"]
+
+
+@pytest.fixture(scope="session")
+def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """12 training and 6 validation pictures of one colour each, with one to three captions."""
+    folder = tmp_path_factory.mktemp("pictures")
+    lines: list[str] = []
+    for number in range(18):
+        colour = COLOURS[number % 6]
+        name = f"{number}.png"
+        Image.new("RGB", (40, 32), colour).save(folder / name)
+        captions = [f"a {colour} picture", f"all is {colour}", f"{colour} paint"]
+        split = "train" if number < 12 else "val"
+        entry = {"image": name, "captions": captions[: 1 + number % 3], "split": split}
+        lines.append(json.dumps(entry))
+    (folder / "captions.jsonl").write_text("\n".join(lines) + "\n")
+    return folder / "captions.jsonl"
+
+
+RECIPE = """
+name = "test"
+precision = "float32"
+[data]
+source = "{source}"
+cache = "{cache}"
+mirror = true
+[tokenizer]
+vocabulary_size = 200
+[model.image_encoder]
+frozen = {frozen}
+architecture = {{ model_type = "vit", hidden_size = 24, num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 32, image_size = 32, patch_size = 8 }}
+preprocessing = {{ height_px = 32, width_px = 32 }}
+[model.text_encoder]
+frozen = {frozen}
+max_tokens = 16
+architecture = {{ model_type = "bert", hidden_size = 20, num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 32 }}
+[model.image_tower.trunk]
+width = 16
+heads = 2
+feedforward = 32
+[model.text_tower.trunk]
+width = 16
+heads = 2
+feedforward = 32
+[model.alignment]
+dim = 8
+[model.matching]
+layers = 1
+heads = 2
+[[stage]]
+name = "joint"
+epochs = 3
+batch_size = 8
+average_decay = 0.9
+[stage.tasks.alignment]
+loss = "infonce"
+options = {{ temperature = 0.2, learnable = true }}
+[stage.tasks.matching]
+loss = "triplet"
+[[stage]]
+name = "student"
+epochs = 2
+batch_size = 8
+train = ["matching"]
+reset = ["matching"]
+[stage.tasks.distillation]
+loss = "listnet"
+"""
+
+
+@pytest.fixture(scope="session")
+def recipe_path(tmp_path_factory: pytest.TempPathFactory, data_set: Path) -> Path:
+    """A recipe of two stages: both heads together, then a student from the alignment."""
+    folder = tmp_path_factory.mktemp("recipe")
+    path = folder / "recipe.toml"
+    path.write_text(RECIPE.format(source=data_set, cache=folder / "cache", frozen="true"))
+    return path

@@ -1,0 +1,195 @@
+"""A run from recipe to checkpoint; whatever kills it, resuming gives the same weights."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import training.loop
+from aladin.checkpoint import load_checkpoint
+from aladin.errors import CheckpointError, ConfigError, NonFiniteLossError
+from aladin.progress import NullProgress
+from training.recipe import load_recipe
+from training.run import read_validation, run_recipe
+
+
+class Interrupted(Exception):
+    """Stands for whatever ends a process between two steps."""
+
+
+class InterruptAfter(NullProgress):
+    """Interrupts the run after a number of optimizer steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.unit = ""
+
+    def start(self, total: int | None, unit: str) -> None:
+        """Note what is counted."""
+        self.unit = unit
+
+    def advance(self, count: int = 1) -> None:
+        """Count steps down."""
+        if self.unit == "steps":
+            self.steps -= count
+            if self.steps < 0:
+                raise Interrupted
+
+
+def weights(out: Path, stage: str = "student") -> dict[str, torch.Tensor]:
+    return load_file(out / "stages" / stage / "checkpoint" / "model.safetensors")
+
+
+def assert_same_weights(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        assert torch.equal(value, theirs[name]), name
+
+
+@pytest.fixture(scope="module")
+def unbroken(recipe_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("unbroken") / "run"
+    run_recipe(load_recipe(recipe_path), out)
+    return out
+
+
+def test_run_leaves_complete_checkpoints(unbroken: Path) -> None:
+    checkpoint = load_checkpoint(unbroken / "checkpoint")
+    assert checkpoint.provenance.stage == "student"
+    assert json.loads(checkpoint.provenance.recipe)["name"] == "test"
+    validation = read_validation(unbroken / "stages" / "student")
+    assert validation.keys() == {"matching", "alignment", "fused"}
+    expected = {f"{name}_rsum": metrics.rsum for name, metrics in validation.items()}
+    assert checkpoint.provenance.validation == pytest.approx(expected)
+    assert 0 < validation["matching"].rsum <= 600
+
+
+def test_stage_trains_only_its_parts(unbroken: Path) -> None:
+    before, after = weights(unbroken, "joint"), weights(unbroken, "student")
+    changed = {name.split(".")[0] for name in after if not torch.equal(before[name], after[name])}
+    assert changed == {"matching"}
+
+
+def test_joint_stage_trains_trunks_and_heads_not_frozen_encoders(
+    recipe_path: Path, unbroken: Path, tmp_path: Path
+) -> None:
+    start = load_recipe(recipe_path, ["stage.joint.lr=1e-30"])
+    run_recipe(start, tmp_path / "still")
+    before, after = weights(tmp_path / "still", "joint"), weights(unbroken, "joint")
+    for name, value in after.items():
+        frozen = name.startswith(("image.encoder.", "text.encoder."))
+        assert torch.equal(before[name], value) == frozen, name
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4, 8, 11])
+def test_resume_after_any_step_ends_with_the_same_weights(
+    steps: int, recipe_path: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Odd interruptions resume from an epoch's end, even ones from the very step.
+    monkeypatch.setattr(training.loop, "SAVE_EVERY_S", 1e9 if steps % 2 else 0.0)
+    recipe = load_recipe(recipe_path)
+    out = tmp_path / "broken"
+    with pytest.raises(Interrupted):
+        run_recipe(recipe, out, progress=InterruptAfter(steps))
+    run_recipe(recipe, out, resume=True)
+    assert_same_weights(weights(out), weights(unbroken))
+    logs = [(folder / "stages" / "joint" / "log.jsonl").read_text() for folder in (out, unbroken)]
+    assert logs[0] == logs[1]
+
+
+def test_resume_after_kill_nine(recipe_path: Path, unbroken: Path, tmp_path: Path) -> None:
+    out = tmp_path / "killed"
+    script = (
+        "import sys; from pathlib import Path; from training.recipe import load_recipe; "
+        "from training.run import run_recipe; import training.loop; training.loop.SAVE_EVERY_S = 0; "
+        "run_recipe(load_recipe(Path(sys.argv[1])), Path(sys.argv[2]))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, str(recipe_path), str(out)])
+    state = out / "stages" / "joint" / "state.pt"
+    deadline = time.monotonic() + 60
+    while not state.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert state.exists()
+    run_recipe(load_recipe(recipe_path), out, resume=True)
+    assert_same_weights(weights(out), weights(unbroken))
+
+
+def test_trained_encoders_resume_too(
+    recipe_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training.loop, "SAVE_EVERY_S", 0.0)
+    free = tmp_path / "free.toml"
+    free.write_text(recipe_path.read_text().replace("frozen = true", "frozen = false"))
+    recipe = load_recipe(free)
+    run_recipe(recipe, tmp_path / "unbroken")
+    with pytest.raises(Interrupted):
+        run_recipe(recipe, tmp_path / "broken", progress=InterruptAfter(4))
+    run_recipe(recipe, tmp_path / "broken", resume=True)
+    assert_same_weights(weights(tmp_path / "broken"), weights(tmp_path / "unbroken"))
+
+
+def test_occupied_folder_is_refused(recipe_path: Path, unbroken: Path) -> None:
+    with pytest.raises(ConfigError, match="--resume"):
+        run_recipe(load_recipe(recipe_path), unbroken)
+    other = load_recipe(recipe_path, ["seed=1"])
+    with pytest.raises(ConfigError, match="another recipe"):
+        run_recipe(other, unbroken, resume=True)
+
+
+def test_changed_data_are_refused_on_resume(
+    recipe_path: Path, data_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training.loop, "SAVE_EVERY_S", 0.0)
+    own = tmp_path / "data"
+    own.mkdir()
+    for file in data_set.parent.iterdir():
+        (own / file.name).write_bytes(file.read_bytes())
+    recipe = load_recipe(recipe_path, [f"data.source={own / 'captions.jsonl'}"])
+    with pytest.raises(Interrupted):
+        run_recipe(recipe, tmp_path / "out", progress=InterruptAfter(2))
+    lines = (own / "captions.jsonl").read_text().splitlines()
+    (own / "captions.jsonl").write_text("\n".join(lines[1:]))
+    with pytest.raises(CheckpointError, match="other data"):
+        run_recipe(recipe, tmp_path / "out", resume=True)
+
+
+def test_diverging_training_names_the_step(recipe_path: Path, tmp_path: Path) -> None:
+    recipe = load_recipe(recipe_path, ["stage.joint.lr=1e30", "stage.joint.clip_norm=1e30"])
+    with pytest.raises(NonFiniteLossError, match="stage 'joint', step [1-9]"):
+        run_recipe(recipe, tmp_path / "out")
+
+
+def test_features_of_frozen_encoders_are_computed_once(
+    recipe_path: Path, unbroken: Path, tmp_path: Path
+) -> None:
+    recipe = load_recipe(recipe_path)
+    cache = Path(recipe.data.cache)
+    parts = {path: path.stat().st_mtime_ns for path in cache.rglob("*.npy")}
+    assert parts
+    run_recipe(recipe, tmp_path / "second")
+    assert parts == {path: path.stat().st_mtime_ns for path in cache.rglob("*.npy")}
+    assert_same_weights(weights(tmp_path / "second"), weights(unbroken))
+
+
+def test_damaged_photo_is_left_out(
+    recipe_path: Path, data_set: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = tmp_path / "data"
+    own.mkdir()
+    for file in data_set.parent.iterdir():
+        (own / file.name).write_bytes(file.read_bytes())
+    (own / "3.png").write_bytes((own / "3.png").read_bytes()[:40])
+    recipe = load_recipe(recipe_path, [f"data.source={own / 'captions.jsonl'}"])
+    run_recipe(recipe, tmp_path / "out")
+    assert "3.png" in caplog.text
