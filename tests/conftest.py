@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,12 @@ def tiny_model(**changes: object) -> AladinModel:
     """A random `tiny_config` network in evaluation mode, the same at every call."""
     torch.manual_seed(7)
     return AladinModel.create(tiny_config(**changes), train_tokenizer(CAPTIONS, 400)).eval()
+
+
+@pytest.fixture(scope="session")
+def build_tiny() -> Callable[..., AladinModel]:
+    """`tiny_model`, to be called with what differs from `tiny_config`."""
+    return tiny_model
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,151 @@
+"""Retrieval metrics: hand-worked cases, ties, and a sort as the slow reference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from aladin.metrics import (
+    Ranks,
+    folded_metrics,
+    paired_bootstrap,
+    retrieval_metrics,
+    retrieval_ranks,
+    summarize,
+)
+
+# Three images with 2, 1 and 3 captions.
+IMAGE_OF_TEXT = torch.tensor([0, 0, 1, 2, 2, 2])
+
+
+def reference_ranks(scores: Tensor, image_of_text: Tensor) -> Ranks:
+    """Rank by sorting, the right answers last among equals."""
+    of_texts: list[int] = []
+    of_images: list[int] = []
+    n_images, n_texts = scores.shape
+    for text in range(n_texts):
+        own = int(image_of_text[text])
+        order = sorted(range(n_images), key=lambda i: (-float(scores[i, text]), i == own))
+        of_texts.append(order.index(own))
+    for image in range(n_images):
+        own_texts = [t for t in range(n_texts) if int(image_of_text[t]) == image]
+        if own_texts:
+            wrong = [t for t in range(n_texts) if t not in own_texts]
+            best = max(float(scores[image, t]) for t in own_texts)
+            of_images.append(sum(float(scores[image, t]) >= best for t in wrong))
+    return Ranks(torch.tensor(of_texts), torch.tensor(of_images))
+
+
+def test_worked_by_hand() -> None:
+    scores = torch.tensor(
+        [
+            [0.9, 0.2, 0.5, 0.1, 0.6, 0.3],
+            [0.8, 0.7, 0.4, 0.2, 0.7, 0.1],
+            [0.1, 0.3, 0.6, 0.5, 0.2, 0.4],
+        ]
+    )
+    ranks = retrieval_ranks(scores, IMAGE_OF_TEXT)
+    assert ranks.text_to_image.tolist() == [0, 2, 2, 0, 2, 0]
+    # Image 0: its caption 0 leads. Image 1: .4 is behind .8, .7 and .7. Image 2: .6 leads .5.
+    assert ranks.image_to_text.tolist() == [0, 3, 1]
+    metrics = summarize(ranks)
+    assert metrics.text_to_image.r1 == pytest.approx(50)
+    assert metrics.text_to_image[1:3] == (100, 100)
+    assert metrics.text_to_image.median_rank == 2  # ranks 0 0 0 2 2 2: floor of 1, from 1
+    assert metrics.text_to_image.mean_rank == pytest.approx(2)
+    assert metrics.image_to_text.r1 == pytest.approx(100 / 3)
+    assert metrics.image_to_text.mean_rank == pytest.approx(7 / 3)
+    assert metrics.rsum == pytest.approx(50 + 100 + 100 + 100 / 3 + 100 + 100)
+
+
+@pytest.mark.parametrize("levels", [3, 10, 10**6])
+def test_equals_the_sort_with_many_ties_and_with_none(levels: int) -> None:
+    generator = torch.Generator().manual_seed(levels)
+    scores = torch.randint(levels, (8, 20), generator=generator) / levels
+    image_of_text = torch.randint(8, (20,), generator=generator)
+    ranks = retrieval_ranks(scores, image_of_text)
+    expected = reference_ranks(scores, image_of_text)
+    assert torch.equal(ranks.text_to_image, expected.text_to_image)
+    assert torch.equal(ranks.image_to_text, expected.image_to_text)
+
+
+def test_perfect_scores() -> None:
+    scores = (torch.arange(3).unsqueeze(1) == IMAGE_OF_TEXT).float()
+    metrics = retrieval_metrics(scores, IMAGE_OF_TEXT)
+    assert metrics.rsum == 600
+    assert metrics.text_to_image.median_rank == metrics.image_to_text.mean_rank == 1
+
+
+def test_ties_count_against_us() -> None:
+    metrics = retrieval_metrics(torch.zeros(20, 20), torch.arange(20))
+    assert metrics.rsum == 0
+    assert metrics.text_to_image.median_rank == 20
+
+
+def test_captions_of_the_same_image_do_not_outrank_each_other() -> None:
+    ranks = retrieval_ranks(torch.ones(1, 5), torch.zeros(5, dtype=torch.long))
+    assert ranks.image_to_text.tolist() == [0]
+    assert ranks.text_to_image.tolist() == [0] * 5
+
+
+def test_images_without_captions_are_candidates_but_no_queries() -> None:
+    scores = torch.tensor([[0.1, 0.2], [0.3, 0.1], [0.2, 0.3]])
+    ranks = retrieval_ranks(scores, torch.tensor([1, 0]))
+    assert ranks.text_to_image.tolist() == [0, 1]
+    assert ranks.image_to_text.shape == (2,)
+
+
+def test_permuting_images_with_their_captions_changes_nothing() -> None:
+    generator = torch.Generator().manual_seed(1)
+    scores = torch.rand(3, 6, generator=generator)
+    images, texts = torch.tensor([2, 0, 1]), torch.tensor([5, 3, 0, 1, 4, 2])
+    where = torch.empty(3, dtype=torch.long)
+    where[images] = torch.arange(3)
+    permuted = retrieval_metrics(scores[images][:, texts], where[IMAGE_OF_TEXT[texts]])
+    assert permuted == retrieval_metrics(scores, IMAGE_OF_TEXT)
+
+
+def test_folds_rank_each_block_among_itself() -> None:
+    generator = torch.Generator().manual_seed(2)
+    scores = torch.rand(6, 12, generator=generator)
+    image_of_text = torch.arange(6).repeat_interleave(2)
+    blocks = [
+        retrieval_metrics(scores[i : i + 2, 2 * i : 2 * i + 4], torch.tensor([0, 0, 1, 1]))
+        for i in (0, 2, 4)
+    ]
+    folded = folded_metrics(scores, image_of_text, folds=3)
+    assert folded.rsum == pytest.approx(sum(block.rsum for block in blocks) / 3)
+    assert folded.image_to_text.mean_rank == pytest.approx(
+        sum(block.image_to_text.mean_rank for block in blocks) / 3
+    )
+    assert folded_metrics(scores, image_of_text, folds=1).rsum == pytest.approx(
+        retrieval_metrics(scores, image_of_text).rsum
+    )
+
+
+def test_the_bootstrap_gives_the_observed_difference_and_an_interval_around_it() -> None:
+    generator = torch.Generator().manual_seed(4)
+    image_of_text = torch.arange(200).repeat_interleave(5)
+    right = (torch.arange(200).unsqueeze(1) == image_of_text).float()
+    noise = torch.randn(2, 200, 1000, generator=generator)
+    good = retrieval_ranks(right + 0.35 * noise[0], image_of_text)
+    bad = retrieval_ranks(right + 0.5 * noise[1], image_of_text)
+    interval = paired_bootstrap(good, bad, image_of_text)
+    assert interval.difference == pytest.approx(summarize(good).rsum - summarize(bad).rsum)
+    assert 0 < interval.low < interval.difference < interval.high
+    again = paired_bootstrap(good, bad, image_of_text)
+    assert again == interval
+    same = paired_bootstrap(bad, bad, image_of_text)
+    assert same == (0.0, 0.0, 0.0)
+
+
+def test_the_bootstrap_interval_has_the_width_of_its_standard_error() -> None:
+    # One caption a photo, hits at rank 0 or none: the difference is a mean of +-1 and 0.
+    generator = torch.Generator().manual_seed(5)
+    hit = torch.randint(2, (2, 400), generator=generator) * 1000
+    ours, theirs = Ranks(hit[0], torch.zeros(400).long()), Ranks(hit[1], torch.zeros(400).long())
+    interval = paired_bootstrap(ours, theirs, torch.arange(400), resamples=4000)
+    gains = 300 * ((hit[0] == 0).double() - (hit[1] == 0).double())
+    error = float(gains.std() / 400**0.5)
+    assert interval.high - interval.low == pytest.approx(2 * 1.96 * error, rel=0.08)

@@ -1,0 +1,168 @@
+"""Late interaction against loops over single words and regions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aladin.encoding import Encoding
+from aladin.scoring import alignment_scores, matching_scores, maxsim
+
+Operands = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def reference(
+    words: Tensor, regions: Tensor, word_mask: Tensor, region_mask: Tensor, fill_zero: bool = False
+) -> Tensor:
+    scores = torch.zeros(words.shape[0], regions.shape[0], dtype=words.dtype)
+    for text in range(words.shape[0]):
+        for image in range(regions.shape[0]):
+            for word in range(words.shape[1]):
+                if not word_mask[text, word]:
+                    continue
+                cosines = [
+                    float(words[text, word].detach() @ regions[image, region].detach())
+                    for region in range(regions.shape[1])
+                    if region_mask[image, region]
+                ]
+                if fill_zero and len(cosines) < regions.shape[1] and cosines:
+                    cosines.append(0.0)
+                scores[text, image] += max(cosines, default=0.0)
+    return scores
+
+
+@pytest.fixture
+def operands() -> Operands:
+    """Three texts of up to 5 words, four images of up to 6 regions; the last image has none."""
+    generator = torch.Generator().manual_seed(0)
+    words = F.normalize(torch.randn(3, 5, 4, generator=generator, dtype=torch.float64), dim=-1)
+    regions = F.normalize(torch.randn(4, 6, 4, generator=generator, dtype=torch.float64), dim=-1)
+    word_mask = torch.arange(5) < torch.tensor([[5], [2], [1]])
+    region_mask = torch.arange(6) < torch.tensor([[6], [3], [1], [0]])
+    return words, regions, word_mask, region_mask
+
+
+def test_equals_the_loops(operands: Operands) -> None:
+    scores = maxsim(*operands)
+    torch.testing.assert_close(scores, reference(*operands))
+    assert torch.equal(scores[:, 3], torch.zeros(3, dtype=torch.float64))
+
+
+def test_zero_fill_lets_padding_compete(operands: Operands) -> None:
+    scores = maxsim(*operands, padding_score=0.0)
+    torch.testing.assert_close(scores, reference(*operands, fill_zero=True))
+    assert bool((scores >= maxsim(*operands)).all())
+
+
+@pytest.mark.parametrize("padding_score", [float("-inf"), 0.0])
+def test_what_stands_in_padding_changes_nothing(operands: Operands, padding_score: float) -> None:
+    words, regions, word_mask, region_mask = operands
+    expected = maxsim(words, regions, word_mask, region_mask, padding_score)
+    poisoned_words = words.masked_fill(~word_mask.unsqueeze(-1), 9.0)
+    poisoned_regions = regions.masked_fill(~region_mask.unsqueeze(-1), 9.0)
+    scores = maxsim(poisoned_words, poisoned_regions, word_mask, region_mask, padding_score)
+    assert torch.equal(scores, expected)
+
+
+def test_more_padding_changes_nothing(operands: Operands) -> None:
+    words, regions, word_mask, region_mask = operands
+    longer = maxsim(
+        F.pad(words, (0, 0, 0, 3), value=9.0),
+        F.pad(regions, (0, 0, 0, 4), value=9.0),
+        F.pad(word_mask, (0, 3)),
+        F.pad(region_mask, (0, 4)),
+    )
+    torch.testing.assert_close(longer, maxsim(*operands))
+
+
+@pytest.mark.parametrize("budget_bytes", [1, 500, 2000, 10**9])
+@pytest.mark.parametrize("padding_score", [float("-inf"), 0.0])
+def test_chunks_change_neither_scores_nor_gradients(
+    operands: Operands, budget_bytes: int, padding_score: float
+) -> None:
+    words, regions, word_mask, region_mask = operands
+    gradients: list[tuple[Tensor, Tensor]] = []
+    scores: list[Tensor] = []
+    for budget in (10**9, budget_bytes):
+        leaves = words.clone().requires_grad_(), regions.clone().requires_grad_()
+        score = maxsim(*leaves, word_mask, region_mask, padding_score, budget)
+        (score * torch.arange(12).view(3, 4)).sum().backward()
+        assert leaves[0].grad is not None
+        assert leaves[1].grad is not None
+        scores.append(score.detach())
+        gradients.append((leaves[0].grad, leaves[1].grad))
+    torch.testing.assert_close(scores[1], scores[0])
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+@pytest.mark.parametrize("padding_score", [float("-inf"), 0.0])
+def test_gradient_agrees_with_finite_differences(operands: Operands, padding_score: float) -> None:
+    words, regions, word_mask, region_mask = operands
+    leaves = words.requires_grad_(), regions.requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda w, r: maxsim(w, r, word_mask, region_mask, padding_score), leaves
+    )
+
+
+def test_padding_gets_no_gradient(operands: Operands) -> None:
+    words, regions, word_mask, region_mask = operands
+    words.requires_grad_()
+    regions.requires_grad_()
+    maxsim(words, regions, word_mask, region_mask).sum().backward()
+    assert words.grad is not None
+    assert regions.grad is not None
+    assert not words.grad[~word_mask].any()
+    assert not regions.grad[~region_mask].any()
+    assert words.grad[word_mask].any(dim=-1).all()
+
+
+def test_a_score_is_at_most_the_number_of_words(operands: Operands) -> None:
+    words, _, word_mask, _ = operands
+    scores = maxsim(*operands)
+    assert bool((scores.abs() <= word_mask.sum(dim=1, keepdim=True)).all())
+    same = maxsim(words, words, word_mask, word_mask)
+    torch.testing.assert_close(same.diagonal(), word_mask.sum(dim=1).double())
+
+
+def test_bfloat16_tokens_are_summed_in_float32(operands: Operands) -> None:
+    words, regions, word_mask, region_mask = operands
+    scores = maxsim(words.bfloat16(), regions.bfloat16(), word_mask, region_mask)
+    assert scores.dtype == torch.float32
+    torch.testing.assert_close(scores.double(), maxsim(*operands), atol=0.05, rtol=0)
+
+
+def test_autocast_computes_in_bfloat16_and_still_trains(operands: Operands) -> None:
+    words, _, word_mask, _ = operands
+    # Unit vectors as regions: a word's best one is its largest coordinate, in any precision.
+    regions, region_mask = torch.eye(4).unsqueeze(0), torch.ones(1, 4, dtype=torch.bool)
+    leaf = words.float().requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        scores = maxsim(leaf, regions, word_mask, region_mask)
+    scores.sum().backward()
+    assert scores.dtype == torch.float32
+    expected = torch.zeros_like(leaf)
+    for text, word in word_mask.nonzero().tolist():
+        expected[text, word, words[text, word].argmax()] = 1.0
+    assert leaf.grad is not None
+    assert torch.equal(leaf.grad, expected)
+
+
+@pytest.mark.parametrize("budget_bytes", [1, 700, 10**9])
+def test_alignment_scores_are_image_by_text(operands: Operands, budget_bytes: int) -> None:
+    words, regions, word_mask, region_mask = operands
+    images = Encoding(torch.ones(4, 1, dtype=torch.float64), regions, region_mask)
+    texts = Encoding(torch.ones(3, 1, dtype=torch.float64), words, word_mask)
+    scores = alignment_scores(images, texts, memory_budget_bytes=budget_bytes)
+    torch.testing.assert_close(scores, reference(*operands).T)
+
+
+def test_matching_scores_are_cosines() -> None:
+    mask, tokens = torch.ones(2, 1, dtype=torch.bool), torch.zeros(2, 1, 3)
+    images = Encoding(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), tokens, mask)
+    texts = Encoding(torch.tensor([[0.6, 0.8], [-1.0, 0.0]]), tokens, mask)
+    assert matching_scores(images, texts).tolist() == [
+        pytest.approx([0.6, -1.0]),
+        pytest.approx([0.8, 0.0]),
+    ]
