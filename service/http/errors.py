@@ -93,18 +93,21 @@ class ErrorBody(BaseModel):
     error: ErrorDetail
 
 
-# For the OpenAPI page: what each route may answer besides its success.
-ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorBody, "description": description}
-    for status, description in {
-        404: "unknown id, or nothing of this kind in the index",
-        413: "body or pixels over the limit",
-        415: "not an image, or neither JSON nor multipart",
-        422: "invalid field",
-        429: "overloaded",
-        503: "no index is live",
-    }.items()
+_DESCRIPTIONS = {
+    404: "unknown id, or nothing of this kind in the index",
+    413: "body or pixels over the limit",
+    415: "not an image, or neither JSON nor multipart",
+    422: "invalid field",
+    429: "overloaded",
+    503: "no index is live",
 }
+
+
+def error_docs(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe, for the OpenAPI page, the errors that a route may answer."""
+    return {
+        status: {"model": ErrorBody, "description": _DESCRIPTIONS[status]} for status in statuses
+    }
 
 
 def error_response(error: Exception, request_id: str) -> JSONResponse:

@@ -1,0 +1,94 @@
+"""The answer to a search as the front doors give it: the JSON of HTTP and of ``--json``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from index.results import SearchResult
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+
+class Stage(_Part):
+    """Where one stage puts a hit."""
+
+    rank: int
+    score: float
+
+
+class HitStages(_Part):
+    """Both stages' say on a hit; `align` is null between two images or two texts."""
+
+    match: Stage
+    align: Stage | None
+
+
+class Evidence(_Part):
+    """A word, the region that fits it best, and the cosine of the two."""
+
+    token: str
+    start: int = Field(description="First character of the word in the text.")
+    end: int = Field(description="The character after its last.")
+    region: int
+    box: tuple[float, float, float, float] | None = Field(
+        description="x0, y0, x1, y1 in fractions of the photo's width and height."
+    )
+    score: float
+
+
+class SearchHit(_Part):
+    """One item found."""
+
+    id: str
+    rank: int = Field(description="Counted from 1, over all pages.")
+    score: float = Field(description="What the order is by.")
+    per_word: float | None = Field(description="Alignment score divided by the number of words.")
+    stages: HitStages
+    uri: str | None
+    text: str | None = Field(description="The text itself, or an image's first caption.")
+    metadata: dict[str, Any]
+    evidence: list[Evidence] | None = Field(description="Null unless asked for by `explain`.")
+
+
+class TookMs(_Part):
+    """Milliseconds by part; `total` also holds what is between them."""
+
+    decode: float
+    encode: float
+    retrieve: float
+    rerank: float
+    total: float
+
+
+class SearchAnswer(_Part):
+    """A page of hits, best first."""
+
+    hits: list[SearchHit]
+    reranked: bool = Field(description="Whether the second stage made the order.")
+    fusion: float | None = Field(description="Weight of the alignment score in `score`.")
+    candidates: int = Field(description="Items that the first stage handed to the second.")
+    generation: int = Field(description="Of the index.")
+    degraded: list[str] = Field(description="What was left out to answer in time; empty: nothing.")
+    took_ms: TookMs
+
+
+def build_answer(result: SearchResult, took_ms: TookMs) -> SearchAnswer:
+    """Put a search's result into the answer's form.
+
+    Args:
+        result: of the searcher.
+        took_ms: of the whole query.
+    """
+    return SearchAnswer(
+        hits=[SearchHit.model_validate(hit) for hit in result.hits],
+        reranked=result.reranked,
+        fusion=result.fusion,
+        candidates=result.candidates,
+        generation=result.generation,
+        degraded=[],
+        took_ms=took_ms,
+    )

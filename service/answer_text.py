@@ -1,0 +1,38 @@
+"""An answer as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from service.answer import Evidence, SearchAnswer, SearchHit
+
+
+def answer_lines(answer: SearchAnswer) -> Iterator[str]:
+    """Write an answer as lines: a hit each, its words below it where there is evidence.
+
+    Args:
+        answer: of a search.
+    """
+    yield f"{'rank':>4}  {'score':>8}  {'match':>12}  {'align':>13}  item"
+    for hit in answer.hits:
+        yield _hit_line(hit)
+        for evidence in hit.evidence or ():
+            yield _evidence_line(evidence)
+
+
+def _hit_line(hit: SearchHit) -> str:
+    match = f"{hit.stages.match.score:.3f} #{hit.stages.match.rank}"
+    align = hit.stages.align
+    aligned = "-" if align is None else f"{align.score:.3f} #{align.rank}"
+    names = [hit.id]
+    if hit.uri is not None and hit.uri != hit.id:
+        names.append(hit.uri)
+    if hit.text is not None:
+        names.append(" ".join(hit.text.split()))
+    item = "  ".join(names)
+    return f"{hit.rank:>4}  {hit.score:>8.4f}  {match:>12}  {aligned:>13}  {item}"
+
+
+def _evidence_line(evidence: Evidence) -> str:
+    box = "" if evidence.box is None else "  box " + " ".join(f"{x:.2f}" for x in evidence.box)
+    return f"{'':>6}{evidence.score:>8.3f}  {evidence.token}  region {evidence.region}{box}"

@@ -1,0 +1,51 @@
+"""``aladin evaluate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.progress import stderr_progress
+
+ALL_SPLITS = "all"
+
+
+def evaluate(
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="Folder of a network.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="JSONL, Karpathy JSON or folder, with captions.")
+    ],
+    split: Annotated[
+        str, typer.Option("--split", help=f"Split of DATA; {ALL_SPLITS!r} takes every photo.")
+    ] = "test",
+    index: Annotated[
+        Path | None, typer.Option("--index", help="Also measure the search through this index.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
+) -> None:
+    """Measure how well captions find their photos, and photos their captions.
+
+    In: CHECKPOINT, and the photos and captions of DATA; with --index also an index of the same
+    photos and captions, built with the same network. Out: on stdout recall at 1, 5 and 10 in
+    percent, median rank and rsum, both ways, of the embeddings alone (matching), the alignment
+    and the fused score of all pairs; with --index also of the two stages as served, how far
+    they agree with an exhaustive search, and what they gain over matching, with its 95 %
+    interval.
+    """
+    from service.evaluation import evaluate_system
+    from service.evaluation_report import evaluation_data, evaluation_lines, evaluation_table
+    from service.tables import print_table
+
+    with stderr_progress() as progress:
+        evaluation = evaluate_system(
+            checkpoint, data, None if split == ALL_SPLITS else split, index, progress
+        )
+    if as_json:
+        typer.echo(json.dumps(evaluation_data(evaluation), indent=2))
+        return
+    print_table(evaluation_table(f"{data}, split {split}", evaluation))
+    for line in evaluation_lines(evaluation):
+        typer.echo(line)

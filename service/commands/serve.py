@@ -1,0 +1,31 @@
+"""``aladin serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+HostOption = Annotated[str, typer.Option("--host", help="Address to listen on.")]
+PortOption = Annotated[
+    int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+]
+
+
+def serve(
+    index: Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")],
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
+) -> None:
+    """Answer searches over HTTP until stopped.
+
+    In: INDEX, which holds its model too; while it has no live generation the service runs, says so
+    at /readyz, and answers from the moment one is published. Limits are read from the environment
+    (ALADIN_MAX_BODY_BYTES, ALADIN_MAX_IMAGE_BYTES, ALADIN_MAX_IMAGE_PIXELS, ALADIN_MAX_TEXT_CHARS,
+    ALADIN_MAX_PHOTO_SIZE_PX, ALADIN_WORKERS, ALADIN_MAX_WAITING). Out: the HTTP service, described
+    at /docs; its log on stderr.
+    """
+    from service.http.server import serve_index
+
+    serve_index(index, host, port)

@@ -1,0 +1,138 @@
+"""How well a network, and the index built with it, find what belongs together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from aladin.checkpoint import Checkpoint, load_checkpoint
+from aladin.encoding import Encoding
+from aladin.metrics import Interval, RetrievalMetrics, paired_bootstrap
+from aladin.progress import Progress
+from index.evaluation import EvaluationText, ServedEvaluation, evaluate_index
+from index.reader import open_index
+from index.searcher import TwoStageSearcher
+from training.data import Record, read_records
+from training.dataset import PairDataset
+from training.evaluation import ExhaustiveEvaluation, evaluate_encodings
+from training.recipe import DataConfig
+
+
+class EvaluatedSplit(NamedTuple):
+    """A split, encoded and scored pair by pair.
+
+    Attributes:
+        records: whose photos could be used, by row of the images.
+        images: encoded.
+        texts: encoded captions, in the records' order.
+        exhaustive: ranks by matching, alignment and fused score.
+    """
+
+    records: Sequence[Record]
+    images: Encoding
+    texts: Encoding
+    exhaustive: ExhaustiveEvaluation
+
+
+def evaluate_split(
+    checkpoint: Checkpoint, records: Sequence[Record], progress: Progress
+) -> EvaluatedSplit:
+    """Score every caption against every photo.
+
+    Args:
+        checkpoint: the network, and the fusion of its two scores.
+        records: photos with captions; damaged photos are left out with a warning.
+        progress: told of photos and captions.
+
+    Raises:
+        DataError: no photo can be used.
+    """
+    # The cache that training filled, if it was this network's frozen encoders that did.
+    cache = Path(DataConfig.cache).expanduser()
+    split = PairDataset.prepare(records, checkpoint.model, cache, False, progress)
+    images, texts = split.encode(checkpoint.model)
+    exhaustive = evaluate_encodings(
+        checkpoint.model, checkpoint.fusion, images, texts, split.image_of_text
+    )
+    return EvaluatedSplit(split.records, images, texts, exhaustive)
+
+
+def evaluate_served(
+    searcher: TwoStageSearcher,
+    records: Sequence[Record],
+    progress: Progress,
+    fusion: float | None = None,
+) -> ServedEvaluation:
+    """Ask an index for the photo of every caption, and for the captions of every photo.
+
+    Args:
+        searcher: of an index of these photos and captions.
+        records: photos with captions.
+        progress: told of queries.
+        fusion: weight of the alignment score; None: the one fitted on validation.
+
+    Raises:
+        InputError: a photo or a caption is not in the index.
+        NoSuchTargetError: the index has no photos or no texts.
+    """
+    captions = [
+        EvaluationText(f"{record.id}#{number}", caption, record.id)
+        for record in records
+        for number, caption in enumerate(record.captions)
+    ]
+    ids = [record.id for record in records]
+    return evaluate_index(searcher, ids, captions, fusion=fusion, progress=progress)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemEvaluation:
+    """What `aladin evaluate` reports.
+
+    Attributes:
+        exhaustive: metrics by score name: matching, alignment, fused.
+        served: the two stages through the index; None without one.
+        gain: rsum of the two stages minus that of matching; None without an index.
+    """
+
+    exhaustive: dict[str, RetrievalMetrics]
+    served: ServedEvaluation | None = None
+    gain: Interval | None = None
+
+    @property
+    def metrics(self) -> dict[str, RetrievalMetrics]:
+        """Metrics by system; with an index, ``two_stage`` is one of them."""
+        if self.served is None:
+            return self.exhaustive
+        return self.exhaustive | {"two_stage": self.served.metrics}
+
+
+def evaluate_system(
+    checkpoint_folder: Path, data: Path, split: str | None, index: Path | None, progress: Progress
+) -> SystemEvaluation:
+    """Evaluate a network on a data set, and the index that was built with it.
+
+    Args:
+        checkpoint_folder: of the network.
+        data: photos with captions.
+        split: of the data; None: all photos.
+        index: of the same photos and captions; None: the network alone.
+        progress: told of photos, captions and queries.
+
+    Raises:
+        AladinError: one of the three cannot be used, or they do not belong together.
+    """
+    checkpoint = load_checkpoint(checkpoint_folder)
+    records = read_records(data, split)
+    if index is None:
+        return SystemEvaluation(
+            exhaustive=evaluate_split(checkpoint, records, progress).exhaustive.metrics()
+        )
+    # Opened first: an index of another network is refused before the long work.
+    with open_index(index, checkpoint=checkpoint) as opened:
+        evaluated = evaluate_split(checkpoint, records, progress)
+        served = evaluate_served(TwoStageSearcher(opened), evaluated.records, progress)
+    exhaustive = evaluated.exhaustive
+    gain = paired_bootstrap(served.ranks, exhaustive.ranks["matching"], exhaustive.image_of_text)
+    return SystemEvaluation(exhaustive=exhaustive.metrics(), served=served, gain=gain)

@@ -1,0 +1,85 @@
+"""An evaluation as JSON and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.table import Table
+
+from aladin.metrics import DirectionMetrics, RetrievalMetrics
+from service.evaluation import SystemEvaluation
+from service.tables import MetricsRow, metrics_table
+
+
+def evaluation_data(evaluation: SystemEvaluation) -> dict[str, Any]:
+    """Return what ``--json`` prints: percent, ranks counted from 1, milliseconds."""
+    data: dict[str, Any] = {name: _metrics_data(each) for name, each in evaluation.metrics.items()}
+    if evaluation.served is not None and evaluation.gain is not None:
+        directions = {
+            "text_to_image": evaluation.served.text_to_image,
+            "image_to_text": evaluation.served.image_to_text,
+        }
+        data["two_stage_minus_matching"] = {
+            "rsum": _rounded(evaluation.gain.difference),
+            "low": _rounded(evaluation.gain.low),
+            "high": _rounded(evaluation.gain.high),
+        }
+        data["agreement"] = {
+            name: _rounded(100 * report.agreement) for name, report in directions.items()
+        }
+        data["median_ms"] = {
+            name: _rounded(report.median_ms) for name, report in directions.items()
+        }
+    return data
+
+
+def evaluation_table(title: str, evaluation: SystemEvaluation) -> Table:
+    """Lay out the metrics of an evaluation."""
+    served = evaluation.served
+    ms = None
+    if served is not None:
+        ms = (served.text_to_image.median_ms + served.image_to_text.median_ms) / 2
+    rows = [
+        MetricsRow(name, metrics, ms if name == "two_stage" else None)
+        for name, metrics in evaluation.metrics.items()
+    ]
+    return metrics_table(title, rows)
+
+
+def evaluation_lines(evaluation: SystemEvaluation) -> Iterator[str]:
+    """Say what the index adds to the table; nothing if there was none."""
+    served, gain = evaluation.served, evaluation.gain
+    if served is None or gain is None:
+        return
+    yield (
+        f"two_stage minus matching: {gain.difference:+.1f} rsum, "
+        f"95 % interval {gain.low:+.1f} to {gain.high:+.1f}"
+    )
+    yield (
+        "top 10 agrees with the exhaustive order: "
+        f"text to image {100 * served.text_to_image.agreement:.1f} %, "
+        f"image to text {100 * served.image_to_text.agreement:.1f} %"
+    )
+
+
+def _metrics_data(metrics: RetrievalMetrics) -> dict[str, Any]:
+    return {
+        "text_to_image": _direction_data(metrics.text_to_image),
+        "image_to_text": _direction_data(metrics.image_to_text),
+        "rsum": _rounded(metrics.rsum),
+    }
+
+
+def _direction_data(direction: DirectionMetrics) -> dict[str, float]:
+    return {
+        "r1": _rounded(direction.r1),
+        "r5": _rounded(direction.r5),
+        "r10": _rounded(direction.r10),
+        "median_rank": direction.median_rank,
+    }
+
+
+def _rounded(value: float) -> float:
+    """Round to what 100,000 queries could tell apart."""
+    return round(value, 3)

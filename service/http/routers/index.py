@@ -1,0 +1,58 @@
+"""What is being searched."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict
+
+from service.http.errors import error_docs
+from service.http.state import Engine
+
+router = APIRouter(prefix="/v1/index", tags=["index"])
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class FirstStage(_Part):
+    """The ANN of one side."""
+
+    factory: str
+    search_width: int | None
+    recall: float
+    recall_at: int
+
+
+class IndexSide(_Part):
+    """The images, or the texts."""
+
+    count: int
+    left_out: int
+    embedding_dim: int
+    token_dim: int
+    token_count: int
+    token_dtype: str
+    ann: FirstStage
+
+
+class IndexModel(_Part):
+    """The model that made the index."""
+
+    id: str
+
+
+class LiveIndexInfo(_Part):
+    """The live generation; a side that it does not have is null."""
+
+    generation: int
+    default_candidates: int
+    model: IndexModel
+    images: IndexSide | None
+    texts: IndexSide | None
+
+
+@router.get("", responses=error_docs(503))
+async def get_index(engine: Engine) -> LiveIndexInfo:
+    """Describe the live generation."""
+    return LiveIndexInfo.model_validate(engine.manifest)

@@ -1,0 +1,68 @@
+"""Runs the HTTP service in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from pathlib import Path
+
+import torch
+import uvicorn
+
+from aladin.errors import ConfigError, IndexNotReadyError
+from service.engine import QueryLimits
+from service.http.app import create_app
+from service.http.live_index import LiveIndex
+from service.http.settings import read_settings
+
+_LOG = logging.getLogger(__name__)
+
+# After a stop signal, queries that run get this long to finish.
+_SHUTDOWN_S = 10
+
+
+def serve_index(path: Path, host: str, port: int) -> None:
+    """Serve one index until SIGINT or SIGTERM.
+
+    Args:
+        path: the index folder; without a live generation the service waits for one.
+        host: address to listen on.
+        port: 0 takes a free one; the log says which.
+
+    Raises:
+        ConfigError: a setting is impossible, or the address cannot be listened on.
+        SearchIndexError: the live generation is damaged.
+        CheckpointError: its model cannot be loaded.
+    """
+    settings = read_settings()
+    # Each query runs on one thread of the pool: more threads inside it would only fight.
+    torch.set_num_threads(1)
+    live = LiveIndex(
+        path, QueryLimits(image=settings.image_limits, max_text_chars=settings.max_text_chars)
+    )
+    try:
+        live.open()
+    except IndexNotReadyError as error:
+        _LOG.warning("%s; waiting for a generation", error)
+    with _listen(host, port) as listener:
+        bound_host, bound_port = listener.getsockname()[:2]
+        shown = f"[{bound_host}]" if ":" in bound_host else bound_host
+        _LOG.info("listening on http://%s:%d, described at /docs", shown, bound_port)
+        config = uvicorn.Config(
+            create_app(live, settings),
+            log_config=None,
+            lifespan="on",
+            timeout_graceful_shutdown=_SHUTDOWN_S,
+        )
+        # Ctrl-C is how a service is ended, no failure.
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}, port {port}: {error.strerror}") from None

@@ -1,0 +1,71 @@
+"""Tables for people, on stdout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from aladin.metrics import DirectionMetrics, RetrievalMetrics
+
+
+class MetricsRow(NamedTuple):
+    """One system in a table of metrics.
+
+    Attributes:
+        name: of the system.
+        metrics: of both directions.
+        ms_a_query: time of a search, the query's encoding aside; None where not measured.
+    """
+
+    name: str
+    metrics: RetrievalMetrics
+    ms_a_query: float | None = None
+
+
+def metrics_table(title: str, rows: Sequence[MetricsRow]) -> Table:
+    """Lay out recalls in percent, median ranks and rsum of several systems.
+
+    Args:
+        title: above the table.
+        rows: one a system; the time has a column if any system has one.
+    """
+    timed = any(row.ms_a_query is not None for row in rows)
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for name in ("R@1", "R@5", "R@10", "median", "R@1", "R@5", "R@10", "median", "rsum"):
+        table.add_column(name, justify="right")
+    table.columns[1].header = "text to image\nR@1"
+    table.columns[5].header = "image to text\nR@1"
+    if timed:
+        table.add_column("ms a query", justify="right")
+    for row in rows:
+        cells = [
+            row.name,
+            *_direction_cells(row.metrics.text_to_image),
+            *_direction_cells(row.metrics.image_to_text),
+            f"{row.metrics.rsum:.1f}",
+        ]
+        if timed:
+            cells.append("" if row.ms_a_query is None else f"{row.ms_a_query:.1f}")
+        table.add_row(*cells)
+    return table
+
+
+def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
+    """Lay out names and values."""
+    table = Table(show_header=False, box=None)
+    for name, value in facts:
+        table.add_row(name, value)
+    return table
+
+
+def print_table(table: Table) -> None:
+    """Print a table on stdout, in full wherever it goes: nobody scrolls a file sideways."""
+    Console(width=None if Console().is_terminal else 120, highlight=False).print(table)
+
+
+def _direction_cells(metrics: DirectionMetrics) -> list[str]:
+    return [*(f"{each:.1f}" for each in metrics[:3]), f"{metrics.median_rank:.0f}"]
