@@ -42,6 +42,8 @@ class ImageEncoderConfig:
         architecture: the transformers configuration; read from `source` when None.
         frozen: no gradient, evaluation mode always, outputs cached on disk for training.
         preprocessing: read from `source` when None.
+        pyramid: sides of the square grids that the encoder's own grid is averaged to, e.g.
+            (4, 1) for sixteen cells and the whole photo as regions; None keeps its own cells.
     """
 
     name: str = "hf"
@@ -49,6 +51,7 @@ class ImageEncoderConfig:
     architecture: dict[str, Any] | None = None
     frozen: bool = False
     preprocessing: ImagePreprocessing | None = None
+    pyramid: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +82,10 @@ class TrunkConfig:
         layers: number of transformer layers; 0 leaves the projection alone.
         heads: attention heads.
         feedforward: hidden size of the feed-forward blocks.
-        dropout: of the transformer layers.
-        input_dropout: of the encoder's output before the projection.
+        dropout: of the transformer layers' outputs and of what enters them.
+        input_dropout: of the encoder's channels.
+        token_dropout: of whole tokens of the encoder's output.
+        norm: "post" as the paper's layers; "pre" trains at higher rates.
     """
 
     width: int = 256
@@ -89,6 +94,8 @@ class TrunkConfig:
     feedforward: int = 1024
     dropout: float = 0.1
     input_dropout: float = 0.0
+    token_dropout: float = 0.0
+    norm: Literal["post", "pre"] = "post"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,15 +141,17 @@ class MatchingHeadConfig:
         heads: attention heads.
         feedforward: hidden size of the feed-forward blocks; None: the towers' width.
         dropout: of the transformer layers.
-        pooling: "first" takes element 0 (the paper), "mean" the mean of the content tokens.
-        dim: size of the embedding by one more linear map; None keeps the towers' width.
+        pooling: element 0 ("first", the paper), the mean or the maximum of the content tokens;
+            several are concatenated.
+        dim: size of the embedding by one more linear map per modality; None keeps the towers'
+            width, and takes one pooling only.
     """
 
     layers: int = 2
     heads: int = 4
     feedforward: int | None = None
     dropout: float = 0.1
-    pooling: Literal["first", "mean"] = "first"
+    pooling: tuple[Literal["first", "mean", "max"], ...] = ("first",)
     dim: int | None = None
 
 

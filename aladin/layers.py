@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,8 @@ from torch.nn import functional as F
 
 from aladin.errors import ConfigError
 from aladin.masking import fill_padding
+
+Norm = Literal["post", "pre"]
 
 
 class ChannelDropout(nn.Module):
@@ -33,16 +36,34 @@ class ChannelDropout(nn.Module):
         return states * mask.to(states.dtype)
 
 
+class TokenDropout(nn.Module):
+    """Dropout of whole tokens: a word or a region is not seen, nothing is scaled up."""
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.probability = probability
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Zero tokens of (batch, tokens, dim) states in training."""
+        if not self.training or self.probability == 0:
+            return states
+        keep = torch.empty(*states.shape[:2], 1, device=states.device)
+        return states * keep.bernoulli_(1 - self.probability).to(states.dtype)
+
+
 class TransformerLayer(nn.Module):
-    """Self-attention and feed-forward, post-norm with ReLU, as torch's and the paper's default.
+    """Self-attention and feed-forward with ReLU; post-norm is torch's and the paper's default.
 
     Attention is written out: on CPUs the backward pass of torch's fused kernel takes five times
     as long as these two batched products at the lengths of captions and region grids.
     """
 
-    def __init__(self, width: int, heads: int, feedforward: int, dropout: float) -> None:
+    def __init__(
+        self, width: int, heads: int, feedforward: int, dropout: float, norm: Norm = "post"
+    ) -> None:
         super().__init__()
         self.heads = heads
+        self.norm: Norm = norm
         self.query_key_value = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
         self.feedforward = nn.Sequential(
@@ -61,6 +82,10 @@ class TransformerLayer(nn.Module):
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         """Run the layer; see `TransformerStack.forward`."""
+        if self.norm == "pre":
+            attended = self._attend(self.attention_norm(states), mask)
+            states = states + self.dropout(attended)
+            return states + self.dropout(self.feedforward(self.feedforward_norm(states)))
         states = self.attention_norm(states + self.dropout(self._attend(states, mask)))
         return self.feedforward_norm(states + self.dropout(self.feedforward(states)))
 
@@ -75,10 +100,16 @@ class TransformerLayer(nn.Module):
 
 
 class TransformerStack(nn.Module):
-    """Transformer layers in a row, no final norm."""
+    """Transformer layers in a row; after pre-norm layers comes one more norm."""
 
     def __init__(
-        self, width: int, layers: int, heads: int, feedforward: int, dropout: float
+        self,
+        width: int,
+        layers: int,
+        heads: int,
+        feedforward: int,
+        dropout: float,
+        norm: Norm = "post",
     ) -> None:
         """Build `layers` layers.
 
@@ -89,8 +120,9 @@ class TransformerStack(nn.Module):
         if width % heads:
             raise ConfigError(f"width {width} is not a multiple of {heads} attention heads")
         self.layers = nn.ModuleList(
-            TransformerLayer(width, heads, feedforward, dropout) for _ in range(layers)
+            TransformerLayer(width, heads, feedforward, dropout, norm) for _ in range(layers)
         )
+        self.final_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         """Attend within each sequence.
@@ -104,4 +136,4 @@ class TransformerStack(nn.Module):
         """
         for layer in self.layers:
             states = layer(states, mask)
-        return states
+        return self.final_norm(states)

@@ -21,3 +21,11 @@ def masked_mean(
     """Average the real tokens of each item; an item with none gives zeros."""
     weights = mask.to(states.dtype).unsqueeze(-1)  # (batch, tokens, 1)
     return (states * weights).sum(1) / weights.sum(1).clamp_min(1)
+
+
+def masked_max(
+    states: Float[Tensor, "batch tokens dim"], mask: Bool[Tensor, "batch tokens"]
+) -> Float[Tensor, "batch dim"]:
+    """Take each channel's maximum over the real tokens; an item with none gives zeros."""
+    filled = states.masked_fill(~mask.unsqueeze(-1), float("-inf"))
+    return filled.amax(dim=1).masked_fill(~mask.any(dim=1, keepdim=True), 0)

@@ -63,12 +63,13 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
     final = crop or size
     if "height" not in final and shortest_edge is not None:
         final = {"height": shortest_edge, "width": shortest_edge}
-    if "height" not in final or not processor.do_normalize:
+    squashed_then_cropped = crop is not None and shortest_edge is None
+    if "height" not in final or not processor.do_normalize or squashed_then_cropped:
         raise ConfigError(f"{source}: unsupported preprocessing (size {size}, crop {crop})")
     return ImagePreprocessing(
         height_px=final["height"],
         width_px=final["width"],
-        shortest_edge_px=shortest_edge or (size["height"] if crop else None),
+        shortest_edge_px=shortest_edge,
         mean=tuple(processor.image_mean),
         std=tuple(processor.image_std),
         resample=Image.Resampling(processor.resample).name.lower(),  # type: ignore[arg-type]
@@ -80,8 +81,18 @@ def _window_px(
 ) -> tuple[float, float, float, float]:
     if config.shortest_edge_px is None:
         return 0.0, 0.0, float(width_px), float(height_px)
-    # Resizing then cropping equals resizing the crop's window: one resample, no rounding.
-    scale = min(width_px, height_px) / config.shortest_edge_px
-    width, height = config.width_px * scale, config.height_px * scale
-    x0, y0 = max(0.0, (width_px - width) / 2), max(0.0, (height_px - height) / 2)
-    return x0, y0, min(float(width_px), x0 + width), min(float(height_px), y0 + height)
+    # Resizing and then cropping is one resample of the crop's window. Sizes are rounded as by the
+    # processors of pretrained encoders, so that these see what they were trained on.
+    shortest = min(width_px, height_px)
+    (x0, x1), (y0, y1) = (
+        _kept_px(side, int(config.shortest_edge_px * side / shortest), wanted)
+        for side, wanted in ((width_px, config.width_px), (height_px, config.height_px))
+    )
+    return x0, y0, x1, y1
+
+
+def _kept_px(side: int, resized: int, wanted: int) -> tuple[float, float]:
+    """Return the part of a side that is left if `wanted` of `resized` pixels are kept."""
+    start = max(0, (resized - wanted) // 2)
+    stop = min(resized, start + wanted)
+    return side * start / resized, side * stop / resized

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from aladin.config import TowerConfig, TrunkConfig
 from aladin.encoders.base import Features, ImageEncoder, TextEncoder
 from aladin.errors import ConfigError
-from aladin.layers import ChannelDropout, TransformerStack
+from aladin.layers import ChannelDropout, TokenDropout, TransformerStack
 from aladin.masking import masked_mean
 
 E = TypeVar("E", bound=ImageEncoder | TextEncoder)
@@ -21,16 +21,28 @@ class Trunk(nn.Module):
 
     def __init__(self, config: TrunkConfig, in_dim: int) -> None:
         super().__init__()
-        self.dropout = ChannelDropout(config.input_dropout)
+        self.token_dropout = TokenDropout(config.token_dropout)
+        self.input_dropout = ChannelDropout(config.input_dropout)
+        self.dropout = ChannelDropout(config.dropout)
         self.norm = nn.LayerNorm(in_dim)
         self.projection = nn.Linear(in_dim, config.width)
         self.stack = TransformerStack(
-            config.width, config.layers, config.heads, config.feedforward, config.dropout
+            config.width,
+            config.layers,
+            config.heads,
+            config.feedforward,
+            config.dropout,
+            config.norm,
         )
 
     def project(self, states: Tensor) -> Tensor:
         """Bring the encoder's states to the trunk's width."""
-        return self.projection(self.norm(self.dropout(states)))
+        states = self.input_dropout(self.token_dropout(self.norm(states)))
+        return self.projection(states)
+
+    def attend(self, states: Tensor, mask: Tensor) -> Tensor:
+        """Run the transformer layers."""
+        return self.stack(self.dropout(states), mask)
 
 
 class Tower(nn.Module, Generic[E]):
@@ -84,7 +96,7 @@ class Tower(nn.Module, Generic[E]):
             features = features._replace(states=features.states + self.positions)
         features = self._with_aggregate(features)
         if self.trunk is not None:
-            states = self.trunk.stack(features.states, features.mask)
+            states = self.trunk.attend(features.states, features.mask)
             features = features._replace(states=states)
         return features
 

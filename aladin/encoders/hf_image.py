@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from PIL import Image
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers.configuration_utils import PretrainedConfig
 
 from aladin.config import ImageEncoderConfig, ImagePreprocessing
@@ -22,7 +23,8 @@ from aladin.preprocessing import input_window, preprocess_photo, read_preprocess
 class HFImageEncoder(Freezable):
     """Patches of a vision transformer, or cells of a convolutional network's last map.
 
-    A transformer's CLS comes first and is no content; further register tokens are dropped.
+    A transformer's CLS comes first and is no content; further register tokens are dropped. The
+    cells may be averaged to coarser grids, of several sizes at once.
     """
 
     def __init__(self, config: ImageEncoderConfig, model: nn.Module | None = None) -> None:
@@ -43,7 +45,10 @@ class HFImageEncoder(Freezable):
         self.model = model if model is not None else build_tower(config.architecture)
         self.freeze()
         self.dim, self.grid, self.has_cls = self._probe()
-        self.num_tokens = self.grid[0] * self.grid[1] + int(self.has_cls)
+        self._levels = [(side, side) for side in config.pyramid or ()] or [self.grid]
+        if any(side < 1 or side > min(self.grid) for side in config.pyramid or ()):
+            raise ConfigError(f"image_encoder: pyramid {config.pyramid}, the grid is {self.grid}")
+        self.num_tokens = sum(rows * columns for rows, columns in self._levels) + int(self.has_cls)
 
     @classmethod
     def from_source(cls, config: ImageEncoderConfig) -> HFImageEncoder:
@@ -62,25 +67,32 @@ class HFImageEncoder(Freezable):
     def forward(self, pixels: Float[Tensor, "batch 3 height width"]) -> Features:
         """Encode preprocessed photos."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            states: Tensor = self.model(pixel_values=pixels).last_hidden_state
-        if states.ndim == 4:  # a convolutional map (batch, dim, rows, columns)
-            states = states.flatten(2).transpose(1, 2)  # (batch, cells, dim)
+            output: Tensor = self.model(pixel_values=pixels).last_hidden_state
+        if output.ndim == 4:
+            cells = output  # a convolutional map (batch, dim, rows, columns)
         else:
-            cells = self.grid[0] * self.grid[1]
-            patches = states[:, states.shape[1] - cells :]
-            states = torch.cat([states[:, :1], patches], dim=1) if self.has_cls else patches
+            patches = output[:, output.shape[1] - self.grid[0] * self.grid[1] :]
+            cells = patches.transpose(1, 2).unflatten(2, self.grid)  # (batch, dim, rows, columns)
+        regions = [F.adaptive_avg_pool2d(cells, level).flatten(2) for level in self._levels]
+        states = torch.cat(regions, dim=2).transpose(1, 2)  # (batch, regions, dim)
+        if self.has_cls:
+            states = torch.cat([output[:, :1], states], dim=1)
         mask = states.new_ones(states.shape[:2], dtype=torch.bool)
         content = mask.clone()
         content[:, : int(self.has_cls)] = False
         return Features(states, mask, content)
 
     def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
-        """Return each cell's (x0, y0, x1, y1) in fractions of a photo of this size."""
-        rows, columns = self.grid
+        """Return each region's (x0, y0, x1, y1) in fractions of a photo of this size."""
         x0, y0, x1, y1 = input_window(width_px, height_px, self.preprocessing)
-        top = torch.arange(rows).repeat_interleave(columns) / rows
-        left = torch.arange(columns).repeat(rows) / columns
-        boxes = torch.stack([left, top, left + 1 / columns, top + 1 / rows], dim=1)
+        boxes = torch.tensor(
+            [
+                (left, top, right, bottom)
+                for rows, columns in self._levels
+                for top, bottom in _pooled_spans(self.grid[0], rows)
+                for left, right in _pooled_spans(self.grid[1], columns)
+            ]
+        )
         return boxes * torch.tensor([x1 - x0, y1 - y0] * 2) + torch.tensor([x0, y0] * 2)
 
     @torch.no_grad()
@@ -97,3 +109,11 @@ class HFImageEncoder(Freezable):
         patch_height, patch_width = patch if isinstance(patch, (list, tuple)) else (patch, patch)
         grid = (height // int(patch_height), width // int(patch_width))
         return states.shape[2], grid, states.shape[1] > grid[0] * grid[1]
+
+
+def _pooled_spans(cells: int, pools: int) -> list[tuple[float, float]]:
+    """Return what part of the axis each window of an adaptive pooling covers, in fractions."""
+    return [
+        (pool * cells // pools / cells, -(-(pool + 1) * cells // pools) / cells)
+        for pool in range(pools)
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -12,7 +13,7 @@ from aladin.config import MatchingHeadConfig
 from aladin.encoders.base import Features
 from aladin.errors import ConfigError
 from aladin.layers import TransformerStack
-from aladin.masking import masked_mean
+from aladin.masking import masked_max, masked_mean
 
 
 class MatchingHead(nn.Module):
@@ -22,7 +23,8 @@ class MatchingHead(nn.Module):
         """Build the head.
 
         Raises:
-            ConfigError: the towers differ in width, so that the layers cannot be shared.
+            ConfigError: the towers differ in width, so that the layers cannot be shared; or
+                several poolings without a `dim`.
         """
         super().__init__()
         if image_width != text_width and (config.layers or config.dim is None):
@@ -38,10 +40,13 @@ class MatchingHead(nn.Module):
             config.feedforward or image_width,
             config.dropout,
         )
+        poolings = len(config.pooling)
+        if poolings != 1 and config.dim is None:
+            raise ConfigError(f"matching: {poolings} poolings need a dim, one does not")
         self.projections = nn.ModuleDict()
         if config.dim is not None:
-            self.projections["image"] = nn.Linear(image_width, config.dim)
-            self.projections["text"] = nn.Linear(text_width, config.dim)
+            self.projections["image"] = nn.Linear(poolings * image_width, config.dim)
+            self.projections["text"] = nn.Linear(poolings * text_width, config.dim)
         self.dim = config.dim if config.dim is not None else image_width
 
     def forward(
@@ -49,10 +54,15 @@ class MatchingHead(nn.Module):
     ) -> Float[Tensor, "batch dim"]:
         """Return the embeddings of a batch."""
         states = self.stack(features.states, features.mask)
-        if self.config.pooling == "first":
-            pooled = states[:, 0]
-        else:
-            pooled = masked_mean(states, features.content)
+        pooled = torch.cat([self._pool(states, features, how) for how in self.config.pooling], 1)
         if modality in self.projections:
             pooled = self.projections[modality](pooled)
         return F.normalize(pooled.float(), dim=-1)
+
+    @staticmethod
+    def _pool(states: Tensor, features: Features, how: Literal["first", "mean", "max"]) -> Tensor:
+        if how == "first":
+            return states[:, 0]
+        if how == "mean":
+            return masked_mean(states, features.content)
+        return masked_max(states, features.content)
