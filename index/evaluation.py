@@ -154,9 +154,9 @@ class _Direction:
 
     def ask(self, query: Encoding, right: set[str], *, compare: bool) -> None:
         """Search once; and once more exhaustively, where the two are to be compared."""
-        hits, took_ms = self._search(query, self._num_candidates, self._num_candidates)
+        hits, took_ms = self._search(query, max(_TOP, self._num_candidates), self._num_candidates)
         self._times_ms.append(took_ms)
-        self.ranks.append(rank_as_served(hits, right, self._count))
+        self.ranks.append(rank_as_served(hits[: self._num_candidates], right, self._count))
         if compare:
             exhaustive, _ = self._search(query, _TOP, self._count)
             wanted = {hit.id for hit in exhaustive}

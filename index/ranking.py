@@ -63,7 +63,7 @@ def rank_by_fusion(
     first_rank: int,
     align: AlignScorer,
     fusion: DirectionFusion,
-    weight: float | None,
+    weight: float,
 ) -> Ranking:
     """Order candidates by the fusion of both stages' scores; equal ones keep their order.
 
@@ -73,7 +73,7 @@ def rank_by_fusion(
         first_rank: of the first candidate, counted from 1.
         align: scores rows by the second stage.
         fusion: constants of this direction.
-        weight: overrides the fitted one.
+        weight: of the alignment score; 1 orders by it alone.
     """
     ranking = rank_by_match(rows, match, first_rank, align)
     scores = torch.from_numpy(ranking.align)
@@ -81,8 +81,37 @@ def rank_by_fusion(
     return ranking._replace(scores=fused).take(np.argsort(-fused, kind="stable"))
 
 
-def join(rankings: list[Ranking]) -> Ranking:
-    """Put rankings one after the other; at least one."""
+def rank_in_blocks(
+    rows: NDArray[np.int64],
+    match: NDArray[np.float32],
+    first_rank: int,
+    align: AlignScorer,
+    fusion: DirectionFusion,
+    weight: float,
+    block: int,
+) -> Ranking:
+    """Order rows `block` by `block`, each as `rank_by_fusion` orders candidates.
+
+    Args:
+        rows: at least one, best first.
+        match: their cosines.
+        first_rank: of the first row, counted from 1.
+        align: scores rows by the second stage.
+        fusion: constants of this direction.
+        weight: of the alignment score.
+        block: rows a block.
+    """
+    rankings = [
+        rank_by_fusion(
+            rows[start : start + block],
+            match[start : start + block],
+            first_rank + start,
+            align,
+            fusion,
+            weight,
+        )
+        for start in range(0, len(rows), block)
+    ]
     parts = zip(*rankings, strict=True)
     return Ranking(*(None if part[0] is None else np.concatenate(part) for part in parts))  # pyright: ignore[reportArgumentType]
 

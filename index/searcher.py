@@ -15,11 +15,11 @@ from torch import Tensor
 
 from aladin.encoding import Encoding
 from aladin.errors import InputError, ShapeError, UnknownItemError
-from aladin.fusion import DirectionFusion
+from aladin.fusion import Direction
 from index.evidence import word_evidence
 from index.filters import parse_filter
 from index.items import StoredItem
-from index.ranking import AlignScorer, Ranking, join, rank_by_fusion, rank_by_match
+from index.ranking import Ranking, rank_by_match, rank_in_blocks
 from index.reader import SearchIndex
 from index.rerank import alignment_with_candidates
 from index.results import Hit, SearchResult, StageResult, Stages, StageTimes, WordEvidence
@@ -28,6 +28,7 @@ from index.side import Side
 
 Modality = Literal["text", "image"]
 _MODALITY_OF: dict[Target, Modality] = {"images": "image", "texts": "text"}
+_DIRECTION_OF: dict[Modality, Direction] = {"text": "text_to_image", "image": "image_to_text"}
 
 
 class TwoStageSearcher:
@@ -95,22 +96,23 @@ class TwoStageSearcher:
         total = side.entry.count if allowed is None else len(allowed)
         block = min(num_candidates, total)
         first, last = min(offset, total), min(offset + top_k, total)
-        start, stop = first, last
-        if rerank and crossing and first < last:  # whole blocks of candidates
-            start, stop = first // block * block, min(-(-last // block) * block, total)
+        reranked = rerank and crossing
+        start, stop = _whole_blocks(first, last, block, total) if reranked else (first, last)
         embedding = query.embedding[0].detach().float().cpu().numpy()
-        rows, match = side.order(embedding, stop, block, allowed) if first < last else _NOTHING
+        rows, match = side.order(embedding, stop, block, allowed)
+        rows, match = rows[start:], match[start:]
         retrieved = time.perf_counter()
 
         tokens = query.item_tokens(0).detach().float().cpu()
         align = partial(alignment_with_candidates, tokens, modality, side.tokens)
-        rows, match = rows[start:], match[start:]
-        if rerank and crossing:
-            ranking = self._rerank(rows, match, start, block, align, modality, fusion)
+        constants = self.index.checkpoint.fusion.of(_DIRECTION_OF[modality])
+        weight = constants.weight if fusion is None else float(fusion)
+        if reranked and len(rows):
+            ranking = rank_in_blocks(rows, match, start + 1, align, constants, weight, block)
             ranking = ranking.take(slice(first - start, last - start))
         else:
             ranking = rank_by_match(rows, match, first + 1, align if crossing else None)
-        reranked = time.perf_counter()
+        ranked = time.perf_counter()
 
         items = side.items.by_rows(ranking.rows.tolist())
         looked_up = time.perf_counter()
@@ -124,14 +126,14 @@ class TwoStageSearcher:
         words = tokens.shape[0] if modality == "text" else side.tokens.lengths(ranking.rows)
         return SearchResult(
             hits=_hits(ranking, items, evidence, np.broadcast_to(words, len(items)), first),
-            reranked=rerank and crossing,
-            fusion=self._weight(modality, fusion) if rerank and crossing else None,
+            reranked=reranked,
+            fusion=weight if reranked else None,
             candidates=block,
             generation=self.index.generation,
             took_ms=StageTimes(
                 retrieve=1000 * (retrieved - started),
-                rerank=1000 * (reranked - retrieved + explained - looked_up),
-                look_up=1000 * (looked_up - reranked),
+                rerank=1000 * (ranked - retrieved + explained - looked_up),
+                look_up=1000 * (looked_up - ranked),
             ),
         )
 
@@ -164,34 +166,6 @@ class TwoStageSearcher:
             mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
         ), modality
 
-    def _rerank(
-        self,
-        rows: NDArray[np.int64],
-        match: NDArray[np.float32],
-        start: int,
-        block: int,
-        align: AlignScorer,
-        modality: Modality,
-        weight: float | None,
-    ) -> Ranking:
-        """Order each block of candidates; `start` rows come before the first."""
-        constants = self._fusion(modality)
-        blocks = [slice(place, place + block) for place in range(0, len(rows), max(block, 1))]
-        rankings = [
-            rank_by_fusion(
-                rows[part], match[part], start + part.start + 1, align, constants, weight
-            )
-            for part in blocks
-        ]
-        return join(rankings) if rankings else rank_by_match(rows, match, 1, align)
-
-    def _fusion(self, modality: Modality) -> DirectionFusion:
-        fusion = self.index.checkpoint.fusion
-        return fusion.text_to_image if modality == "text" else fusion.image_to_text
-
-    def _weight(self, modality: Modality, override: float | None) -> float:
-        return self._fusion(modality).weight if override is None else override
-
     def _explain(
         self,
         query: Float[Tensor, "query_tokens dim"],
@@ -208,7 +182,11 @@ class TwoStageSearcher:
         return word_evidence(model, stored, query, item.text or "", query_size_px)
 
 
-_NOTHING = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
+def _whole_blocks(first: int, last: int, block: int, total: int) -> tuple[int, int]:
+    """Widen the places [first, last) to whole blocks of candidates."""
+    if first == last:
+        return first, last
+    return first // block * block, min(-(-last // block) * block, total)
 
 
 def _check_options(top_k: int, offset: int, num_candidates: int, fusion: float | None) -> None:

@@ -1,0 +1,180 @@
+"""A small collection of photos and texts, indexes of it, and sides of random vectors."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from aladin.progress import NullProgress
+from index.ann import build_ann, write_ann
+from index.builder import build_index
+from index.items import StoredItem, write_items
+from index.manifest import AnnEntry, SideEntry
+from index.npy import write_npy
+from index.reader import SearchIndex, open_index
+from index.searcher import TwoStageSearcher
+from index.settings import BuildSettings
+from index.side import ANN, EMBEDDINGS, ITEMS, Side, open_side
+from index.source_items import ImageItem, TextItem
+from index.token_store import OFFSETS, SCALES, TOKENS, pack
+
+TEXTS = [
+    "a small red circle above a striped blue square",
+    "two dogs run",
+    "a man rides a motorcycle in the street",
+    "star",
+    "the yellow star is left of a white triangle",
+    "green grass",
+    "a man",
+    "two dogs run on the green grass",
+]
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> list[ImageItem]:
+    """23 photos of random pixels and sizes, with metadata."""
+    folder = tmp_path_factory.mktemp("photos")
+    random = np.random.default_rng(0)
+    items: list[ImageItem] = []
+    for number in range(23):
+        width, height = random.integers(20, 60, 2)
+        pixels = random.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        path = folder / f"{number:02d}.png"
+        Image.fromarray(pixels).save(path)
+        items.append(
+            ImageItem(
+                id=f"photo {number}",
+                path=path,
+                uri=f"album/{number:02d}.png",
+                text=f"caption of {number}" if number % 2 else None,
+                metadata={"number": number, "parity": ["even", "odd"][number % 2]},
+            )
+        )
+    return items
+
+
+@pytest.fixture(scope="session")
+def texts() -> list[TextItem]:
+    """Sixteen texts of one to nine words, two for each of the first eight photos."""
+    return [
+        TextItem(
+            id=f"text {number}",
+            text=TEXTS[number % len(TEXTS)] + " circle" * (number // len(TEXTS)),
+            metadata={"length": len(TEXTS[number % len(TEXTS)])},
+            image_id=f"photo {number // 2}",
+        )
+        for number in range(16)
+    ]
+
+
+SMALL = BuildSettings(shard_items=5, batch_size=3)
+
+
+@pytest.fixture(scope="session")
+def published(
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny_checkpoint: Path,
+    images: list[ImageItem],
+    texts: list[TextItem],
+) -> Path:
+    """An index of all images and texts, float16; not to be written to."""
+    out = tmp_path_factory.mktemp("index") / "index"
+    build_index(tiny_checkpoint, out, images, texts, SMALL)
+    return out
+
+
+@pytest.fixture
+def index_copy(published: Path, tmp_path: Path) -> Path:
+    """A copy of `published` that a test may damage."""
+    return Path(shutil.copytree(published, tmp_path / "index"))
+
+
+@pytest.fixture(scope="session")
+def search_index(published: Path) -> Iterator[SearchIndex]:
+    """`published`, open."""
+    with open_index(published) as index:
+        yield index
+
+
+@pytest.fixture(scope="session")
+def searcher(search_index: SearchIndex) -> TwoStageSearcher:
+    """Searches `published`."""
+    return TwoStageSearcher(search_index)
+
+
+MakeSide = Callable[..., Side]
+
+
+@pytest.fixture
+def make_side(tmp_path: Path) -> Iterator[MakeSide]:
+    """Return a function that writes and opens a side with given embeddings and tokens."""
+    sides: list[Side] = []
+
+    def make(
+        embeddings: np.ndarray,
+        tokens: Sequence[np.ndarray] | None = None,
+        *,
+        factory: str = "Flat",
+        search_width: int | None = None,
+        dtype: str = "float16",
+        metadata: Sequence[dict[str, Any]] | None = None,
+    ) -> Side:
+        folder = tmp_path / f"generation {len(sides)}"
+        place = folder / "images"
+        place.mkdir(parents=True)
+        count, dim = embeddings.shape
+        if tokens is None:
+            tokens = [np.zeros((1, 4), dtype=np.float32)] * count
+        flat = np.concatenate(tokens).astype(np.float32)
+        packed = pack(flat, dtype)  # type: ignore[arg-type]
+        lengths = [len(each) for each in tokens]
+        write_npy(place / EMBEDDINGS, np.float32, (count, dim), [embeddings])
+        write_npy(place / TOKENS, dtype, flat.shape, [packed.values])
+        if packed.scales is not None:
+            write_npy(place / SCALES, np.float32, (len(flat),), [packed.scales])
+        write_npy(place / OFFSETS, np.int64, (count + 1,), [np.cumsum([0, *lengths])])
+        write_items(
+            place / ITEMS,
+            (
+                StoredItem(
+                    row=row,
+                    id=f"item {row}",
+                    uri=None,
+                    path=None,
+                    text=None,
+                    image_id=None,
+                    width_px=None,
+                    height_px=None,
+                    metadata={} if metadata is None else metadata[row],
+                )
+                for row in range(count)
+            ),
+        )
+        write_ann(place / ANN, build_ann(factory, embeddings, NullProgress()))
+        entry = SideEntry(
+            count=count,
+            left_out=0,
+            embedding_dim=dim,
+            token_dim=flat.shape[1],
+            token_count=len(flat),
+            token_dtype=dtype,  # type: ignore[arg-type]
+            ann=AnnEntry(
+                factory=factory,
+                search_width=search_width,
+                recall=1.0,
+                recall_at=1,
+                recall_queries=1,
+            ),
+        )
+        sides.append(open_side(folder, "images", entry))
+        return sides[-1]
+
+    yield make
+    for side in sides:
+        side.items.close()

@@ -1,0 +1,149 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from aladin.errors import IndexCorruptError, IndexMismatchError
+from index.manifest import (
+    DIGEST,
+    MANIFEST,
+    AnnEntry,
+    FileEntry,
+    Manifest,
+    ModelEntry,
+    SideEntry,
+    check_lengths,
+    describe_files,
+    read_manifest,
+    write_manifest,
+)
+
+MANIFEST_JSON = """{
+  "schema_version": 1,
+  "generation": 3,
+  "metric": "inner_product",
+  "default_candidates": 100,
+  "fingerprint": "f00d",
+  "model": {
+    "id": "abc",
+    "files": {
+      "config.json": {
+        "bytes": 2,
+        "sha256": "1234"
+      }
+    }
+  },
+  "images": {
+    "count": 7,
+    "left_out": 1,
+    "embedding_dim": 256,
+    "token_dim": 128,
+    "token_count": 343,
+    "token_dtype": "int8",
+    "ann": {
+      "factory": "HNSW32,Flat",
+      "search_width": 128,
+      "recall": 0.995,
+      "recall_at": 7,
+      "recall_queries": 200
+    }
+  },
+  "texts": null,
+  "files": {
+    "images/ann.faiss": {
+      "bytes": 10,
+      "sha256": "5678"
+    }
+  }
+}
+"""
+
+
+def example() -> Manifest:
+    return Manifest(
+        schema_version=1,
+        generation=3,
+        metric="inner_product",
+        default_candidates=100,
+        fingerprint="f00d",
+        model=ModelEntry(id="abc", files={"config.json": FileEntry(bytes=2, sha256="1234")}),
+        images=SideEntry(
+            count=7,
+            left_out=1,
+            embedding_dim=256,
+            token_dim=128,
+            token_count=343,
+            token_dtype="int8",
+            ann=AnnEntry(
+                factory="HNSW32,Flat",
+                search_width=128,
+                recall=0.995,
+                recall_at=7,
+                recall_queries=200,
+            ),
+        ),
+        texts=None,
+        files={"images/ann.faiss": FileEntry(bytes=10, sha256="5678")},
+    )
+
+
+def test_the_format_on_disk_is_this_and_reads_back(tmp_path: Path) -> None:
+    write_manifest(tmp_path, example())
+    assert (tmp_path / MANIFEST).read_text() == MANIFEST_JSON
+    assert read_manifest(tmp_path) == example()
+    assert read_manifest(tmp_path).targets == ["images"]
+
+
+@pytest.mark.parametrize("name", [MANIFEST, DIGEST])
+def test_any_changed_byte_is_noticed(tmp_path: Path, name: str) -> None:
+    write_manifest(tmp_path, example())
+    content = (tmp_path / name).read_bytes()
+    for place in range(0, len(content), 17):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        (tmp_path / name).write_bytes(changed)
+        with pytest.raises(IndexCorruptError, match=r"manifest\.json"):
+            read_manifest(tmp_path)
+
+
+def rewrite(folder: Path, **changes: object) -> None:
+    """Write a manifest with other keys, and the checksum that belongs to it."""
+    write_manifest(folder, example())
+    data = json.loads((folder / MANIFEST).read_text()) | changes
+    (folder / MANIFEST).write_text(json.dumps(data))
+    digest = describe_files(folder, [MANIFEST])[MANIFEST].sha256
+    (folder / DIGEST).write_text(f"{digest}\n")
+
+
+def test_another_schema_version_is_refused(tmp_path: Path) -> None:
+    rewrite(tmp_path, schema_version=2)
+    with pytest.raises(IndexMismatchError, match="expected 1, got 2"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{"surprise": 1}, {"generation": "3"}, {"metric": "l2"}])
+def test_unknown_keys_and_wrong_values_are_refused(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    rewrite(tmp_path, **changes)
+    with pytest.raises(IndexCorruptError, match=next(iter(changes))):
+        read_manifest(tmp_path)
+
+
+def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
+    with pytest.raises(IndexCorruptError, match=r"manifest\.json: cannot be read"):
+        read_manifest(tmp_path)
+
+
+def test_lengths_are_compared(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"123")
+    files = describe_files(tmp_path, ["a"])
+    assert files["a"].bytes == 3
+    assert files["a"].sha256.startswith("a665a45920422f9d")  # sha256 of "123"
+    check_lengths(tmp_path, files)
+    (tmp_path / "a").write_bytes(b"1234")
+    with pytest.raises(IndexCorruptError, match="expected 3 bytes, got 4"):
+        check_lengths(tmp_path, files)
+    (tmp_path / "a").unlink()
+    with pytest.raises(IndexCorruptError, match="a: missing"):
+        check_lengths(tmp_path, files)
