@@ -191,22 +191,44 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe.
 
     Args:
-        path: TOML file.
+        path: TOML file; its key `extends` may name another one, beside it, to build on.
         overrides: ``dotted.key=value`` settings that replace the file's; stages are reached by
             name, e.g. ``stage.warmup.epochs=2``. A value is JSON, or else taken as a string.
 
     Raises:
         ConfigError: the file cannot be read, or a key or value is wrong.
     """
+    data = _read(path)
+    for override in overrides:
+        _override(data, override)
+    return parse_config(Recipe, data, str(path))
+
+
+def _read(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Read a recipe's data; `extends` names a file beside it whose tables it completes."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such recipe") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: not a recipe ({error})") from error
-    for override in overrides:
-        _override(data, override)
-    return parse_config(Recipe, data, str(path))
+    base = data.pop("extends", None)
+    if base is None:
+        return data
+    if not isinstance(base, str):
+        raise ConfigError(f"{path}: extends: expected the name of a file, got {base!r}")
+    if path in extended_by:
+        raise ConfigError(f"{path}: extends itself")
+    return _merge(_read(path.parent / base, (*extended_by, path)), data)
+
+
+def _merge(base: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """Complete tables key by key; anything else, the list of stages too, is replaced."""
+    merged = dict(base)
+    for key, value in data.items():
+        both = isinstance(value, dict) and isinstance(base.get(key), dict)
+        merged[key] = _merge(base[key], value) if both else value
+    return merged
 
 
 def _override(data: dict[str, Any], override: str) -> None:
