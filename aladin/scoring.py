@@ -91,8 +91,13 @@ def alignment_scores(
 
 
 def matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, "images texts"]:
-    """Cosine of every image's embedding with every text's (ALADIN section 2.4)."""
-    return images.embedding @ texts.embedding.T
+    """Cosine of every image's embedding with every text's (ALADIN section 2.4).
+
+    Always in the embeddings' own number format: bfloat16 would round cosines to steps of 0.004,
+    which the temperature of a contrastive loss blows up; and this product is small.
+    """
+    with torch.autocast(images.embedding.device.type, enabled=False):
+        return images.embedding @ texts.embedding.T
 
 
 class _BestRegion(torch.autograd.Function):

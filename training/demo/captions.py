@@ -113,7 +113,7 @@ def write_captions(
 
 def _observe(random: Random, scene: Scene) -> Statement:
     """Pick something true and clearly visible to say."""
-    number = random.choices((1, 2, 3), weights=(1, 6, 3))[0]
+    number = random.choices((1, 2, 3), weights=(1, 8, 6))[0]
     things = random.sample(scene.objects, min(number, len(scene.objects)))
     relation = None
     if len(things) > 1 and random.random() < 0.75:
@@ -129,12 +129,12 @@ def _observe(random: Random, scene: Scene) -> Statement:
 
 
 def _mention(random: Random, thing: SceneObject) -> Mention:
-    pattern_rate = 0.2 if thing.pattern == "plain" else 0.7
+    pattern_rate = 0.25 if thing.pattern == "plain" else 0.75
     return Mention(
         shape=thing.shape,
-        colour=thing.colour if random.random() < 0.85 else None,
+        colour=thing.colour if random.random() < 0.9 else None,
         pattern=thing.pattern if random.random() < pattern_rate else None,
-        size=thing.size if random.random() < 0.45 else None,
+        size=thing.size if random.random() < 0.5 else None,
     )
 
 

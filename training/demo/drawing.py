@@ -81,7 +81,7 @@ def _texture(
     """Cover a square with the object's colour and pattern; its measures follow the radius."""
     texture = Image.new("RGB", (scale, scale), paint)
     pen = ImageDraw.Draw(texture)
-    step = radius * 0.42
+    step = radius * 0.5
     cells = math.ceil(scale / step) + 1
     shift = random.uniform(0, step)
     if pattern == "striped":

@@ -1,0 +1,112 @@
+"""A stage's task: which scores it needs, where its gradients go, what stays in evaluation mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from aladin.encoders.base import TextBatch
+from aladin.errors import ConfigError
+from aladin.model import AladinModel
+from training.losses.negatives import negative_mask
+from training.recipe import StageConfig, TaskConfig
+from training.tasks.base import Batch
+from training.tasks.joint import JointTask, build_loss
+from training.tasks.parts import part_of
+
+CAPTIONS = ["two dogs", "a red circle", "a man rides a motorcycle", "green grass"]
+ALIGNMENT = TaskConfig(loss="triplet")
+MATCHING = TaskConfig(loss="infonce", weight=0.5)
+DISTILLATION = TaskConfig(loss="listnet", weight=2.0)
+
+
+def batch_for(model: AladinModel) -> Batch:
+    generator = torch.Generator().manual_seed(0)
+    texts: TextBatch = model.text.encoder.preprocess(CAPTIONS)
+    images = torch.randn(len(CAPTIONS), 3, 32, 32, generator=generator)
+    return Batch(images, texts, negative_mask(torch.arange(len(CAPTIONS))))
+
+
+def stage(tasks: dict[str, TaskConfig], **changes: object) -> StageConfig:
+    return StageConfig(name="s", tasks=tasks, **changes)  # type: ignore[arg-type]
+
+
+def touched(model: AladinModel) -> set[str | None]:
+    return {
+        part_of(name)
+        for name, value in model.named_parameters()
+        if value.grad is not None and bool(value.grad.abs().sum() > 0)
+    }
+
+
+def test_joint_loss_is_the_weighted_sum_of_its_terms(
+    build_tiny: Callable[..., AladinModel],
+) -> None:
+    model = build_tiny()
+    batch = batch_for(model)
+    singles = {
+        name: float(JointTask(model, stage({name: config})).eval()(batch).total.detach())
+        for name, config in (("alignment", ALIGNMENT), ("distillation", DISTILLATION))
+    }
+    report = JointTask(model, stage({"alignment": ALIGNMENT, "distillation": DISTILLATION})).eval()(
+        batch
+    )
+    assert float(report.total.detach()) == pytest.approx(sum(singles.values()), rel=1e-5)
+    assert report.terms.keys() == {"alignment", "distillation"}
+    assert float(report.terms["distillation"]) * 2 == pytest.approx(
+        singles["distillation"], rel=1e-5
+    )
+
+
+def test_distillation_alone_gives_the_alignment_head_no_gradient(
+    build_tiny: Callable[..., AladinModel],
+) -> None:
+    model = build_tiny()
+    task = JointTask(model, stage({"distillation": DISTILLATION}))
+    task(batch_for(model)).total.backward()
+    assert "alignment" not in touched(model)
+    assert {"matching", "image_trunk", "text_trunk"} <= touched(model)
+    assert task.trains == {"matching"}
+
+
+def test_only_the_chosen_parts_are_trained_and_the_rest_stays_in_evaluation_mode(
+    build_tiny: Callable[..., AladinModel],
+) -> None:
+    model = build_tiny()
+    task = JointTask(model, stage({"distillation": DISTILLATION}, train=("matching",))).train()
+    task(batch_for(model)).total.backward()
+    assert touched(model) == {"matching"}
+    assert model.matching.training
+    assert not any(
+        module.training
+        for part in (model.image, model.text, model.alignment)
+        for module in part.modules()
+        if list(module.parameters())
+    )
+
+
+def test_matching_alone_computes_no_alignment(build_tiny: Callable[..., AladinModel]) -> None:
+    model = build_tiny()
+    task = JointTask(model, stage({"matching": MATCHING}))
+    assert task.needs == {"matching"}
+    task(batch_for(model)).total.backward()
+    assert "alignment" not in touched(model)
+
+
+def test_a_learnt_temperature_is_trained(build_tiny: Callable[..., AladinModel]) -> None:
+    loss = TaskConfig(loss="infonce", options={"learnable": True})
+    model = build_tiny()
+    task = JointTask(model, stage({"matching": loss}))
+    task(batch_for(model)).total.backward()
+    (temperature,) = task.terms["matching"].parameters()
+    assert temperature.grad is not None
+    assert float(temperature.grad.abs()) > 0
+
+
+def test_unknown_loss_and_option_are_named() -> None:
+    with pytest.raises(ConfigError, match="unknown loss 'trplet', known are"):
+        build_loss(TaskConfig(loss="trplet"))
+    with pytest.raises(ConfigError, match="marging"):
+        build_loss(TaskConfig(loss="triplet", options={"marging": 0.1}))
