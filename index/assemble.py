@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin.atomic import write_json
 from aladin.progress import Progress
 from index.ann import AnnIndex, build_ann, choose_factory, write_ann
 from index.ann_recall import calibrate
+from index.item_encoders import LeftOut
 from index.items import StoredItem, write_items
 from index.manifest import AnnEntry, SideEntry
 from index.npy import map_npy, write_npy
 from index.settings import BuildSettings
 from index.shards import EMBEDDINGS as SHARD_EMBEDDINGS
 from index.shards import LENGTHS, Shard
-from index.side import ANN, EMBEDDINGS, ITEMS
+from index.side import ANN, EMBEDDINGS, ITEMS, LEFT_OUT
 from index.source_items import ImageItem, SourceItem
 from index.token_store import OFFSETS, SCALES, TOKENS
 
@@ -31,7 +33,7 @@ class SideShards:
     Attributes:
         shards: in order; at least one.
         count: number of items.
-        left_out: number of items that could not be used.
+        left_out: items that could not be used.
         embedding_dim: size of an embedding.
         token_dim: size of a token.
         lengths: (items,) int64, number of tokens of each item.
@@ -39,7 +41,7 @@ class SideShards:
 
     shards: list[Shard]
     count: int
-    left_out: int
+    left_out: list[LeftOut]
     embedding_dim: int
     token_dim: int
     lengths: NDArray[np.int64]
@@ -51,7 +53,7 @@ class SideShards:
         return cls(
             shards=filled,
             count=sum(len(shard.rows) for shard in filled),
-            left_out=sum(len(shard.left_out) for shard in shards),
+            left_out=[entry for shard in shards for entry in shard.left_out],
             embedding_dim=filled[0].array(SHARD_EMBEDDINGS).shape[1],
             token_dim=filled[0].array(TOKENS).shape[1],
             lengths=np.concatenate([shard.array(LENGTHS) for shard in filled]),
@@ -65,7 +67,7 @@ class SideShards:
 def write_arrays(
     folder: Path, side: SideShards, items: Sequence[SourceItem], settings: BuildSettings
 ) -> None:
-    """Write embeddings, tokens and items of one side.
+    """Write embeddings, tokens and items of one side, and what was left out of it.
 
     Args:
         folder: of the side.
@@ -87,6 +89,7 @@ def write_arrays(
     offsets = np.concatenate([[0], np.cumsum(side.lengths)])
     write_npy(folder / OFFSETS, np.int64, (side.count + 1,), [offsets])
     write_items(folder / ITEMS, _stored_items(side, items))
+    write_json(folder / LEFT_OUT, side.left_out)
 
 
 def write_first_stage(
@@ -121,7 +124,7 @@ def write_first_stage(
     write_ann(folder / ANN, index)
     return SideEntry(
         count=side.count,
-        left_out=side.left_out,
+        left_out=len(side.left_out),
         embedding_dim=side.embedding_dim,
         token_dim=side.token_dim,
         token_count=int(side.lengths.sum()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,20 +16,21 @@ from index.ann import check_factory, choose_factory
 from index.assemble import SideShards, write_arrays, write_first_stage
 from index.disk import disk_errors, only_builder
 from index.item_encoders import ItemEncoder, LeftOut, PhotoEncoder, SentenceEncoder
-from index.layout import BUILD, generation_folder
+from index.layout import BUILD, generation_folder, live_generation
 from index.manifest import (
     SCHEMA_VERSION,
     Manifest,
     ModelEntry,
     SideEntry,
     describe_files,
+    read_manifest,
     write_manifest,
 )
-from index.plan import Plan, begin, discard, fingerprint_of
+from index.plan import Plan, begin, discard, fingerprint_of, is_published
 from index.publish import describe_model, install_model, publish
 from index.settings import BuildSettings, Target
 from index.shards import Shard, read_shard, write_shard
-from index.side import side_files
+from index.side import LEFT_OUT, side_files
 from index.source_items import ImageItem, SourceItem, TextItem, check_items
 from index.stage_seconds import StageSeconds
 
@@ -100,7 +102,11 @@ def build_index(
     with disk_errors(out), only_builder(out):
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
-        plan = begin(out, fingerprint_of(model, items, settings), resume=settings.resume)
+        fingerprint = fingerprint_of(model, items, settings)
+        if settings.resume and is_published(out, fingerprint):
+            discard(out)
+            return _report(out, live_generation(out), {})
+        plan = begin(out, fingerprint, resume=settings.resume)
         build = _Build(out, plan, items, settings, progress)
         return build.run(checkpoint.model, model)
 
@@ -127,27 +133,14 @@ class _Build:
 
     def run(self, network: AladinModel, model: ModelEntry) -> BuildReport:
         """Do what is left to do."""
-        shards: dict[Target, list[Shard]] = {}
         sides: dict[Target, SideShards] = {}
         for target in self._items:
-            shards[target] = self._encode(target, network)
-            sides[target] = self._gather(target, shards[target])
+            sides[target] = self._gather(target, self._encode(target, network))
         if not generation_folder(self._root, self._plan.generation).exists():
             self._assemble(sides, model)
         publish(self._root, self._finished, self._plan.generation)
         discard(self._root)
-        counts: dict[Target, int] = {target: side.count for target, side in sides.items()}
-        return BuildReport(
-            generation=self._plan.generation,
-            counts=counts,
-            left_out=[
-                entry
-                for of_target in shards.values()
-                for shard in of_target
-                for entry in shard.left_out
-            ],
-            seconds=self._seconds.seconds,
-        )
+        return _report(self._root, self._plan.generation, self._seconds.seconds)
 
     def _encode(self, target: Target, network: AladinModel) -> list[Shard]:
         """Encode the shards that are not on the disk yet."""
@@ -217,3 +210,17 @@ class _Build:
             )
             write_manifest(self._finished, manifest)
         self._progress.note(**self._seconds.notes())
+
+
+def _report(root: Path, generation: int, seconds: dict[str, float]) -> BuildReport:
+    folder = generation_folder(root, generation)
+    manifest = read_manifest(folder)
+    counts: dict[Target, int] = {}
+    left_out: list[LeftOut] = []
+    for target in manifest.targets:
+        entry = manifest.side(target)
+        assert entry is not None
+        counts[target] = entry.count
+        lines = json.loads((folder / target / LEFT_OUT).read_text(encoding="utf-8"))
+        left_out += [LeftOut(*line) for line in lines]
+    return BuildReport(generation=generation, counts=counts, left_out=left_out, seconds=seconds)

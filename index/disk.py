@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -44,6 +45,11 @@ def only_builder(root: Path) -> Generator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise IndexWriteError(root, "another build of this index is running") from None
+        for leftover in root.glob(".*.partial"):  # of a build that was killed while it wrote
+            if leftover.is_dir():
+                shutil.rmtree(leftover)
+            else:
+                leftover.unlink()
         yield
 
 

@@ -15,8 +15,8 @@ from pydantic import ConfigDict
 from aladin.atomic import write_json
 from aladin.errors import ConfigError, IndexMismatchError
 from aladin.strict_config import STRICT, dump_config, parse_config
-from index.layout import BUILD, published_generations
-from index.manifest import ModelEntry
+from index.layout import BUILD, CURRENT, generation_folder, live_generation, published_generations
+from index.manifest import ModelEntry, read_manifest
 from index.settings import BuildSettings, Target
 from index.source_items import ImageItem, SourceItem, item_json
 
@@ -38,6 +38,14 @@ class Plan:
 
     fingerprint: str
     generation: int
+
+
+def is_published(root: Path, fingerprint: str) -> bool:
+    """Whether this very build is live and nothing of it is left to do."""
+    if (root / BUILD).exists() or not (root / CURRENT).exists():
+        return False
+    live = generation_folder(root, live_generation(root))
+    return read_manifest(live).fingerprint == fingerprint
 
 
 def begin(root: Path, fingerprint: str, *, resume: bool) -> Plan:

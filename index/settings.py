@@ -27,7 +27,8 @@ class BuildSettings:
         readers: threads that read and decode photos.
         device: of the network.
         limits: what a photo may cost.
-        resume: go on with a build that was cut short; without, such a build is thrown away.
+        resume: go on with a build that was cut short, and leave one that is live as it is;
+            without, all is done again.
     """
 
     ann: str = "auto"

@@ -18,6 +18,7 @@ from index.settings import Target
 from index.token_store import OFFSETS, SCALES, TOKENS, TokenStore
 
 ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
+LEFT_OUT = "left_out.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +97,7 @@ class Side:
 
 def side_files(target: Target, entry: SideEntry) -> list[str]:
     """List the files of one side by their paths below the generation's folder."""
-    names = [ANN, EMBEDDINGS, TOKENS, OFFSETS, ITEMS]
+    names = [ANN, EMBEDDINGS, TOKENS, OFFSETS, ITEMS, LEFT_OUT]
     if entry.token_dtype == "int8":
         names.append(SCALES)
     return [f"{target}/{name}" for name in names]

@@ -1,0 +1,308 @@
+import errno
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from aladin.checkpoint import load_checkpoint, save_checkpoint
+from aladin.errors import (
+    CheckpointError,
+    ConfigError,
+    IndexMismatchError,
+    IndexWriteError,
+    InputError,
+)
+from aladin.fusion import DirectionFusion, Fusion
+from aladin.images import ImageLimits
+from index.builder import build_index
+from index.disk import only_builder
+from index.layout import BUILD, live_generation, published_generations
+from index.reader import open_index
+from index.settings import BuildSettings
+from index.source_items import ImageItem, TextItem
+from index.verify import verify_index
+
+SETTINGS = BuildSettings(shard_items=4, batch_size=3)
+
+
+class Recorder:
+    """Keeps what a build reports."""
+
+    def __init__(self, fail_at: int | None = None) -> None:
+        self.pieces: list[list[Any]] = []
+        self.notes: dict[str, float | str] = {}
+        self._fail_at = fail_at
+
+    def start(self, total: int | None, unit: str) -> None:
+        self.pieces.append([unit, total, 0])
+
+    def advance(self, count: int = 1) -> None:
+        self.pieces[-1][2] += count
+        if self._fail_at is not None and self.pieces[-1][2] >= self._fail_at:
+            raise KeyboardInterrupt
+
+    def note(self, **numbers: float | str) -> None:
+        self.notes |= numbers
+
+
+def ids(out: Path) -> list[str]:
+    with open_index(out) as opened:
+        side = opened.side("images")
+        return [item.id for item in side.items.by_rows(range(side.entry.count))]
+
+
+def test_broken_items_among_good_ones_are_left_out_and_named(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    broken = {
+        "empty": b"",
+        "no picture": b"words, not pixels",
+        "cut short": images[0].path.read_bytes()[:200],
+        "missing": None,
+    }
+    some: list[ImageItem] = list(images[:5])
+    for place, (name, content) in enumerate(broken.items()):
+        path = tmp_path / f"{name}.png"
+        if content is not None:
+            path.write_bytes(content)
+        some.insert(2 * place, ImageItem(id=name, path=path, uri=name))
+    wide = tmp_path / "wide.png"
+    Image.fromarray(np.zeros((100, 100), np.uint8)).save(wide)
+    some.append(ImageItem(id="too many pixels", path=wide, uri="wide"))
+    words = [
+        TextItem(id="fine", text="two dogs"),
+        TextItem(id="blank", text="  \n"),
+        TextItem(id="too long", text="dogs " * 100),
+    ]
+    settings = BuildSettings(shard_items=4, batch_size=3, limits=ImageLimits(max_pixels=9_999))
+    progress = Recorder()
+    report = build_index(tiny_checkpoint, tmp_path / "index", some, words, settings, progress)
+    assert report.counts == {"images": 5, "texts": 1}
+    left_out = dict(report.left_out)
+    assert set(left_out) == {*broken, "too many pixels", "blank", "too long"}
+    assert "0 bytes" in left_out["empty"]
+    assert "not an image" in left_out["no picture"]
+    assert "cut short" in left_out["cut short"]
+    assert "No such file" in left_out["missing"]
+    assert "100 x 100 pixels, limit 9999" in left_out["too many pixels"]
+    assert left_out["blank"] == "the text is empty"
+    assert "at most 32" in left_out["too long"]
+    assert ids(tmp_path / "index") == [item.id for item in images[:5]]
+    with open_index(tmp_path / "index") as opened:
+        assert opened.side("images").entry.left_out == 5
+        assert opened.side("texts").entry.left_out == 2
+    assert progress.pieces == [
+        ["photos", 10, 10],
+        ["texts", 3, 3],
+        ["vectors", 5, 5],
+        ["vectors", 1, 1],
+    ]
+    assert set(progress.notes) == {"read_s", "encode_s", "write_s", "ann_s"}
+    assert set(report.seconds) == {"read", "encode", "write", "ann"}
+    assert not (tmp_path / "index" / BUILD).exists()
+
+
+def test_nothing_usable_publishes_nothing(tmp_path: Path, tiny_checkpoint: Path) -> None:
+    items = [ImageItem(id=name, path=tmp_path / name, uri=name) for name in ("a", "b")]
+    with pytest.raises(InputError, match=r"images: none of 2 could be used, e\.g\. 'a': .*No such"):
+        build_index(tiny_checkpoint, tmp_path / "index", items, None)
+    assert published_generations(tmp_path / "index") == []
+    assert not (tmp_path / "index" / BUILD).exists()
+
+
+def test_what_can_be_refused_is_refused_before_any_work(
+    tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem]
+) -> None:
+    out = tmp_path / "index"
+    with pytest.raises(InputError, match="got neither"):
+        build_index(tiny_checkpoint, out, None, None)
+    with pytest.raises(InputError, match="id 'text 0' repeats"):
+        build_index(tiny_checkpoint, out, None, [*texts, texts[0]])
+    with pytest.raises(ConfigError, match="'IVF64,Flat' needs at least 64 vectors"):
+        build_index(tiny_checkpoint, out, None, texts, BuildSettings(ann="IVF64,Flat"))
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
+        build_index(tmp_path, out, None, texts)
+    with pytest.raises(ConfigError, match="batch_size: expected at least 1, got 0"):
+        BuildSettings(batch_size=0)
+    with pytest.raises(ConfigError, match="token_dtype: expected float16 or int8"):
+        BuildSettings(token_dtype="float8")  # type: ignore[arg-type]
+    assert not out.exists()
+
+
+def test_a_rebuild_adds_a_generation(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    out = tmp_path / "index"
+    assert build_index(tiny_checkpoint, out, images[:4], None, SETTINGS).generation == 1
+    before = open_index(out)
+    assert build_index(tiny_checkpoint, out, images[:9], None, SETTINGS).generation == 2
+    assert published_generations(out) == [1, 2]
+    assert len(ids(out)) == 9
+    assert before.side("images").items.by_rows([3])[0].id == images[3].id
+    before.close()
+    # The index needs nothing else: the copy of the model is the one to build with.
+    assert build_index(out / "model", out, images[:2], None, SETTINGS).generation == 3
+
+
+@pytest.mark.parametrize("change", ["weights", "config"])
+def test_an_index_takes_no_other_model(
+    tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem], change: str
+) -> None:
+    out, other = tmp_path / "index", tmp_path / "other"
+    build_index(tiny_checkpoint, out, None, texts)
+    model = load_checkpoint(tiny_checkpoint).model
+    fusion = None
+    if change == "weights":
+        next(model.parameters()).data += 0.5
+    else:
+        fusion = Fusion(text_to_image=DirectionFusion(weight=0.5))
+    save_checkpoint(other, model, fusion)
+    with pytest.raises(IndexMismatchError, match=r"expected .*, got "):
+        build_index(other, out, None, texts)
+    assert live_generation(out) == 1
+    verify_index(out)
+
+
+def test_a_first_build_that_failed_binds_no_model(
+    tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem]
+) -> None:
+    out, other = tmp_path / "index", tmp_path / "other"
+    with pytest.raises(KeyboardInterrupt):
+        build_index(tiny_checkpoint, out, None, texts, SETTINGS, Recorder(fail_at=1))
+    model = load_checkpoint(tiny_checkpoint).model
+    next(model.parameters()).data += 0.5
+    save_checkpoint(other, model)
+    build_index(other, out, None, texts)
+    verify_index(out)
+
+
+def test_resuming_goes_on_where_the_build_stopped(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    out = tmp_path / "index"
+    with pytest.raises(KeyboardInterrupt):
+        build_index(tiny_checkpoint, out, images, None, SETTINGS, Recorder(fail_at=11))
+    shards = sorted((out / BUILD / "images").glob("shard-*"))
+    assert [shard.name for shard in shards] == ["shard-00000", "shard-00001"]
+    written = [shard.stat().st_mtime_ns for shard in shards]
+    seen: list[list[int]] = []
+
+    class Watch(Recorder):
+        def start(self, total: int | None, unit: str) -> None:
+            super().start(total, unit)
+            seen.append([shard.stat().st_mtime_ns for shard in shards])
+
+    resumed = BuildSettings(shard_items=4, batch_size=3, resume=True)
+    report = build_index(tiny_checkpoint, out, images, None, resumed, Watch())
+    assert report.generation == 1
+    assert seen == [written, written]  # once for the photos, once for the vectors
+    assert len(ids(out)) == len(images)
+    again = build_index(tiny_checkpoint, out, images, None, resumed)
+    assert (again.generation, again.counts) == (1, report.counts)  # there is nothing left to do
+
+
+@pytest.mark.parametrize("change", ["items", "metadata", "settings", "photo", "model"])
+def test_a_stale_plan_is_not_resumed(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem], change: str
+) -> None:
+    out, photo = tmp_path / "index", tmp_path / "photo.png"
+    shutil.copyfile(images[0].path, photo)
+    items = [ImageItem(id="copy", path=photo, uri="photo.png"), *images[:6]]
+    with pytest.raises(KeyboardInterrupt):
+        build_index(tiny_checkpoint, out, items, None, SETTINGS, Recorder(fail_at=5))
+    checkpoint, settings = tiny_checkpoint, {"shard_items": 4, "batch_size": 3}
+    if change == "items":
+        items = items[:-1]
+    elif change == "metadata":
+        items[3] = ImageItem(id=items[3].id, path=items[3].path, uri=items[3].uri)
+    elif change == "settings":
+        settings["batch_size"] = 2
+    elif change == "photo":
+        shutil.copyfile(images[1].path, photo)
+    else:
+        model = load_checkpoint(tiny_checkpoint).model
+        next(model.parameters()).data += 0.5
+        checkpoint = tmp_path / "other"
+        save_checkpoint(checkpoint, model)
+    with pytest.raises(IndexMismatchError, match="cannot resume"):
+        build_index(checkpoint, out, items, None, BuildSettings(**settings, resume=True))
+    report = build_index(checkpoint, out, items, None, BuildSettings(**settings))
+    assert report.counts == {"images": len(items)}
+
+
+def no_space(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("place", ["index.assemble.write_npy", "index.plan.write_json"])
+def test_a_full_disk_leaves_the_old_generation_live(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    images: list[ImageItem],
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
+    out = tmp_path / "index"
+    build_index(tiny_checkpoint, out, images[:3], None, SETTINGS)
+    with monkeypatch.context() as patch:
+        patch.setattr(place, no_space)
+        with pytest.raises(IndexWriteError, match="No space left on device; the live generation"):
+            build_index(tiny_checkpoint, out, images, None, SETTINGS)
+    assert live_generation(out) == 1
+    assert ids(out) == [item.id for item in images[:3]]
+    verify_index(out)
+    resumed = BuildSettings(shard_items=4, batch_size=3, resume=True)
+    assert build_index(tiny_checkpoint, out, images, None, resumed).generation == 2
+    assert len(ids(out)) == len(images)
+
+
+def test_a_disk_that_really_fills_up(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    size = sum(path.stat().st_size for path in tiny_checkpoint.iterdir()) // 1024 + 160
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small disk is not allowed here")
+    try:
+        build_index(tiny_checkpoint, disk / "index", images[:2], None, SETTINGS)
+        large = [
+            ImageItem(id=item.id, path=item.path, uri=item.uri, metadata={"notes": "x" * 9000})
+            for item in images
+        ]
+        with pytest.raises(IndexWriteError, match="live generation is as it was"):
+            build_index(tiny_checkpoint, disk / "index", large, None, SETTINGS)
+        assert len(ids(disk / "index")) == 2
+        verify_index(disk / "index")
+        assert build_index(tiny_checkpoint, disk / "index", images[:3], None).generation == 2
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_one_builder_at_a_time(
+    tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem]
+) -> None:
+    with (
+        only_builder(tmp_path / "index"),
+        pytest.raises(IndexWriteError, match="another build of this index is running"),
+    ):
+        build_index(tiny_checkpoint, tmp_path / "index", None, texts)
+    build_index(tiny_checkpoint, tmp_path / "index", None, texts)
+
+
+@pytest.mark.parametrize("ann", ["HNSW8,Flat", "IVF4,SQ8", "exact"])
+def test_the_manifest_tells_how_the_first_stage_was_built_and_measured(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem], ann: str
+) -> None:
+    build_index(tiny_checkpoint, tmp_path / "index", images, None, BuildSettings(ann=ann))
+    with open_index(tmp_path / "index") as opened:
+        entry = opened.side("images").entry.ann
+        assert entry.factory == ("Flat" if ann == "exact" else ann)
+        assert (entry.search_width is None) == (ann == "exact")
+        assert entry.recall_at == entry.recall_queries == len(images)
+        assert entry.recall > 0.99
