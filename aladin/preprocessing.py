@@ -54,7 +54,7 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
         ConfigError: it does something that `ImagePreprocessing` cannot express.
     """
     try:
-        processor = AutoImageProcessor.from_pretrained(source, use_fast=False)
+        processor = AutoImageProcessor.from_pretrained(source, backend="pil")
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{source}: cannot read its preprocessing ({error})") from error
     size = dict(processor.size)

@@ -101,7 +101,12 @@ class HFImageEncoder(Freezable):
         height, width = self.preprocessing.height_px, self.preprocessing.width_px
         was_training = self.model.training
         self.model.eval()  # a blank picture must not enter batch norm statistics
-        states: Tensor = self.model(pixel_values=torch.zeros(1, 3, height, width)).last_hidden_state
+        try:
+            blank = torch.zeros(1, 3, height, width)
+            states: Tensor = self.model(pixel_values=blank).last_hidden_state
+        except (ValueError, RuntimeError) as error:
+            size = f"{height} x {width} px"
+            raise ConfigError(f"image_encoder: cannot take photos of {size} ({error})") from error
         self.model.train(was_training)
         if states.ndim == 4:
             return states.shape[1], (states.shape[2], states.shape[3]), False

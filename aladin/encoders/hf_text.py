@@ -121,9 +121,13 @@ class HFTextEncoder(Freezable):
 def _load_tokenizer(source: str) -> Tokenizer:
     try:
         wrapper = AutoTokenizer.from_pretrained(source)
-        return Tokenizer.from_str(wrapper.backend_tokenizer.to_str())
+        tokenizer = Tokenizer.from_str(wrapper.backend_tokenizer.to_str())
     except (OSError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{source}: cannot load a tokenizer ({error})") from error
+    # Where its files are missing, transformers makes up one that knows special tokens only.
+    if tokenizer.get_vocab_size() <= len(wrapper.all_special_ids):
+        raise CheckpointError(f"{source}: cannot load a tokenizer (it has no vocabulary)")
+    return tokenizer
 
 
 def _sized_for(config: TextEncoderConfig, tokenizer: Tokenizer) -> TextEncoderConfig:

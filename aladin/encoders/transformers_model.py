@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import transformers
 from torch import nn
-from transformers import AutoConfig, AutoModel
+from transformers import MODEL_MAPPING, AutoConfig, PreTrainedModel
 from transformers.configuration_utils import PretrainedConfig
 
 from aladin.errors import CheckpointError, ConfigError
@@ -26,7 +27,7 @@ def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
     """
     try:
         config = _part_of(AutoConfig.from_pretrained(source), part)
-        model = AutoModel.from_pretrained(source, config=config, dtype="float32")
+        model = _model_class(config).from_pretrained(source, config=config, dtype="float32")
     except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(f"{source}: cannot load a {part} encoder ({error})") from error
     return _without_pooler(model), _plain(config)
@@ -44,9 +45,19 @@ def build_tower(architecture: dict[str, Any]) -> nn.Module:
     values = dict(architecture)
     try:
         config = AutoConfig.for_model(values.pop("model_type"), **values)
-        return _without_pooler(AutoModel.from_config(config).float())
+        return _without_pooler(_model_class(config)(config).float())
     except (KeyError, ValueError, TypeError) as error:
         raise ConfigError(f"encoder architecture: {error}") from error
+
+
+def _model_class(config: PretrainedConfig) -> type[PreTrainedModel]:
+    """Find the bare network of a configuration; `AutoModel` lacks a few, e.g. SigLIP's text."""
+    if type(config) in MODEL_MAPPING:
+        return cast(type[PreTrainedModel], MODEL_MAPPING[type(config)])
+    name = type(config).__name__.removesuffix("Config") + "Model"
+    if not hasattr(transformers, name):
+        raise ValueError(f"the transformers library has no network for {type(config).__name__}")
+    return getattr(transformers, name)
 
 
 def _part_of(config: PretrainedConfig, part: str) -> PretrainedConfig:

@@ -35,7 +35,7 @@ def by_transformers(processor: Any, picture: Image.Image) -> torch.Tensor:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_squashing_equals_the_processor_of_vit(tmp_path: Path, size: tuple[int, int]) -> None:
-    processor = ViTImageProcessor(size={"height": 48, "width": 32}, use_fast=False)
+    processor = ViTImageProcessor(size={"height": 48, "width": 32})
     processor.save_pretrained(tmp_path)
     config = read_preprocessing(str(tmp_path))
     assert config == ImagePreprocessing(height_px=48, width_px=32)

@@ -1,0 +1,167 @@
+"""The `hf` text encoder and its tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
+
+from aladin.config import TextEncoderConfig
+from aladin.encoders.base import TextEncoder
+from aladin.encoders.hf_text import HFTextEncoder
+from aladin.encoders.vocabulary import train_tokenizer
+from aladin.errors import CheckpointError, ConfigError, TextTooLongError
+
+CAPTIONS = ["a small red circle above a striped blue square", "two dogs run on the green grass"]
+SMALL = {
+    "hidden_size": 20,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+}
+VISION = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 32}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """A vocabulary of the captions' word pieces."""
+    return train_tokenizer(CAPTIONS, 200)
+
+
+@pytest.fixture(scope="module")
+def encoder(tokenizer: Tokenizer) -> HFTextEncoder:
+    """A small random BERT."""
+    torch.manual_seed(0)
+    config = TextEncoderConfig(architecture={"model_type": "bert", **SMALL}, max_tokens=16)
+    return HFTextEncoder.from_source(config, tokenizer).eval()
+
+
+def save(folder: Path, tokenizer: Tokenizer, model_type: str, **settings: Any) -> PreTrainedModel:
+    torch.manual_seed(0)
+    model = AutoModel.from_config(AutoConfig.for_model(model_type, **settings)).eval()
+    model.save_pretrained(folder)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+    ).save_pretrained(folder)
+    return model
+
+
+def load(folder: Path, **settings: Any) -> HFTextEncoder:
+    config = TextEncoderConfig(source=str(folder), **settings)
+    return HFTextEncoder.from_source(config, None).eval()
+
+
+def test_cls_and_sep_are_real_but_no_content(encoder: HFTextEncoder) -> None:
+    assert isinstance(encoder, TextEncoder)
+    batch = encoder.preprocess(["red square", "a small red circle"])
+    assert batch.mask.tolist() == [[True] * 4 + [False] * 2, [True] * 6]
+    assert batch.content.tolist() == [
+        [False, True, True, False, False, False],
+        [False, True, True, True, True, False],
+    ]
+    assert batch.ids[0, 4:].tolist() == [0, 0]
+
+
+def test_spans_are_the_characters_of_the_content_tokens(encoder: HFTextEncoder) -> None:
+    text = "A small  red circle, réd"
+    spans = encoder.spans(text)
+    assert len(spans) == int(encoder.preprocess([text]).content.sum())
+    assert [text[start:end] for start, end in spans][:4] == ["A", "small", "red", "circle"]
+    assert "".join(text[start:end] for start, end in spans) == text.replace(" ", "")
+
+
+def test_a_long_text_is_refused_or_cut(encoder: HFTextEncoder) -> None:
+    text = " ".join(["red"] * 15)
+    with pytest.raises(TextTooLongError, match="17 tokens, at most 16") as caught:
+        encoder.preprocess(["red", text])
+    assert (caught.value.length, caught.value.limit) == (17, 16)
+    batch = encoder.preprocess([text], truncate=True)
+    assert batch.ids.shape == (1, 16)
+    assert batch.content.sum() == 14  # CLS and SEP are kept
+    assert len(encoder.spans(text)) == 14
+    assert encoder.preprocess([" ".join(["red"] * 14)]).ids.shape == (1, 16)
+
+
+def test_padding_changes_no_state(encoder: HFTextEncoder) -> None:
+    texts = ["a circle", "a small red circle above a striped blue square"]
+    together = encoder(encoder.preprocess(texts))
+    for row, text in enumerate(texts):
+        alone = encoder(encoder.preprocess([text]))
+        length = alone.states.shape[1]
+        torch.testing.assert_close(
+            together.states[row, :length], alone.states[0], atol=1e-5, rtol=1e-5
+        )
+        assert not together.mask[row, length:].any()
+
+
+def test_bert_gives_the_states_of_transformers(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    model = save(tmp_path, tokenizer, "bert", vocab_size=tokenizer.get_vocab_size(), **SMALL)
+    encoder = load(tmp_path)
+    batch = encoder.preprocess(CAPTIONS)
+    with torch.inference_mode():
+        expected = model(input_ids=batch.ids, attention_mask=batch.mask.long()).last_hidden_state
+    states = encoder(batch).states
+    torch.testing.assert_close(states[batch.mask], expected[batch.mask])
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
+def test_the_text_tower_of_a_dual_encoder(tmp_path: Path, tokenizer: Tokenizer, kind: str) -> None:
+    text = SMALL | {"vocab_size": tokenizer.get_vocab_size()}
+    model = save(tmp_path, tokenizer, kind, text_config=text, vision_config=VISION)
+    encoder = load(tmp_path)
+    assert encoder.config.architecture is not None
+    assert encoder.config.architecture["model_type"] == f"{kind}_text_model"
+    batch = encoder.preprocess(CAPTIONS)
+    with torch.inference_mode():
+        expected = model.text_model(
+            input_ids=batch.ids, attention_mask=batch.mask.long()
+        ).last_hidden_state
+    torch.testing.assert_close(
+        encoder(batch).states[batch.mask], expected[batch.mask], atol=1e-5, rtol=1e-5
+    )
+    rebuilt = HFTextEncoder(encoder.config, encoder.tokenizer).eval()
+    rebuilt.load_state_dict(encoder.state_dict())
+    assert torch.equal(rebuilt(batch).states, encoder(batch).states)
+
+
+def test_the_vocabulary_size_of_a_random_start_is_the_tokenizers(encoder: HFTextEncoder) -> None:
+    assert encoder.config.architecture is not None
+    assert encoder.config.architecture["vocab_size"] == encoder.tokenizer.get_vocab_size()
+
+
+def test_a_frozen_encoder_gets_no_gradient(tokenizer: Tokenizer) -> None:
+    config = TextEncoderConfig(architecture={"model_type": "bert", **SMALL}, frozen=True)
+    encoder = HFTextEncoder.from_source(config, tokenizer)
+    encoder.train()
+    batch = encoder.preprocess(CAPTIONS)
+    assert torch.equal(encoder(batch).states, encoder(batch).states)  # no dropout
+    assert not encoder(batch).states.requires_grad
+
+
+def test_what_a_text_encoder_refuses(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    with pytest.raises(ConfigError, match="needs a trained tokenizer"):
+        HFTextEncoder.from_source(TextEncoderConfig(architecture={"model_type": "bert"}), None)
+    with pytest.raises(ConfigError, match="give a source or an architecture"):
+        HFTextEncoder(TextEncoderConfig(), tokenizer)
+    small = {"model_type": "bert", **SMALL, "vocab_size": 10}
+    with pytest.raises(ConfigError, match="the architecture's vocab_size is 10"):
+        HFTextEncoder(TextEncoderConfig(architecture=small), tokenizer)
+    with pytest.raises(CheckpointError, match="cannot load a text encoder"):
+        load(tmp_path)
+
+
+def test_a_source_without_a_tokenizer(tmp_path: Path) -> None:
+    AutoModel.from_config(AutoConfig.for_model("bert", vocab_size=50, **SMALL)).save_pretrained(
+        tmp_path
+    )
+    with pytest.raises(CheckpointError, match="cannot load a tokenizer"):
+        load(tmp_path)
