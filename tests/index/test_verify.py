@@ -1,0 +1,72 @@
+from pathlib import Path
+
+import pytest
+
+from aladin.errors import IndexCorruptError, IndexNotReadyError
+from aladin.progress import NullProgress
+from index.builder import build_index
+from index.source_items import TextItem
+from index.verify import verify_index
+
+
+class Bytes(NullProgress):
+    """Counts what is read."""
+
+    total, done = 0, 0
+
+    def start(self, total: int | None, unit: str) -> None:
+        assert unit == "bytes"
+        self.total = total or 0
+
+    def advance(self, count: int = 1) -> None:
+        self.done += count
+
+
+def test_a_sound_index_is_read_whole(published: Path) -> None:
+    progress = Bytes()
+    report = verify_index(published, progress)
+    assert report.generations == [1]
+    assert report.files == 3 + 2 * 6  # the model's, and six of each side
+    assert progress.done == progress.total == report.bytes
+
+
+def test_one_changed_byte_anywhere_is_named(index_copy: Path) -> None:
+    paths = [path for path in index_copy.rglob("*") if path.is_file() and path.stat().st_size]
+    assert len(paths) == 3 + 2 * 6 + 2 + 1  # manifest, its checksum and CURRENT
+    for path in paths:
+        content = path.read_bytes()
+        changed = bytearray(content)
+        changed[len(content) // 2] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(IndexCorruptError) as caught:
+            verify_index(index_copy)
+        named = "manifest.json" if path.name == "manifest.sha256" else path.name
+        assert caught.value.file.name == named
+        assert named in str(caught.value)
+        path.write_bytes(content)
+    verify_index(index_copy)
+
+
+def test_all_damaged_files_are_named(index_copy: Path) -> None:
+    folder = index_copy / "generations" / "000001"
+    (folder / "images" / "tokens.npy").unlink()
+    (folder / "texts" / "ann.faiss").write_bytes(b"")
+    with pytest.raises(IndexCorruptError) as caught:
+        verify_index(index_copy)
+    assert "images/tokens.npy: cannot be read (No such file" in str(caught.value)
+    assert "texts/ann.faiss: expected" in str(caught.value)
+
+
+def test_older_generations_are_read_too(
+    index_copy: Path, tiny_checkpoint: Path, texts: list[TextItem]
+) -> None:
+    build_index(tiny_checkpoint, index_copy, None, texts)
+    assert verify_index(index_copy).generations == [1, 2]
+    (index_copy / "generations" / "000001" / "images" / "tokens.npy").write_bytes(b"")
+    with pytest.raises(IndexCorruptError, match=r"000001/images/tokens\.npy"):
+        verify_index(index_copy)
+
+
+def test_no_index_is_not_sound(tmp_path: Path) -> None:
+    with pytest.raises(IndexNotReadyError):
+        verify_index(tmp_path)
