@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import Literal, NamedTuple
-
-import torch
-from torch import Tensor
+import random
+from typing import NamedTuple
 
 
 class BatchRows(NamedTuple):
-    """One batch: pair n is photo ``photos[n]`` with its caption ``captions[n]``.
+    """One batch of photos with K captions each.
 
     Attributes:
-        photos: rows of the training photos.
-        captions: rows of all training captions.
-        mirrored: whether the photo is shown mirrored.
+        photos: B rows of the training photos.
+        captions: B * K rows of all training captions; those of ``photos[n]`` are n * K onwards.
+        views: which view of each photo is shown; 0 is the photo itself.
     """
 
     photos: list[int]
     captions: list[int]
-    mirrored: list[bool]
+    views: list[int]
 
 
 class BatchPlan:
@@ -30,56 +27,57 @@ class BatchPlan:
         self,
         captions_of_photo: list[list[int]],
         batch_size: int,
-        sampling: Literal["captions", "photos"],
-        mirror: bool,
+        captions_per_photo: int | None,
+        views: int,
         seed: str,
     ) -> None:
         """Lay out a stage.
 
         Args:
             captions_of_photo: for each photo the rows of its captions, at least one.
-            batch_size: pairs a batch; the last, smaller one is dropped unless it is the only one.
-            sampling: an epoch shows every caption once, or every photo once.
-            mirror: mirror half of the photos.
+            batch_size: photos a batch; the last, smaller one is dropped unless it is the only one.
+            captions_per_photo: K random captions of each photo, which an epoch shows once; None:
+                single pairs, and an epoch shows each caption once (the papers' sampling).
+            views: number of views to draw from.
             seed: any text.
         """
         self._captions_of_photo = captions_of_photo
-        self._photo_of_caption = [
-            photo for photo, captions in enumerate(captions_of_photo) for _ in captions
+        self._pairs = [
+            (photo, caption)
+            for photo, captions in enumerate(captions_of_photo)
+            for caption in captions
         ]
-        self._captions = [caption for captions in captions_of_photo for caption in captions]
-        self._sampling = sampling
-        self._mirror = mirror
+        self._captions_per_photo = captions_per_photo
+        self._views = views
         self._seed = seed
-        pairs = len(captions_of_photo) if sampling == "photos" else len(self._captions)
-        self.batch_size = min(batch_size, pairs)
-        self.batches_per_epoch = pairs // self.batch_size
+        items = len(self._pairs) if captions_per_photo is None else len(captions_of_photo)
+        self.batch_size = min(batch_size, items)
+        self.batches_per_epoch = items // self.batch_size
 
     def epoch(self, epoch: int) -> list[BatchRows]:
         """Return the batches of one epoch."""
-        digest = hashlib.sha256(f"{self._seed}:{epoch}".encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-        if self._sampling == "photos":
-            photos = torch.randperm(len(self._captions_of_photo), generator=generator).tolist()
-            draws: list[float] = torch.rand(len(photos), generator=generator).tolist()
-            captions = [
-                choices[int(draw * len(choices))]
-                for draw, choices in zip(
-                    draws, (self._captions_of_photo[photo] for photo in photos), strict=True
-                )
-            ]
+        generator = random.Random(f"{self._seed}:{epoch}")
+        if self._captions_per_photo is None:
+            shown = [(photo, [caption]) for photo, caption in self._pairs]
+            generator.shuffle(shown)
         else:
-            order = torch.randperm(len(self._captions), generator=generator).tolist()
-            photos = [self._photo_of_caption[pair] for pair in order]
-            captions = [self._captions[pair] for pair in order]
-        flips: Tensor = torch.rand(len(photos), generator=generator) < 0.5
-        mirrored: list[bool] = flips.tolist() if self._mirror else [False] * len(photos)
+            photos = list(range(len(self._captions_of_photo)))
+            generator.shuffle(photos)
+            shown = [(photo, self._draw(photo, generator)) for photo in photos]
         size = self.batch_size
         return [
             BatchRows(
-                photos[start : start + size],
-                captions[start : start + size],
-                mirrored[start : start + size],
+                photos=[photo for photo, _ in shown[start : start + size]],
+                captions=[caption for _, own in shown[start : start + size] for caption in own],
+                views=[generator.randrange(self._views) for _ in range(size)],
             )
             for start in range(0, self.batches_per_epoch * size, size)
         ]
+
+    def _draw(self, photo: int, generator: random.Random) -> list[int]:
+        """Draw K captions of a photo, different ones as far as it has them."""
+        captions = self._captions_of_photo[photo]
+        count = self._captions_per_photo or 1
+        if len(captions) >= count:
+            return generator.sample(captions, count)
+        return generator.choices(captions, k=count)

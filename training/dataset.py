@@ -24,14 +24,18 @@ from training.tasks.base import Batch
 class PairDataset:
     """The photos of a split, each with its captions."""
 
-    def __init__(self, photos: PhotoInputs, texts: TextInputs, records: Sequence[Record]) -> None:
+    def __init__(
+        self, photos: PhotoInputs, texts: TextInputs, records: Sequence[Record], views: int
+    ) -> None:
         """Tie photos and captions together.
 
         Args:
             photos: by row.
             texts: by row, in the order of the records' captions.
             records: by row of the photo.
+            views: number of views of each photo.
         """
+        self.views = views
         self.photos = photos
         self.texts = texts
         self.records = list(records)
@@ -51,7 +55,7 @@ class PairDataset:
         records: Sequence[Record],
         model: AladinModel,
         cache_root: Path,
-        mirror: bool,
+        views: Sequence[str],
         progress: Progress,
     ) -> PairDataset:
         """Read the photos and captions, through the feature cache where an encoder is frozen.
@@ -60,7 +64,7 @@ class PairDataset:
             records: with captions.
             model: its encoders preprocess, and fill the cache.
             cache_root: folder of all caches.
-            mirror: also prepare the mirrored photos.
+            views: of `training.views.view_names`.
             progress: told of photos, then of captions.
 
         Raises:
@@ -71,7 +75,7 @@ class PairDataset:
             model.image.encoder,
             _digest(model, "image"),
             cache_root,
-            mirror,
+            views,
             progress,
         )
         if not usable:
@@ -81,7 +85,7 @@ class PairDataset:
         texts = prepare_texts(
             captions, model.text.encoder, _digest(model, "text"), cache_root, progress
         )
-        return cls(photos, texts, kept)
+        return cls(photos, texts, kept, len(views))
 
     @property
     def digest(self) -> str:
@@ -90,11 +94,13 @@ class PairDataset:
         return hashlib.sha256(content.encode()).hexdigest()
 
     def batch(self, rows: BatchRows) -> Batch:
-        """Gather one training batch; two captions of one photo are no negatives."""
+        """Gather one training batch; captions of one photo are no negatives of it."""
+        photos = torch.tensor(rows.photos)
+        per_photo = len(rows.captions) // len(rows.photos)
         return Batch(
-            images=self.photos.get(rows.photos, rows.mirrored),
+            images=self.photos.get(rows.photos, rows.views),
             texts=self.texts.get(rows.captions),
-            negatives=negative_mask(torch.tensor(rows.photos)),
+            negatives=negative_mask(photos, photos.repeat_interleave(per_photo)),
         )
 
     @torch.inference_mode()
@@ -110,7 +116,7 @@ class PairDataset:
         """
         n_photos = len(self.captions_of_photo)
         images = [
-            model.encode_images(self.photos.get(rows, [False] * len(rows)))
+            model.encode_images(self.photos.get(rows, [0] * len(rows)))
             for rows in _chunks(n_photos, batch_size)
         ]
         texts = [

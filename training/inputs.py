@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
 
 from aladin.encoders.base import Features, ImageEncoder, TextBatch, TextEncoder
 from aladin.errors import ImageError
 from aladin.feature_cache import FeatureCache, content_digest
-from aladin.images import decode_image, read_image
+from aladin.images import decode_image
 from aladin.progress import Progress
+from training.views import apply_view
 
 logger = logging.getLogger(__name__)
 
 PHOTOS_A_PART = 64
 TEXTS_A_PART = 512
+_THREADS = min(8, os.cpu_count() or 1)  # decoding releases the interpreter lock
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
 class PhotoInputs(Protocol):
-    """Photos by row."""
+    """Photos by row, in several views."""
 
-    def get(self, rows: Sequence[int], mirrored: Sequence[bool]) -> Tensor | Features:
-        """Return a batch for `AladinModel.encode_images`."""
+    def get(self, rows: Sequence[int], views: Sequence[int]) -> Tensor | Features:
+        """Return a batch for `AladinModel.encode_images`; view 0 is the photo itself."""
         ...
 
 
@@ -46,32 +49,25 @@ class TextInputs(Protocol):
 
 @dataclass(frozen=True)
 class CachedPhotos:
-    """Encoder output from the cache; ``keys[mirrored][row]``."""
+    """Encoder output from the cache; ``keys[view][row]``."""
 
     cache: FeatureCache
-    keys: tuple[list[str], list[str]]
+    keys: list[list[str]]
 
-    def get(self, rows: Sequence[int], mirrored: Sequence[bool]) -> Features:
+    def get(self, rows: Sequence[int], views: Sequence[int]) -> Features:
         """Return the cached features of a batch."""
-        return self.cache.get(
-            [self.keys[flip][row] for row, flip in zip(rows, mirrored, strict=True)]
-        )
+        return self.cache.get([self.keys[view][row] for row, view in zip(rows, views, strict=True)])
 
 
 @dataclass(frozen=True)
 class DecodedPhotos:
-    """Preprocessed photos in memory, for encoders that are trained."""
+    """Preprocessed photos in memory, for encoders that are trained; ``pixels[view][row]``."""
 
-    pixels: list[Tensor]
+    pixels: list[list[Tensor]]
 
-    def get(self, rows: Sequence[int], mirrored: Sequence[bool]) -> Tensor:
+    def get(self, rows: Sequence[int], views: Sequence[int]) -> Tensor:
         """Return (B, 3, height, width) pixels."""
-        return torch.stack(
-            [
-                self.pixels[row].flip(-1) if flip else self.pixels[row]
-                for row, flip in zip(rows, mirrored, strict=True)
-            ]
-        )
+        return torch.stack([self.pixels[view][row] for row, view in zip(rows, views, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ def prepare_photos(
     encoder: ImageEncoder,
     encoder_digest: str,
     cache_root: Path,
-    mirror: bool,
+    views: Sequence[str],
     progress: Progress,
 ) -> tuple[PhotoInputs, list[int]]:
     """Make photos ready: through the cache if the encoder is frozen, in memory otherwise.
@@ -113,23 +109,31 @@ def prepare_photos(
         encoder: the image encoder.
         encoder_digest: see `FeatureCache`.
         cache_root: folder of all caches.
-        mirror: also cache the mirrored photos.
+        views: of `view_names`.
         progress: told of photos.
 
     Returns:
         The inputs of the usable photos, and their rows among `paths`; a damaged photo is left
         out with a warning.
+
+    Raises:
+        ImageError: a photo file cannot be read.
     """
-    if encoder.frozen:
-        return _cache_photos(paths, encoder, encoder_digest, cache_root, mirror, progress)
     progress.start(len(paths), "photos")
-    pixels: list[Tensor] = []
+    if encoder.frozen:
+        cache = FeatureCache(cache_root, encoder_digest)
+        return _cache_photos(paths, encoder, cache, views, progress)
+    pixels: list[list[Tensor]] = [[] for _ in views]
     usable: list[int] = []
-    for row, photo in enumerate(_in_threads(paths, _try_read)):
+    for row, content in enumerate(_in_threads(paths, _read_bytes)):
         progress.advance()
-        if photo is not None:
-            pixels.append(encoder.preprocess(photo))
-            usable.append(row)
+        photo = _try_decode(content, paths[row])
+        if photo is None:
+            continue
+        usable.append(row)
+        digest = content_digest(content)
+        for of_view, view in zip(pixels, views, strict=True):
+            of_view.append(encoder.preprocess(apply_view(photo, view, digest)))
     return DecodedPhotos(pixels), usable
 
 
@@ -168,46 +172,36 @@ def prepare_texts(
 def _cache_photos(
     paths: Sequence[Path],
     encoder: ImageEncoder,
-    encoder_digest: str,
-    cache_root: Path,
-    mirror: bool,
+    cache: FeatureCache,
+    views: Sequence[str],
     progress: Progress,
 ) -> tuple[PhotoInputs, list[int]]:
-    cache = FeatureCache(cache_root, encoder_digest)
-    variants = ("", "mirrored") if mirror else ("",)
-    progress.start(len(paths) * len(variants), "photos")
-    keys: tuple[list[str], list[str]] = ([], [])
+    keys: list[list[str]] = [[] for _ in views]
     usable: list[int] = []
     for part in _chunks(list(enumerate(paths)), PHOTOS_A_PART):
         contents = list(_in_threads([path for _, path in part], _read_bytes))
-        found = [
-            [content_digest(content, variant) for content in contents]
-            for variant in ("", "mirrored")
-        ]
-        wanted = [found[flip][row] for flip in range(len(variants)) for row in range(len(part))]
+        found = [[content_digest(content, view) for content in contents] for view in views]
         photos: list[Image.Image | None] = [None] * len(part)
-        if any(key not in cache for key in wanted):
-            sources = [
-                (content, str(path)) for content, (_, path) in zip(contents, part, strict=True)
-            ]
-            photos = list(_in_threads(sources, _try_decode))
-        for flip in range(len(variants)):
+        if any(key not in cache for of_view in found for key in of_view):
+            with ThreadPoolExecutor(_THREADS) as pool:
+                photos = list(pool.map(_try_decode, contents, [path for _, path in part]))
+        for view, of_view in zip(views, found, strict=True):
             new = {
-                found[flip][row]: ImageOps.mirror(photo) if flip else photo
-                for row, photo in enumerate(photos)
-                if photo is not None and found[flip][row] not in cache
+                key: apply_view(photo, view, content_digest(content))
+                for key, photo, content in zip(of_view, photos, contents, strict=True)
+                if photo is not None and key not in cache
             }
             if new:
                 pixels = torch.stack([encoder.preprocess(photo) for photo in new.values()])
                 with torch.inference_mode():
                     features = encoder(pixels)
                 cache.add(list(new), features)
-            progress.advance(len(part))
         for row, (number, _) in enumerate(part):
             if found[0][row] in cache:
                 usable.append(number)
-                keys[0].append(found[0][row])
-                keys[1].append(found[1][row])
+                for kept, of_view in zip(keys, found, strict=True):
+                    kept.append(of_view[row])
+        progress.advance(len(part))
     return CachedPhotos(cache, keys), usable
 
 
@@ -218,27 +212,19 @@ def _read_bytes(path: Path) -> bytes:
         raise ImageError(str(path), error.strerror or "cannot be read") from error
 
 
-def _try_read(path: Path) -> Image.Image | None:
+def _try_decode(content: bytes, path: Path) -> Image.Image | None:
     try:
-        return read_image(path)
+        return decode_image(content, str(path))
     except ImageError as error:
         logger.warning("left out: %s", error)
         return None
 
 
-def _try_decode(source: tuple[bytes, str]) -> Image.Image | None:
-    try:
-        return decode_image(*source)
-    except ImageError as error:
-        logger.warning("left out: %s", error)
-        return None
-
-
-def _in_threads(items: Sequence[T], work: object) -> Iterator:  # type: ignore[type-arg]
-    """Map over items in a few threads (decoding releases the interpreter lock), in order."""
-    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        for chunk in _chunks(list(items), 256):  # bounded look-ahead
-            yield from pool.map(work, chunk)  # type: ignore[arg-type]
+def _in_threads(items: Sequence[S], work: Callable[[S], T]) -> Iterator[T]:
+    """Map over items in a few threads, in order, with bounded look-ahead."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for chunk in _chunks(list(items), 256):
+            yield from pool.map(work, chunk)
 
 
 def _chunks(items: list[T], size: int) -> list[list[T]]:

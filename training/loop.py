@@ -91,8 +91,8 @@ class StageTrainer:
         self._plan = BatchPlan(
             train_set.captions_of_photo,
             stage.batch_size,
-            stage.sampling,
-            recipe.data.mirror,
+            stage.captions_per_photo,
+            train_set.views,
             self._seed,
         )
         self.steps = stage.epochs * self._plan.batches_per_epoch

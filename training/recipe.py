@@ -35,7 +35,8 @@ class DataConfig:
         train_split: split that is trained on.
         validation_split: split that chooses the checkpoint and fits the fusion.
         cache: folder for the outputs of frozen encoders.
-        mirror: show each photo mirrored half of the time.
+        mirror: also show the photos mirrored.
+        crops: also show so many random crops of each photo.
     """
 
     source: str
@@ -43,6 +44,7 @@ class DataConfig:
     validation_split: str = "val"
     cache: str = "~/.cache/aladin-search/features"
     mirror: bool = False
+    crops: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +97,9 @@ class StageConfig:
         reset: parts that start at random again.
         train: parts that are trained; None: all that the encoders' configuration leaves free.
         epochs: passes over the training split.
-        sampling: an epoch shows every caption once, or every photo once with a random caption.
-        batch_size: pairs a step.
+        batch_size: photos a step.
+        captions_per_photo: random captions of each photo in a batch, an epoch being all photos;
+            None: one caption each, an epoch being all captions, as the papers sample.
         lr: peak learning rate.
         lr_scale: factor for single parts.
         weight_decay: decoupled (AdamW), not on biases, norms and vectors.
@@ -107,13 +110,13 @@ class StageConfig:
     """
 
     name: str
-    tasks: dict[Literal["alignment", "matching", "distillation"], TaskConfig]
+    tasks: dict[Literal["alignment", "matching", "distillation", "captions"], TaskConfig]
     start: str | None = None
     reset: tuple[ResettablePart, ...] = ()
     train: tuple[Part, ...] | None = None
     epochs: int = 10
-    sampling: Literal["captions", "photos"] = "captions"
     batch_size: int = 128
+    captions_per_photo: int | None = None
     lr: float = 1e-3
     lr_scale: dict[Part, float] = field(default_factory=dict)
     weight_decay: float = 0.0
@@ -132,6 +135,8 @@ class StageConfig:
         for name in ("epochs", "batch_size", "validate_every_epochs"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{where}: {name} is {getattr(self, name)}, expected at least 1")
+        if self.captions_per_photo is not None and self.captions_per_photo < 1:
+            raise ConfigError(f"{where}: captions_per_photo is {self.captions_per_photo}")
         if self.lr <= 0 or self.clip_norm <= 0:
             raise ConfigError(f"{where}: lr and clip_norm must be above 0")
         if not 0 <= self.average_decay < 1:

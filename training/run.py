@@ -36,6 +36,7 @@ from training.provenance import code_commit
 from training.recipe import Recipe, StageConfig
 from training.tasks.joint import JointTask
 from training.tasks.parts import reset_part
+from training.views import PLAIN, view_names
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +80,9 @@ def run_recipe(
     model = AladinModel.create(recipe.model, _tokenizer(recipe, train_records))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     cache = Path(recipe.data.cache).expanduser()
-    train_set = PairDataset.prepare(train_records, model, cache, recipe.data.mirror, progress)
-    validation_set = PairDataset.prepare(validation_records, model, cache, False, progress)
+    views = view_names(recipe.data.mirror, recipe.data.crops)
+    train_set = PairDataset.prepare(train_records, model, cache, views, progress)
+    validation_set = PairDataset.prepare(validation_records, model, cache, [PLAIN], progress)
     model.to(device)
 
     validation: dict[str, dict[str, RetrievalMetrics]] = {}

@@ -11,15 +11,15 @@ from training.batches import BatchPlan, BatchRows
 CAPTIONS_OF_PHOTO = [[0, 1], [2], [3, 4, 5], [6], [7, 8]]
 
 
-def plan(sampling: str = "captions", mirror: bool = True, seed: str = "0:a") -> BatchPlan:
-    return BatchPlan(CAPTIONS_OF_PHOTO, 2, sampling, mirror, seed)  # type: ignore[arg-type]
+def plan(captions_per_photo: int | None = None, views: int = 2, seed: str = "0:a") -> BatchPlan:
+    return BatchPlan(CAPTIONS_OF_PHOTO, 2, captions_per_photo, views, seed)
 
 
 def captions_of(batches: list[BatchRows]) -> list[int]:
     return [caption for batch in batches for caption in batch.captions]
 
 
-def test_an_epoch_over_captions_shows_each_pair_once() -> None:
+def test_an_epoch_of_single_pairs_shows_each_once() -> None:
     batches = plan().epoch(0)
     assert [len(batch.captions) for batch in batches] == [2, 2, 2, 2]
     assert max(Counter(captions_of(batches)).values()) == 1
@@ -28,13 +28,19 @@ def test_an_epoch_over_captions_shows_each_pair_once() -> None:
             assert caption in CAPTIONS_OF_PHOTO[photo]
 
 
-def test_an_epoch_over_photos_shows_each_photo_once_and_all_captions_in_time() -> None:
+def test_an_epoch_of_photos_shows_each_once_with_its_own_captions() -> None:
     shown: Counter[int] = Counter()
     for epoch in range(60):
-        batches = plan("photos").epoch(epoch)
+        batches = plan(2).epoch(epoch)
         photos = [photo for batch in batches for photo in batch.photos]
         assert len(set(photos)) == len(photos) == 4
         shown.update(captions_of(batches))
+        for batch in batches:
+            for position, caption in enumerate(batch.captions):
+                assert caption in CAPTIONS_OF_PHOTO[batch.photos[position // 2]]
+            for place, photo in enumerate(batch.photos):
+                if len(CAPTIONS_OF_PHOTO[photo]) >= 2:  # enough captions: two different ones
+                    assert len(set(batch.captions[2 * place : 2 * place + 2])) == 2
     assert shown.keys() == set(range(9))
 
 
@@ -44,15 +50,17 @@ def test_epochs_are_reproducible_and_differ_by_epoch_and_seed() -> None:
     assert plan().epoch(3) != plan(seed="1:a").epoch(3)
 
 
-def test_half_of_the_photos_are_mirrored_only_where_asked() -> None:
-    flips = [
-        flip for epoch in range(100) for batch in plan().epoch(epoch) for flip in batch.mirrored
-    ]
-    assert sum(flips) / len(flips) == pytest.approx(0.5, abs=0.07)
-    assert not any(flip for batch in plan(mirror=False).epoch(0) for flip in batch.mirrored)
+def test_all_views_are_drawn_equally_often() -> None:
+    views = Counter(
+        view for epoch in range(200) for batch in plan(views=3).epoch(epoch) for view in batch.views
+    )
+    assert views.keys() == {0, 1, 2}
+    for count in views.values():
+        assert count / views.total() == pytest.approx(1 / 3, abs=0.05)
+    assert all(view == 0 for batch in plan(views=1).epoch(0) for view in batch.views)
 
 
 def test_a_set_smaller_than_the_batch_is_one_batch() -> None:
-    small = BatchPlan([[0], [1]], 128, "captions", False, "0")
+    small = BatchPlan([[0], [1]], 128, None, 1, "0")
     assert small.batch_size == 2
     assert sorted(small.epoch(0)[0].captions) == [0, 1]

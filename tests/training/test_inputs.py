@@ -15,6 +15,7 @@ from aladin.model import AladinModel
 from aladin.progress import NullProgress
 from training.inputs import CachedPhotos, CachedTexts, DecodedPhotos, prepare_photos, prepare_texts
 
+VIEWS = ["", "mirrored"]
 TEXTS = ["two dogs", "a man rides a motorcycle in the street", "two dogs"]
 
 
@@ -41,11 +42,11 @@ def test_cached_photos_equal_the_encoder_on_photo_and_mirror_image(
 ) -> None:
     encoder = frozen_model.image.encoder
     inputs, usable = prepare_photos(
-        photos, encoder, "digest", tmp_path / "cache", True, NullProgress()
+        photos, encoder, "digest", tmp_path / "cache", VIEWS, NullProgress()
     )
     assert isinstance(inputs, CachedPhotos)
     assert usable == [0, 1, 2]
-    found = inputs.get([2, 0], [True, False])
+    found = inputs.get([2, 0], [1, 0])
     upright, other = Image.open(photos[0]), ImageOps.mirror(Image.open(photos[2]))
     pixels = torch.stack([encoder.preprocess(photo) for photo in (other, upright)])
     with torch.inference_mode():
@@ -58,9 +59,9 @@ def test_decoded_photos_are_mirrored_on_demand(
     photos: list[Path], tmp_path: Path, build_tiny: Callable[..., AladinModel]
 ) -> None:
     encoder = build_tiny().image.encoder
-    inputs, _ = prepare_photos(photos, encoder, "", tmp_path, True, NullProgress())
+    inputs, _ = prepare_photos(photos, encoder, "", tmp_path, VIEWS, NullProgress())
     assert isinstance(inputs, DecodedPhotos)
-    upright, mirrored = inputs.get([1, 1], [False, True])
+    upright, mirrored = inputs.get([1, 1], [0, 1])
     assert torch.equal(upright.flip(-1), mirrored)
     assert torch.equal(upright, encoder.preprocess(Image.open(photos[1])))
 
@@ -85,5 +86,5 @@ def test_another_encoder_does_not_find_these_features(
 ) -> None:
     encoder = frozen_model.image.encoder
     for digest in ("one", "two"):
-        prepare_photos(photos, encoder, digest, tmp_path / "cache", False, NullProgress())
+        prepare_photos(photos, encoder, digest, tmp_path / "cache", [""], NullProgress())
     assert len(list((tmp_path / "cache").iterdir())) == 2

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from aladin.errors import ConfigError
-from training.losses.negatives import diagonal_pairs
+from training.losses.negatives import check_mask, diagonal_pairs
 
 
 class InfoNCELoss(nn.Module):
@@ -22,7 +22,7 @@ class InfoNCELoss(nn.Module):
 
     van den Oord et al. 2018, in the symmetric form of CLIP (Radford et al. 2021): the mean over
     the queries of each direction, and the mean of the two directions. A pair that is neither
-    on the diagonal nor a negative (another caption of the same image) takes no part.
+    the query's positive nor a negative (another caption of the same image) takes no part.
     """
 
     def __init__(self, temperature: float = 0.07, learnable: bool = False) -> None:
@@ -52,25 +52,34 @@ class InfoNCELoss(nn.Module):
         return math.exp(self.log_temperature.item())
 
     def forward(
-        self, scores: Float[Tensor, "batch batch"], negatives: Bool[Tensor, "batch batch"]
+        self,
+        scores: Float[Tensor, "images texts"],
+        negatives: Bool[Tensor, "images texts"],
+        positives: Int[Tensor, "pairs 2"] | None = None,
     ) -> Float[Tensor, ""]:
         """Average the cross-entropies of a batch.
 
         Args:
-            scores: larger is more similar; pair n is ``scores[n, n]``.
+            scores: larger is more similar.
             negatives: True where a pair may serve as a negative. A query without one
                 contributes 0 value and 0 gradient, and counts in the mean.
+            positives: (row, column) of each positive pair; None is the diagonal. With it the
+                matrix may be rectangular, and an image may have several positive texts: each
+                pair is then a query of its own in both directions.
 
         Raises:
-            ShapeError: the scores are not square, or `negatives` has another shape.
+            ShapeError: `negatives` is not of the scores' shape, or the scores are not square
+                although no `positives` are given.
         """
-        positives = diagonal_pairs(scores, negatives)
+        if positives is None:
+            positives = diagonal_pairs(scores, negatives)
+        check_mask(scores, negatives)
         trained = self.log_temperature
         logits = scores / (self._fixed if trained is None else trained.exp())
-        positive = logits.diagonal()
-        competing = negatives.clone()
-        competing[positives[:, 0], positives[:, 1]] = True
-        logits = logits.masked_fill(~competing, float("-inf"))
-        of_images = logits.logsumexp(dim=1) - positive
-        of_texts = logits.logsumexp(dim=0) - positive
-        return (of_images.mean() + of_texts.mean()) / 2
+        row, column = positives.unbind(dim=1)
+        positive = logits[row, column]  # (pairs,)
+        others = logits.masked_fill(~negatives, float("-inf"))
+        of_images = torch.cat([positive.unsqueeze(1), others[row]], dim=1)  # (pairs, 1 + texts)
+        of_texts = torch.cat([positive.unsqueeze(1), others.T[column]], dim=1)
+        losses = of_images.logsumexp(dim=1) + of_texts.logsumexp(dim=1) - 2 * positive
+        return losses.mean() / 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from training.tasks.alignment import AlignmentTask
 from training.tasks.base import PairTask
+from training.tasks.captions import CaptionTask
 from training.tasks.distillation import DistillationTask
 from training.tasks.matching import MatchingTask
 
@@ -11,4 +12,5 @@ TASKS: dict[str, type[PairTask]] = {
     "alignment": AlignmentTask,
     "matching": MatchingTask,
     "distillation": DistillationTask,
+    "captions": CaptionTask,
 }

@@ -17,4 +17,4 @@ class AlignmentTask(PairTask):
 
     def forward(self, scores: PairScores, negatives: Tensor) -> Tensor:
         """Return the scalar loss of a batch."""
-        return self.loss(scores.alignment, negatives)
+        return self.rank(scores.alignment, negatives)

@@ -14,12 +14,12 @@ Tensors = TypeVar("Tensors", bound=Features | TextBatch)
 
 
 class Batch(NamedTuple):
-    """B pairs; pair n is image n with text n.
+    """B photos with K captions each; text n describes image n // K.
 
     Attributes:
         images: preprocessed photos (B, 3, height, width), or cached encoder output.
-        texts: tokenised texts, or cached encoder output.
-        negatives: (B, B) bool, True where image and text may serve as a negative pair.
+        texts: B * K tokenised texts, or cached encoder output.
+        negatives: (B, B * K) bool, True where image and text may serve as a negative pair.
     """
 
     images: Tensor | Features
@@ -38,6 +38,7 @@ class PairScores(NamedTuple):
 
     alignment: Float[Tensor, "images texts"] | None
     matching: Float[Tensor, "images texts"] | None
+    captions: Float[Tensor, "texts texts"] | None = None
 
 
 class PairTask(nn.Module):
@@ -45,7 +46,7 @@ class PairTask(nn.Module):
 
     Attributes:
         needs: the fields of `PairScores` that it reads.
-        trains: the fields that its gradient reaches.
+        trains: the scores of the network that its gradient is to better.
     """
 
     needs: ClassVar[frozenset[str]]
@@ -58,6 +59,15 @@ class PairTask(nn.Module):
     def forward(self, scores: PairScores, negatives: Bool[Tensor, "images texts"]) -> Tensor:
         """Return the scalar loss of a batch."""
         raise NotImplementedError
+
+    def rank(self, scores: Tensor | None, negatives: Bool[Tensor, "images texts"]) -> Tensor:
+        """Apply a ranking loss to a matrix in which text n belongs to image n // K."""
+        images, texts = negatives.shape
+        if images == texts:
+            return self.loss(scores, negatives)
+        text = torch.arange(texts, device=negatives.device)
+        positives = torch.stack([text // (texts // images), text], dim=1)  # (texts, 2)
+        return self.loss(scores, negatives, positives)
 
 
 def _move(inputs: Tensor | Features, device: torch.device) -> Tensor | Features:

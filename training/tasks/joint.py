@@ -66,11 +66,13 @@ class JointTask(nn.Module):
         """Compute the loss of a batch."""
         images = self.model.encode_images(batch.images)
         texts = self.model.encode_texts(batch.texts)
+        compute = {
+            "alignment": lambda: self.model.alignment_scores(images, texts),
+            "matching": lambda: matching_scores(images, texts),
+            "captions": lambda: matching_scores(texts, texts),
+        }
         scores = PairScores(
-            alignment=self.model.alignment_scores(images, texts)
-            if "alignment" in self.needs
-            else None,
-            matching=matching_scores(images, texts) if "matching" in self.needs else None,
+            **{name: score() if name in self.needs else None for name, score in compute.items()}
         )
         losses = {name: task(scores, batch.negatives) for name, task in self._tasks().items()}
         total = sum(self.weights[name] * loss for name, loss in losses.items())

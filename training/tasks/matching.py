@@ -17,4 +17,4 @@ class MatchingTask(PairTask):
 
     def forward(self, scores: PairScores, negatives: Tensor) -> Tensor:
         """Return the scalar loss of a batch."""
-        return self.loss(scores.matching, negatives)
+        return self.rank(scores.matching, negatives)
