@@ -8,16 +8,20 @@ from aladin.errors import IndexWriteError, InputError
 from index.disk import disk_errors, only_builder
 
 
-def test_a_failed_write_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(IndexWriteError, match="a.npy: No space left on device; the live"):
-        with disk_errors(tmp_path):
-            raise OSError(errno.ENOSPC, "No space left on device", "a.npy")
-    with pytest.raises(IndexWriteError, match="100 requested and 7 written"):
-        with disk_errors(tmp_path):
-            raise OSError("100 requested and 7 written")  # what NumPy says of a full disk
-    with pytest.raises(IndexWriteError, match="database or disk is full"):
-        with disk_errors(tmp_path):
-            raise sqlite3.OperationalError("database or disk is full")
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device", "a.npy"),
+            r"a\.npy: No space left on device; the live generation is as it was",
+        ),
+        (OSError("100 requested and 7 written"), "100 requested"),  # NumPy, on a full disk
+        (sqlite3.OperationalError("database or disk is full"), "disk is full"),
+    ],
+)
+def test_a_failed_write_is_one_clear_error(tmp_path: Path, error: Exception, said: str) -> None:
+    with pytest.raises(IndexWriteError, match=said), disk_errors(tmp_path):
+        raise error
 
 
 def test_other_errors_pass(tmp_path: Path) -> None:
