@@ -5,58 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from aladin.checkpoint import Checkpoint, load_checkpoint
-from aladin.encoding import Encoding
+from aladin.checkpoint import load_checkpoint
 from aladin.metrics import Interval, RetrievalMetrics, paired_bootstrap
 from aladin.progress import Progress
 from index.evaluation import EvaluationText, ServedEvaluation, evaluate_index
 from index.reader import open_index
 from index.searcher import TwoStageSearcher
 from training.data import Record, read_records
-from training.dataset import PairDataset
-from training.evaluation import ExhaustiveEvaluation, evaluate_encodings
-from training.recipe import DataConfig
-
-
-class EvaluatedSplit(NamedTuple):
-    """A split, encoded and scored pair by pair.
-
-    Attributes:
-        records: whose photos could be used, by row of the images.
-        images: encoded.
-        texts: encoded captions, in the records' order.
-        exhaustive: ranks by matching, alignment and fused score.
-    """
-
-    records: Sequence[Record]
-    images: Encoding
-    texts: Encoding
-    exhaustive: ExhaustiveEvaluation
-
-
-def evaluate_split(
-    checkpoint: Checkpoint, records: Sequence[Record], progress: Progress
-) -> EvaluatedSplit:
-    """Score every caption against every photo.
-
-    Args:
-        checkpoint: the network, and the fusion of its two scores.
-        records: photos with captions; damaged photos are left out with a warning.
-        progress: told of photos and captions.
-
-    Raises:
-        DataError: no photo can be used.
-    """
-    # The cache that training filled, if it was this network's frozen encoders that did.
-    cache = Path(DataConfig.cache).expanduser()
-    split = PairDataset.prepare(records, checkpoint.model, cache, False, progress)
-    images, texts = split.encode(checkpoint.model)
-    exhaustive = evaluate_encodings(
-        checkpoint.model, checkpoint.fusion, images, texts, split.image_of_text
-    )
-    return EvaluatedSplit(split.records, images, texts, exhaustive)
+from training.evaluation import evaluate_checkpoint
 
 
 def evaluate_served(
@@ -126,13 +83,11 @@ def evaluate_system(
     checkpoint = load_checkpoint(checkpoint_folder)
     records = read_records(data, split)
     if index is None:
-        return SystemEvaluation(
-            exhaustive=evaluate_split(checkpoint, records, progress).exhaustive.metrics()
-        )
+        exhaustive = evaluate_checkpoint(checkpoint, records, progress)
+        return SystemEvaluation(exhaustive=exhaustive.metrics())
     # Opened first: an index of another network is refused before the long work.
     with open_index(index, checkpoint=checkpoint) as opened:
-        evaluated = evaluate_split(checkpoint, records, progress)
-        served = evaluate_served(TwoStageSearcher(opened), evaluated.records, progress)
-    exhaustive = evaluated.exhaustive
+        exhaustive = evaluate_checkpoint(checkpoint, records, progress)
+        served = evaluate_served(TwoStageSearcher(opened), records, progress)
     gain = paired_bootstrap(served.ranks, exhaustive.ranks["matching"], exhaustive.image_of_text)
     return SystemEvaluation(exhaustive=exhaustive.metrics(), served=served, gain=gain)

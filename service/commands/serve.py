@@ -14,7 +14,12 @@ PortOption = Annotated[
 
 
 def serve(
-    index: Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")],
+    index: Annotated[
+        Path,
+        typer.Argument(
+            metavar="INDEX", exists=True, file_okay=False, help="Folder of an index, or for one."
+        ),
+    ],
     host: HostOption = "127.0.0.1",
     port: PortOption = 8000,
 ) -> None:

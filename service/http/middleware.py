@@ -8,6 +8,7 @@ import re
 import uuid
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.errors import BodyTooLargeError, error_response
@@ -48,6 +49,8 @@ class RequestContext:
 
         try:
             await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            _LOG.info("request %s: the client hung up", request_id)
         except Exception as error:
             _LOG.exception("request %s: %s %s failed", request_id, scope["method"], scope["path"])
             if started:

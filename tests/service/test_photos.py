@@ -50,9 +50,7 @@ def test_a_photo_is_never_made_larger(turned: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"root:x:0:0:/root", b"<svg/>"])
-def test_what_is_no_photo_any_more_is_not_handed_out(
-    tmp_path: Path, content: bytes | None
-) -> None:
+def test_what_is_no_photo_any_more_is_not_handed_out(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "photo.jpg"
     if content is not None:
         path.write_bytes(content)

@@ -1,0 +1,135 @@
+"""``aladin evaluate``: the documented JSON, against ranks counted by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from aladin.checkpoint import load_checkpoint
+from aladin.inference import encode_photos, encode_texts
+from index.builder import build_index
+from service.cli import app
+from service.sources import image_items, text_items
+
+
+def evaluate(*words: object) -> str:
+    """Run the command and return its stdout."""
+    result = CliRunner().invoke(app, ["evaluate", *(str(word) for word in words)])
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def with_index(tiny_checkpoint: Path, data_file: Path, index_folder: Path) -> dict[str, Any]:
+    """The JSON of an evaluation of all photos with their index."""
+    words = [tiny_checkpoint, data_file, "--split", "all", "--index", index_folder, "--json"]
+    return json.loads(evaluate(*words))
+
+
+def slow_recalls(scores: torch.Tensor, image_of_text: list[int]) -> dict[str, dict[str, float]]:
+    """Recall at 1, 5, 10 of both directions, by counting for each query."""
+    by_text: list[int] = []
+    for column, own in enumerate(image_of_text):
+        right = scores[own, column]
+        others = [row for row in range(scores.shape[0]) if row != own]
+        by_text.append(sum(bool(scores[row, column] >= right) for row in others))
+    by_image: list[int] = []
+    for row in range(scores.shape[0]):
+        own = [column for column, image in enumerate(image_of_text) if image == row]
+        right = max(scores[row, column] for column in own)
+        others = [column for column, image in enumerate(image_of_text) if image != row]
+        by_image.append(sum(bool(scores[row, column] >= right) for column in others))
+    return {
+        name: {f"r{k}": 100 * sum(rank < k for rank in ranks) / len(ranks) for k in (1, 5, 10)}
+        for name, ranks in (("text_to_image", by_text), ("image_to_text", by_image))
+    }
+
+
+def test_the_json_has_exactly_the_documented_shape(with_index: dict[str, Any]) -> None:
+    systems = ["matching", "alignment", "fused", "two_stage"]
+    assert list(with_index) == [*systems, "two_stage_minus_matching", "agreement", "median_ms"]
+    for system in systems:
+        metrics = with_index[system]
+        assert list(metrics) == ["text_to_image", "image_to_text", "rsum"]
+        recalls = 0.0
+        for direction in ("text_to_image", "image_to_text"):
+            assert list(metrics[direction]) == ["r1", "r5", "r10", "median_rank"]
+            recalls += sum(metrics[direction][name] for name in ("r1", "r5", "r10"))
+        assert metrics["rsum"] == pytest.approx(recalls, abs=0.01)
+    assert list(with_index["two_stage_minus_matching"]) == ["rsum", "low", "high"]
+    assert list(with_index["agreement"]) == ["text_to_image", "image_to_text"]
+
+
+def test_the_numbers_are_those_of_the_model(
+    with_index: dict[str, Any],
+    tiny_checkpoint: Path,
+    data_file: Path,
+    captions: list[tuple[str, str]],
+) -> None:
+    model = load_checkpoint(tiny_checkpoint).model
+    photos: list[Image.Image] = []
+    for number in range(len(captions)):
+        with Image.open(data_file.parent / f"photo-{number}.png") as picture:
+            photos.append(picture.convert("RGB"))
+    images = encode_photos(model, photos)
+    texts = encode_texts(model, [caption for pair in captions for caption in pair])
+    image_of_text = [number // 2 for number in range(2 * len(captions))]
+    expected = {
+        "matching": slow_recalls(images.embedding @ texts.embedding.T, image_of_text),
+        "alignment": slow_recalls(model.alignment_scores(images, texts), image_of_text),
+    }
+    for system, directions in expected.items():
+        for direction, recalls in directions.items():
+            ours = {name: with_index[system][direction][name] for name in recalls}
+            assert ours == pytest.approx(recalls, abs=0.01)
+
+
+def test_an_index_that_reranks_all_items_serves_the_fused_order(
+    with_index: dict[str, Any],
+) -> None:
+    assert with_index["agreement"] == {"text_to_image": 100.0, "image_to_text": 100.0}
+    assert with_index["two_stage"] == with_index["fused"]
+    gain = with_index["two_stage_minus_matching"]
+    difference = with_index["two_stage"]["rsum"] - with_index["matching"]["rsum"]
+    assert gain["rsum"] == pytest.approx(difference, abs=0.01)
+    assert gain["low"] <= gain["rsum"] <= gain["high"]
+
+
+def test_without_an_index_and_for_people(tiny_checkpoint: Path, data_file: Path) -> None:
+    data = json.loads(evaluate(tiny_checkpoint, data_file, "--json"))
+    assert list(data) == ["matching", "alignment", "fused"]
+    shown = evaluate(tiny_checkpoint, data_file)
+    for words in ("R@1", "rsum", "matching", "alignment", "fused", "split test"):
+        assert words in shown
+    assert f"{data['alignment']['rsum']:.1f}" in shown
+
+
+def test_the_table_says_what_the_index_gains(
+    tiny_checkpoint: Path, data_file: Path, index_folder: Path
+) -> None:
+    words = [tiny_checkpoint, data_file, "--split", "all", "--index", index_folder]
+    shown = evaluate(*words)
+    assert "two_stage minus matching: " in shown
+    assert "text to image 100.0 %, image to text 100.0 %" in shown
+
+
+def test_what_does_not_belong_together(
+    tiny_checkpoint: Path, data_file: Path, tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    images, texts = image_items(data_file, "val"), text_items(data_file, "val")
+    build_index(tiny_checkpoint, index, images, texts)
+    for words, says in (
+        ([tiny_checkpoint, data_file, "--split", "dev"], "no split 'dev'"),
+        ([tiny_checkpoint, data_file, "--index", index], "5 of the images"),
+    ):
+        result = CliRunner().invoke(app, ["evaluate", *(str(word) for word in words)])
+        assert result.exit_code == 2
+        assert says in result.stderr
+        assert result.stdout == ""

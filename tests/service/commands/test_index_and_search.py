@@ -1,0 +1,143 @@
+"""``aladin index`` and ``aladin search`` on real files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.cli import app
+
+
+def aladin(*words: object) -> Result:
+    """Run a command line; it has to succeed."""
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+@pytest.fixture
+def built(tiny_checkpoint: Path, data_file: Path, tmp_path: Path) -> Path:
+    """An index built by the command line, with options written in both ways."""
+    out = tmp_path / "index"
+    source = ["--images", data_file, "--texts", data_file, "--split", "test"]
+    result = aladin(
+        *["index", "build", "--model", tiny_checkpoint, *source, "--out", out],
+        *["--tokens", "int8", "--ann", "exact", "--shards", 2],
+    )
+    assert result.stdout == f"{out}: generation 1, 5 images, 10 texts\n"
+    return out
+
+
+def test_info_describes_what_was_built(built: Path) -> None:
+    data = json.loads(aladin("index", "info", built, "--json").stdout)
+    assert data["generation"] == 1
+    assert data["sides"]["images"]["count"] == 5
+    assert data["sides"]["texts"]["count"] == 10
+    assert data["sides"]["images"]["token_dtype"] == "int8"
+    shown = aladin("index", "info", built).stdout
+    assert data["model_id"] in shown
+    assert "int8" in shown
+
+
+def test_verify_names_a_changed_file_and_fails(built: Path) -> None:
+    assert "sound" in aladin("index", "verify", built).stdout
+    file = built / "generations/000001/images/embeddings.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    result = CliRunner().invoke(app, ["index", "verify", str(built)])
+    assert result.exit_code == 1
+    assert "embeddings.npy" in result.stderr
+    assert result.stdout == ""
+
+
+def test_photos_that_cannot_be_used_are_named_and_the_build_goes_on(
+    tiny_checkpoint: Path, data_file: Path, tmp_path: Path
+) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "good.png").write_bytes((data_file.parent / "photo-0.png").read_bytes())
+    (photos / "broken.png").write_bytes(b"broken")
+    result = aladin(
+        *["index", "build", "--model", tiny_checkpoint, "--images", photos],
+        *["--out", tmp_path / "index"],
+    )
+    assert result.stdout.endswith("generation 1, 1 images, 1 left out\n")
+    assert "left out broken.png: " in result.stderr
+
+
+def test_search_prints_the_json_of_the_service(built: Path) -> None:
+    answer = json.loads(aladin("search", built, "a red dog", "-k", 2, "--json").stdout)
+    assert answer["generation"] == 1
+    assert [hit["rank"] for hit in answer["hits"]] == [1, 2]
+
+
+def test_search_shows_both_stages_and_the_evidence(built: Path) -> None:
+    words = ["search", built, "a red dog", "-k", 3, "--explain"]
+    hits = json.loads(aladin(*words, "--json").stdout)["hits"]
+    lines = aladin(*words).stdout.splitlines()
+    assert lines[0].split() == ["rank", "score", "match", "align", "item"]
+    first = hits[0]
+    assert lines[1].split()[:2] == ["1", f"{first['score']:.4f}"]
+    assert (
+        f"{first['stages']['match']['score']:.3f} #{first['stages']['match']['rank']}" in lines[1]
+    )
+    assert (
+        f"{first['stages']['align']['score']:.3f} #{first['stages']['align']['rank']}" in lines[1]
+    )
+    assert first["id"] in lines[1]
+    assert first["uri"] in lines[1]
+    assert first["text"] in lines[1]
+    words_of_first = first["evidence"]
+    for line, evidence in zip(lines[2 : 2 + len(words_of_first)], words_of_first, strict=True):
+        assert evidence["token"] in line
+        assert f"region {evidence['region']}" in line
+        assert f"{evidence['score']:.3f}" in line
+        assert " ".join(f"{each:.2f}" for each in evidence["box"]) in line
+    assert len(lines) == 1 + 3 * (1 + len(words_of_first))
+
+
+def test_a_photo_finds_texts_unless_told_otherwise(built: Path, data_file: Path) -> None:
+    photo = data_file.parent / "photo-3.png"
+    texts = json.loads(aladin("search", built, "--image", photo, "--json").stdout)
+    assert all("#" in hit["id"] and hit["uri"] is None for hit in texts["hits"])
+    images = aladin("search", built, "--image", photo, "--target", "images", "--json")
+    assert json.loads(images.stdout)["hits"][0]["uri"] == "photo-3.png"
+
+
+def test_an_item_is_a_query_and_options_are_passed_on(built: Path) -> None:
+    answer = json.loads(
+        aladin(
+            *["search", built, "--id", "plain#0", "--candidates", 3, "--fusion", 0.25],
+            *["--filter", '{"tags": "even"}', "--json"],
+        ).stdout
+    )
+    assert answer["candidates"] == 3
+    assert answer["fusion"] == 0.25
+    assert {hit["metadata"]["number"] for hit in answer["hits"]} == {0, 2, 4}
+    plain = json.loads(aladin("search", built, "a dog", "--no_rerank", "--json").stdout)
+    assert not plain["reranked"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--id", "nobody"], "no item 'nobody'"),
+        ([" "], "the text is empty"),
+        (["dog " * 25_000], "100000 characters"),
+        (["dog", "--filter", '{"number": {"about": 3}}'], "about"),
+    ],
+)
+def test_queries_that_cannot_be_answered(built: Path, words: list[str], says: str) -> None:
+    result = CliRunner().invoke(app, ["search", str(built), *words])
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+def test_a_file_that_is_no_picture(built: Path, data_file: Path) -> None:
+    result = CliRunner().invoke(app, ["search", str(built), "--image", str(data_file)])
+    assert result.exit_code == 2
+    assert "not an image" in result.stderr

@@ -1,0 +1,126 @@
+"""A tiny index of real files, and the HTTP service of it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from index.builder import build_index
+from service.engine import QueryLimits
+from service.http.app import create_app
+from service.http.live_index import LiveIndex
+from service.http.settings import ServiceSettings
+from service.sources import image_items, text_items
+
+CAPTIONS = [
+    ("a red dog runs", "the small dog is red"),
+    ("two men ride a motorcycle", "a motorcycle in the street"),
+    ("a blue square above a circle", "the square is striped"),
+    ("green grass and a yellow star", "a star on the grass"),
+    ("a white triangle left of a star", "the triangle is white"),
+    ("a man stands in the street", "the street is grey"),
+]
+# Ids with everything that a URL treats in its own way.
+IDS = ["dogs/red#1", "bike 2?", "plain", "ünïcode", "a%2Fb", "../street"]
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The event loop of asynchronous tests."""
+    return "asyncio"
+
+
+def make_photo(seed: int, size: tuple[int, int] = (48, 40)) -> Image.Image:
+    """A picture of coloured blocks, another one for every seed."""
+    colours = np.random.default_rng(seed).integers(0, 256, (5, 6, 3), dtype=np.uint8)
+    return Image.fromarray(colours).resize(size, Image.Resampling.NEAREST)
+
+
+@pytest.fixture(scope="session")
+def captions() -> list[tuple[str, str]]:
+    """Captions of each photo of `data_file`."""
+    return CAPTIONS
+
+
+@pytest.fixture(scope="session")
+def image_ids() -> list[str]:
+    """Ids of the photos of `data_file`."""
+    return IDS
+
+
+@pytest.fixture(scope="session")
+def query_photo() -> Image.Image:
+    """A picture that is not in the index."""
+    return make_photo(99, (64, 48))
+
+
+@pytest.fixture(scope="session")
+def encoded() -> Callable[..., bytes]:
+    """Writes a picture file: ``encoded(picture, "PNG")``."""
+
+    def write(picture: Image.Image, format: str = "PNG", **options: object) -> bytes:
+        target = io.BytesIO()
+        picture.save(target, format, **options)
+        return target.getvalue()
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def data_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six photos with two captions each; the last is in another split than the rest."""
+    folder = tmp_path_factory.mktemp("data")
+    lines: list[str] = []
+    for number, (item_id, captions) in enumerate(zip(IDS, CAPTIONS, strict=True)):
+        name = f"photo-{number}.png"
+        make_photo(number, (48 + 8 * number, 40)).save(folder / name)
+        line = {
+            "image": name,
+            "captions": captions,
+            "split": "val" if number == 5 else "test",
+            "id": item_id,
+            "metadata": {"number": number, "tags": ["even" if number % 2 == 0 else "odd"]},
+        }
+        lines.append(json.dumps(line))
+    file = folder / "data.jsonl"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="session")
+def index_folder(
+    tiny_checkpoint: Path, data_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """An index of all photos and captions of `data_file`."""
+    out = tmp_path_factory.mktemp("index") / "index"
+    build_index(tiny_checkpoint, out, image_items(data_file, None), text_items(data_file, None))
+    return out
+
+
+@pytest.fixture
+def service(index_folder: Path) -> Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]:
+    """Opens the HTTP service: ``async with service(max_text_chars=10) as client``."""
+
+    @asynccontextmanager
+    async def run(index: Path = index_folder, **limits: int) -> AsyncGenerator[httpx.AsyncClient]:
+        settings = ServiceSettings(**limits)  # pyright: ignore[reportArgumentType]
+        engine_limits = QueryLimits(
+            image=settings.image_limits, max_text_chars=settings.max_text_chars
+        )
+        app = create_app(LiveIndex(index, engine_limits), settings)
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+        ):
+            yield client
+
+    return run

@@ -1,0 +1,250 @@
+"""Searching over HTTP: the answer's form, its numbers, and both directions."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from aladin.checkpoint import load_checkpoint
+from aladin.inference import encode_photos, encode_texts
+from aladin.scoring import matching_scores
+
+pytestmark = pytest.mark.anyio
+
+Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+Encoded = Callable[..., bytes]
+
+TEXT = "a red dog rides a motorcycle"
+
+# Scores of float16 tokens against float32 ones.
+TOLERANCE = 1e-2
+
+
+async def ask(client: httpx.AsyncClient, target: str, **body: Any) -> dict[str, Any]:
+    """Search by JSON; the answer has to be a success."""
+    response = await client.post(f"/v1/search/{target}", json=body)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> None:
+    async with service() as client:
+        answer = await ask(client, "images", text=TEXT, k=2, explain=True)
+    assert list(answer) == [
+        "hits",
+        "reranked",
+        "fusion",
+        "candidates",
+        "generation",
+        "degraded",
+        "took_ms",
+    ]
+    assert list(answer["took_ms"]) == ["decode", "encode", "retrieve", "rerank", "total"]
+    assert len(answer["hits"]) == 2
+    for hit in answer["hits"]:
+        assert list(hit) == [
+            "id",
+            "rank",
+            "score",
+            "per_word",
+            "stages",
+            "uri",
+            "text",
+            "metadata",
+            "evidence",
+        ]
+        assert list(hit["stages"]) == ["match", "align"]
+        assert list(hit["stages"]["match"]) == list(hit["stages"]["align"]) == ["rank", "score"]
+        for evidence in hit["evidence"]:
+            assert list(evidence) == ["token", "start", "end", "region", "box", "score"]
+            assert len(evidence["box"]) == 4
+
+
+async def test_the_same_pair_scores_the_same_both_ways_and_as_in_the_model(
+    service: Service,
+    tiny_checkpoint: Path,
+    data_file: Path,
+    image_ids: list[str],
+    captions: list[tuple[str, str]],
+) -> None:
+    model = load_checkpoint(tiny_checkpoint).model
+    files = [data_file.parent / f"photo-{number}.png" for number in range(len(image_ids))]
+    photos: list[Image.Image] = []
+    for file in files:
+        with Image.open(file) as picture:
+            photos.append(picture.convert("RGB"))
+    texts = [caption for pair in captions for caption in pair]
+    text_ids = [f"{image_id}#{number}" for image_id in image_ids for number in range(2)]
+    images_encoded, texts_encoded = encode_photos(model, photos), encode_texts(model, texts)
+    align = model.alignment_scores(images_encoded, texts_encoded)
+    match = matching_scores(images_encoded, texts_encoded)
+
+    async with service() as client:
+        for column, text in enumerate(texts):
+            answer = await ask(client, "images", text=text)
+            assert len(answer["hits"]) == len(image_ids)
+            for hit in answer["hits"]:
+                row = image_ids.index(hit["id"])
+                stages = hit["stages"]
+                assert stages["align"]["score"] == pytest.approx(
+                    float(align[row, column]), abs=TOLERANCE
+                )
+                assert stages["match"]["score"] == pytest.approx(
+                    float(match[row, column]), abs=1e-4
+                )
+        for row, file in enumerate(files):
+            response = await client.post(
+                "/v1/search/texts", files={"image": file.read_bytes()}, data={"k": "50"}
+            )
+            hits = response.json()["hits"]
+            assert len(hits) == len(texts)
+            for hit in hits:
+                column = text_ids.index(hit["id"])
+                stages = hit["stages"]
+                assert stages["align"]["score"] == pytest.approx(
+                    float(align[row, column]), abs=TOLERANCE
+                )
+
+
+@pytest.mark.parametrize("target", ["images", "texts"])
+async def test_evidence_adds_up_to_the_alignment_score(
+    service: Service, query_photo: Image.Image, encoded: Encoded, target: str
+) -> None:
+    async with service() as client:
+        if target == "images":
+            answer = await ask(client, target, text=TEXT, explain=True)
+        else:
+            image = base64.b64encode(encoded(query_photo)).decode()
+            answer = await ask(client, target, image=image, explain=True)
+    for hit in answer["hits"]:
+        align = hit["stages"]["align"]["score"]
+        assert sum(word["score"] for word in hit["evidence"]) == pytest.approx(align, abs=1e-4)
+        assert hit["per_word"] == pytest.approx(align / len(hit["evidence"]))
+        text = TEXT if target == "images" else hit["text"]
+        for word in hit["evidence"]:
+            assert word["token"] == text[word["start"] : word["end"]]
+            x0, y0, x1, y1 = word["box"]
+            assert 0 <= x0 < x1 <= 1
+            assert 0 <= y0 < y1 <= 1
+
+
+async def test_hits_are_in_order_and_pages_fit_together(service: Service) -> None:
+    async with service() as client:
+        whole = await ask(client, "images", text=TEXT, k=6)
+        pages = [await ask(client, "images", text=TEXT, k=2, offset=each) for each in (0, 2, 4, 6)]
+    scores = [hit["score"] for hit in whole["hits"]]
+    assert scores == sorted(scores, reverse=True)
+    assert [hit["rank"] for hit in whole["hits"]] == [1, 2, 3, 4, 5, 6]
+    assert [hit for page in pages for hit in page["hits"]] == whole["hits"]
+
+
+async def test_without_the_second_stage_the_embeddings_decide(service: Service) -> None:
+    async with service() as client:
+        answer = await ask(client, "images", text=TEXT, rerank=False)
+    assert not answer["reranked"]
+    assert answer["fusion"] is None
+    for hit in answer["hits"]:
+        assert hit["score"] == hit["stages"]["match"]["score"]
+        assert hit["rank"] == hit["stages"]["match"]["rank"]
+
+
+async def test_fusion_one_is_the_papers_rule_and_zero_the_first_stage(service: Service) -> None:
+    async with service() as client:
+        papers = await ask(client, "images", text=TEXT, fusion=1)
+        first = await ask(client, "images", text=TEXT, fusion=0)
+        plain = await ask(client, "images", text=TEXT, rerank=False)
+    assert papers["fusion"] == 1.0
+    for hit in papers["hits"]:
+        assert hit["score"] == pytest.approx(hit["stages"]["align"]["score"])
+        assert hit["rank"] == hit["stages"]["align"]["rank"]
+    assert [hit["id"] for hit in first["hits"]] == [hit["id"] for hit in plain["hits"]]
+
+
+async def test_json_base64_and_multipart_of_one_photo_agree(
+    service: Service, query_photo: Image.Image, encoded: Encoded
+) -> None:
+    data = encoded(query_photo)
+    async with service() as client:
+        by_json = await ask(client, "texts", image=base64.b64encode(data).decode(), k=3)
+        form = await client.post(
+            "/v1/search/texts", files={"image": ("p.png", data)}, data={"k": "3"}
+        )
+    assert form.json()["hits"] == by_json["hits"]
+    assert by_json["took_ms"]["decode"] > 0
+
+
+async def test_an_item_finds_itself_first_and_its_kind_by_the_embedding_alone(
+    service: Service, image_ids: list[str]
+) -> None:
+    async with service() as client:
+        for item_id in image_ids:
+            answer = await ask(client, "images", id=item_id, explain=True)
+            assert answer["hits"][0]["id"] == item_id
+            assert answer["hits"][0]["score"] == pytest.approx(1, abs=1e-5)
+            assert answer["hits"][0]["stages"]["align"] is None
+            assert not answer["reranked"]
+        text_id = f"{image_ids[0]}#1"
+        assert (await ask(client, "texts", id=text_id))["hits"][0]["id"] == text_id
+
+
+async def test_an_item_is_a_query_like_its_own_photo_or_text(
+    service: Service, data_file: Path, image_ids: list[str], captions: list[tuple[str, str]]
+) -> None:
+    async with service() as client:
+        by_id = await ask(client, "images", id=f"{image_ids[1]}#0", explain=True)
+        by_text = await ask(client, "images", text=captions[1][0], explain=True)
+        photo_id = await ask(client, "texts", id=image_ids[2], explain=True)
+        data = base64.b64encode((data_file.parent / "photo-2.png").read_bytes()).decode()
+        by_photo = await ask(client, "texts", image=data, explain=True)
+    for ours, theirs in ((by_id, by_text), (photo_id, by_photo)):
+        for hit, other in zip(ours["hits"], theirs["hits"], strict=True):
+            assert hit["id"] == other["id"]
+            assert hit["stages"]["align"]["score"] == pytest.approx(
+                other["stages"]["align"]["score"], abs=TOLERANCE
+            )
+            assert [word["box"] for word in hit["evidence"]] == [
+                word["box"] for word in other["evidence"]
+            ]
+
+
+async def test_a_filter_leaves_only_what_fits(service: Service) -> None:
+    async with service() as client:
+        small = await ask(client, "images", text=TEXT, filter={"number": {"lt": 3}, "tags": "even"})
+        none = await ask(client, "images", text=TEXT, filter={"colour": "red"})
+        form = await client.post(
+            "/v1/search/images",
+            data={"text": TEXT, "filter": json.dumps({"number": 4})},
+            files={"image": b""},
+        )
+        bad = await client.post(
+            "/v1/search/images", json={"text": TEXT, "filter": {"number": {"about": 3}}}
+        )
+    assert {hit["metadata"]["number"] for hit in small["hits"]} == {0, 2}
+    assert none["hits"] == []
+    assert form.status_code == 422  # a text and an image
+    assert bad.status_code == 422
+    assert "about" in bad.json()["error"]["message"]
+
+
+async def test_hits_carry_what_the_user_said_of_them(
+    service: Service, image_ids: list[str], captions: list[tuple[str, str]]
+) -> None:
+    async with service() as client:
+        images = (await ask(client, "images", text=TEXT))["hits"]
+        texts = (await ask(client, "texts", text=TEXT, k=50))["hits"]
+    for hit in images:
+        number = image_ids.index(hit["id"])
+        assert hit["uri"] == f"photo-{number}.png"
+        assert hit["text"] == captions[number][0]
+        assert hit["metadata"]["number"] == number
+        assert hit["evidence"] is None
+    assert {hit["text"] for hit in texts} == {text for pair in captions for text in pair}
+    assert all(hit["uri"] is None for hit in texts)

@@ -1,0 +1,92 @@
+"""The service in its own process, over a real socket."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+
+@pytest.fixture(scope="module")
+def server(index_folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The URL of ``aladin serve`` on a free port of 127.0.0.1, and its process."""
+    process = subprocess.Popen(
+        [Path(sys.executable).with_name("aladin"), "serve", index_folder, "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        found = re.search(r"listening on (http://127\.0\.0\.1:\d+)", line)
+        if found:
+            yield found[1], process
+            break
+    else:
+        pytest.fail("the service ended before it listened")
+    process.send_signal(signal.SIGINT)
+    stdout, log = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert stdout == ""  # its log is talk, not data
+    assert "Traceback" not in log  # whatever the clients did
+
+
+def test_many_clients_at_once_good_and_bad(server: tuple[str, subprocess.Popen[str]]) -> None:
+    url, process = server
+
+    def ask(number: int) -> int:
+        body = {"text": "a dog" if number % 2 else ""}
+        return httpx.post(f"{url}/v1/search/images", json=body, timeout=30).status_code
+
+    with ThreadPoolExecutor(8) as clients:
+        statuses = list(clients.map(ask, range(40)))
+    assert statuses == [422, 200] * 20
+    assert process.poll() is None
+
+
+def test_a_client_that_sends_far_too_much_gets_its_answer(
+    server: tuple[str, subprocess.Popen[str]],
+) -> None:
+    url, process = server
+    declared = httpx.post(
+        f"{url}/v1/search/texts", files={"image": b"\0" * (40 * 2**20)}, timeout=60
+    )
+    assert declared.status_code == 413
+    chunked = httpx.post(
+        f"{url}/v1/search/texts",
+        content=(b" " * 2**20 for _ in range(40)),
+        headers={"content-type": "application/json"},
+        timeout=60,
+    )
+    assert chunked.status_code == 413
+    assert chunked.json()["error"]["code"] == "body_too_large"
+    assert httpx.get(f"{url}/readyz").status_code == 200
+    assert process.poll() is None
+
+
+def test_a_client_that_hangs_up_in_the_middle_harms_nobody(
+    server: tuple[str, subprocess.Popen[str]],
+) -> None:
+    url, process = server
+
+    def break_off() -> Iterator[bytes]:
+        yield b'{"text": "a d'
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        httpx.post(
+            f"{url}/v1/search/images",
+            content=break_off(),
+            headers={"content-type": "application/json"},
+        )
+    good = httpx.post(f"{url}/v1/search/images", json={"text": "a dog"})
+    assert good.status_code == 200
+    assert good.headers["X-Request-ID"]
+    assert process.poll() is None

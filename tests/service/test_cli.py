@@ -1,0 +1,114 @@
+"""The root of the command line: help, exit codes, one clear line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli import app
+
+ALADIN = Path(sys.executable).with_name("aladin")
+COMMANDS = [
+    ["demo"],
+    ["train"],
+    ["evaluate"],
+    ["index", "build"],
+    ["index", "info"],
+    ["index", "verify"],
+    ["search"],
+    ["serve"],
+]
+
+
+def test_help_answers_within_a_second() -> None:
+    best_s = float("inf")
+    for _ in range(3):  # the first one may compile, and others use this machine too
+        started = time.perf_counter()
+        result = subprocess.run([ALADIN, "--help"], capture_output=True, text=True, check=True)
+        best_s = min(best_s, time.perf_counter() - started)
+    assert best_s < 1
+    for command in ("demo", "train", "evaluate", "index", "search", "serve"):
+        assert command in result.stdout
+
+
+def test_help_of_every_command_needs_no_torch_and_says_what_goes_in_and_comes_out() -> None:
+    script = f"""
+import sys
+from typer.testing import CliRunner
+from service.cli import app
+for command in {COMMANDS!r}:
+    text = CliRunner().invoke(app, [*command, "--help"]).stdout
+    assert "In: " in text and "Out: " in text, (command, text)
+heavy = {{"torch", "transformers", "faiss", "fastapi", "uvicorn"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nonsense"],
+        ["search"],
+        ["search", "index", "--colour", "red"],
+        ["search", "index", "dog", "-k", "0"],
+        ["search", "index", "dog", "-k", "ten"],
+        ["search", "index", "dog", "--fusion", "2"],
+        ["search", "index", "dog", "--target", "sounds"],
+        ["search", "index", "--image", "missing.jpg"],
+        ["index", "build", "--out", "x"],
+        ["serve", "missing"],
+        ["train", "recipe.toml"],
+    ],
+)
+def test_a_command_line_that_is_wrong_ends_with_two(words: list[str]) -> None:
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["search", "{empty}", "dog"], "no index here"),
+        (["search", "{empty}"], "exactly one of TEXT, --image and --id, got 0"),
+        (["search", "{empty}", "dog", "--id", "x"], "exactly one of TEXT, --image and --id, got 2"),
+        (["search", "{empty}", "dog", "--filter", "{{"], "--filter: not JSON"),
+        (["search", "{empty}", "dog", "--filter", "[1]"], "--filter: expected a JSON object"),
+        (["index", "info", "{empty}"], "no index here"),
+        (["index", "verify", "{empty}"], "no index here"),
+        (["index", "build", "--model", "{empty}", "--out", "{empty}/x"], "got neither"),
+        (["evaluate", "{empty}", "{empty}"], "not a checkpoint"),
+        (["train", "{empty}/none.toml", "--out", "{empty}/run"], "no such recipe"),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_two(words: list[str], says: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, [word.format(empty=tmp_path) for word in words])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert says in line
+
+
+@pytest.mark.parametrize("place", ["front", "end"])
+def test_debug_shows_the_traceback_wherever_it_is_written(tmp_path: Path, place: str) -> None:
+    words = ["index", "info", str(tmp_path)]
+    line = ["--debug", *words] if place == "front" else [*words, "--debug"]
+    result = subprocess.run([ALADIN, *line], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "Traceback" in result.stderr
+    assert "IndexNotReadyError" in result.stderr
+    assert "Traceback" not in CliRunner().invoke(app, words).stderr
+
+
+def test_after_two_dashes_debug_is_a_word_to_search_for(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["search", str(tmp_path), "--", "--debug"])
+    assert result.exit_code == 2
+    assert "no index here" in result.stderr
