@@ -1,0 +1,77 @@
+"""Transformer layers against torch's own, and the dropouts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from aladin.errors import ConfigError
+from aladin.layers import ChannelDropout, TokenDropout, TransformerLayer, TransformerStack
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_layer_equals_torchs_encoder_layer(norm: str) -> None:
+    torch.manual_seed(0)
+    ours = TransformerLayer(8, 2, 12, 0.0, norm).eval()  # type: ignore[arg-type]
+    theirs = nn.TransformerEncoderLayer(
+        8, 2, 12, 0.0, batch_first=True, norm_first=norm == "pre"
+    ).eval()
+    with torch.no_grad():
+        for mine, other in (
+            (ours.query_key_value.weight, theirs.self_attn.in_proj_weight),
+            (ours.query_key_value.bias, theirs.self_attn.in_proj_bias),
+            (ours.output.weight, theirs.self_attn.out_proj.weight),
+            (ours.output.bias, theirs.self_attn.out_proj.bias),
+            (ours.feedforward[0].weight, theirs.linear1.weight),
+            (ours.feedforward[0].bias, theirs.linear1.bias),
+            (ours.feedforward[2].weight, theirs.linear2.weight),
+            (ours.feedforward[2].bias, theirs.linear2.bias),
+        ):
+            other.copy_(mine.uniform_(-0.5, 0.5))
+    states = torch.randn(3, 5, 8)
+    mask = torch.arange(5) < torch.tensor([[5], [3], [1]])
+    expected = theirs(states, src_key_padding_mask=~mask)
+    torch.testing.assert_close(ours(states, mask)[mask], expected[mask], atol=1e-6, rtol=1e-5)
+
+
+def test_padding_is_never_attended_to() -> None:
+    torch.manual_seed(0)
+    stack = TransformerStack(8, 2, 2, 16, 0.0).eval()
+    states = torch.randn(2, 4, 8)
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])
+    poisoned = states.masked_fill(~mask.unsqueeze(-1), 9.0)
+    torch.testing.assert_close(stack(states, mask)[mask], stack(poisoned, mask)[mask])
+
+
+def test_a_stack_without_layers_changes_nothing() -> None:
+    states = torch.randn(1, 2, 8)
+    stack = TransformerStack(8, 0, 2, 16, 0.0)
+    assert torch.equal(stack(states, torch.ones(1, 2, dtype=torch.bool)), states)
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(ConfigError, match="width 8 is not a multiple of 3"):
+        TransformerStack(8, 1, 3, 16, 0.0)
+
+
+def test_channel_dropout_drops_a_channel_for_all_tokens_and_keeps_the_mean() -> None:
+    torch.manual_seed(0)
+    dropout = ChannelDropout(0.25)
+    states = torch.ones(64, 3, 50)
+    dropped = dropout(states)
+    assert torch.equal(dropped, dropped[:, :1].expand_as(dropped))
+    assert set(dropped.unique().tolist()) == {0.0, torch.tensor(1 / 0.75).item()}
+    assert float(dropped.mean()) == pytest.approx(1.0, abs=0.03)
+    assert torch.equal(dropout.eval()(states), states)
+
+
+def test_token_dropout_drops_whole_tokens_and_scales_nothing() -> None:
+    torch.manual_seed(0)
+    dropout = TokenDropout(0.25)
+    states = torch.ones(64, 30, 4)
+    dropped = dropout(states)
+    assert torch.equal(dropped, dropped[..., :1].expand_as(dropped))
+    assert set(dropped.unique().tolist()) == {0.0, 1.0}
+    assert float(dropped.mean()) == pytest.approx(0.75, abs=0.04)
+    assert torch.equal(dropout.eval()(states), states)

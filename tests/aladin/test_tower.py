@@ -1,0 +1,139 @@
+"""The layers after an encoder, and where the aggregate of element 0 comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from aladin.config import (
+    AlignmentHeadConfig,
+    ImageEncoderConfig,
+    MatchingHeadConfig,
+    TowerConfig,
+    TrunkConfig,
+)
+from aladin.encoders.base import Features
+from aladin.errors import ConfigError
+from aladin.model import AladinModel
+
+Build = Callable[..., AladinModel]
+TRUNK = TrunkConfig(width=16, layers=0, heads=2)
+CONVOLUTIONAL = ImageEncoderConfig(
+    architecture={
+        "model_type": "resnet",
+        "embedding_size": 8,
+        "hidden_sizes": [8, 12],
+        "depths": [1, 1],
+        "layer_type": "basic",
+        "downsample_in_first_stage": True,
+    },
+)
+
+
+@pytest.fixture
+def features() -> Features:
+    """Encoder output of two photos: CLS and 16 regions of width 24."""
+    generator = torch.Generator().manual_seed(0)
+    mask = torch.ones(2, 17, dtype=torch.bool)
+    content = mask.clone()
+    content[:, 0] = False
+    return Features(torch.randn(2, 17, 24, generator=generator), mask, content)
+
+
+def test_the_encoders_own_cls(build_tiny: Build, features: Features) -> None:
+    tower = build_tiny(image_tower=TowerConfig(trunk=TRUNK)).image
+    out = tower(features)
+    assert tower.trunk is not None
+    torch.testing.assert_close(out.states, tower.trunk.project(features.states))
+    assert torch.equal(out.content, features.content)
+
+
+def test_no_trunk_hands_the_encoders_output_on(build_tiny: Build, features: Features) -> None:
+    model = build_tiny(
+        image_tower=TowerConfig(trunk=None),
+        text_tower=TowerConfig(trunk=None),
+        matching=MatchingHeadConfig(layers=0, dim=8),
+    )
+    assert model.image(features) == features
+    assert (model.image.width, model.text.width) == (24, 20)
+
+
+def test_the_mean_of_the_content_in_front(build_tiny: Build, features: Features) -> None:
+    tower = build_tiny(image_tower=TowerConfig(trunk=TRUNK, aggregate="mean")).image
+    out = tower(features)
+    assert tower.trunk is not None
+    projected = tower.trunk.project(features.states)
+    torch.testing.assert_close(out.states[:, 0], projected[:, 1:].mean(dim=1))
+    torch.testing.assert_close(out.states[:, 1:], projected)
+    assert out.content.tolist() == [[False, False] + [True] * 16] * 2
+    assert out.mask.all()
+
+
+def test_a_learned_vector_in_front(build_tiny: Build, features: Features) -> None:
+    tower = build_tiny(image_tower=TowerConfig(trunk=TRUNK, aggregate="learned")).image
+    out = tower(features)
+    assert tower.aggregate is not None
+    assert torch.equal(out.states[0, 0], tower.aggregate)
+    assert torch.equal(out.states[0, 0], out.states[1, 0])
+    assert tower.aggregate.requires_grad
+
+
+def test_the_first_region_in_the_official_code(build_tiny: Build) -> None:
+    """It plays the CLS: it is pooled by matching, and leaves the alignment (A-1)."""
+    model = build_tiny(
+        image_encoder=CONVOLUTIONAL,
+        image_tower=TowerConfig(trunk=TRUNK, aggregate="first_region"),
+        matching=MatchingHeadConfig(layers=0),
+    )
+    cells = model.image.encoder.num_tokens
+    mask = torch.ones(1, cells, dtype=torch.bool)
+    features = Features(torch.randn(1, cells, 12), mask, mask)
+    encoding = model.encode_images(features)
+    assert model.image.trunk is not None
+    projected = model.image.trunk.project(features.states)
+    first = torch.nn.functional.normalize(projected[:, 0], dim=-1)
+    torch.testing.assert_close(encoding.embedding, first)
+    assert int(encoding.mask.sum()) == cells - 1
+    assert features.content.all()  # the caller's own mask is left alone
+
+
+def test_an_encoder_without_cls_needs_an_aggregate(build_tiny: Build) -> None:
+    model = build_tiny(image_encoder=CONVOLUTIONAL, image_tower=TowerConfig(trunk=TRUNK))
+    with pytest.raises(ConfigError, match="set aggregate to mean or learned"):
+        model.encode_images(torch.randn(1, 3, 224, 224))
+
+
+def test_learned_positions_tell_equal_regions_apart(build_tiny: Build) -> None:
+    mask = torch.ones(1, 17, dtype=torch.bool)
+    content = mask.clone()
+    content[:, 0] = False
+    same = Features(torch.ones(1, 17, 24), mask, content)
+    plain = build_tiny(image_tower=TowerConfig(trunk=TRUNK)).image(same).states
+    placed = build_tiny(image_tower=TowerConfig(trunk=TRUNK, positions=True)).image(same).states
+    assert torch.equal(plain[0, 1], plain[0, 2])
+    assert not torch.allclose(placed[0, 1], placed[0, 2])
+
+
+def test_positions_are_for_images(build_tiny: Build) -> None:
+    with pytest.raises(ConfigError, match="positions are for image grids only"):
+        build_tiny(text_tower=TowerConfig(trunk=TRUNK, positions=True))
+
+
+def test_towers_of_different_widths_need_projections(build_tiny: Build) -> None:
+    wider = TowerConfig(trunk=TrunkConfig(width=32, layers=0, heads=2))
+    with pytest.raises(ConfigError, match=r"alignment: .* differ \(32 and 16\)"):
+        build_tiny(
+            image_tower=wider,
+            alignment=AlignmentHeadConfig(dim=None),
+            matching=MatchingHeadConfig(layers=0, dim=4),
+        )
+    model = build_tiny(image_tower=wider, matching=MatchingHeadConfig(layers=0, dim=4))
+    assert model.alignment.projections["image"].weight.shape == (8, 32)
+    assert model.alignment.projections["text"].weight.shape == (8, 16)
+
+
+def test_an_unknown_encoder(build_tiny: Build) -> None:
+    with pytest.raises(ConfigError, match=r"image_encoder\.name: unknown 'vgg', known are \['hf'"):
+        build_tiny(image_encoder=ImageEncoderConfig(name="vgg"))
