@@ -110,3 +110,49 @@ def test_unknown_loss_and_option_are_named() -> None:
         build_loss(TaskConfig(loss="trplet"))
     with pytest.raises(ConfigError, match="marging"):
         build_loss(TaskConfig(loss="triplet", options={"marging": 0.1}))
+
+
+def test_several_captions_of_a_photo_rank_as_the_same_pairs_one_by_one(
+    build_tiny: Callable[..., AladinModel],
+) -> None:
+    """Hinges with hardest negatives do not see how often a photo's row stands in the batch."""
+    model = build_tiny()
+    photos = torch.tensor([0, 1])
+    images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    texts: TextBatch = model.text.encoder.preprocess(CAPTIONS)
+    owners = photos.repeat_interleave(2)
+    grouped = Batch(images, texts, negative_mask(photos, owners))
+    single = Batch(images[owners], texts, negative_mask(owners))
+    for name in ("alignment", "matching"):
+        task = JointTask(model, stage({name: ALIGNMENT})).eval()
+        expected = float(task(single).total.detach())
+        assert float(task(grouped).total.detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_captions_of_one_photo_are_drawn_together(build_tiny: Callable[..., AladinModel]) -> None:
+    model = build_tiny()
+    images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    texts: TextBatch = model.text.encoder.preprocess(CAPTIONS)
+    photos = torch.tensor([0, 1])
+    batch = Batch(images, texts, negative_mask(photos, photos.repeat_interleave(2)))
+    task = JointTask(model, stage({"captions": MATCHING})).eval()
+    embedding = model.encode_texts(texts).embedding.detach()
+    logits = embedding[0::2] @ embedding[1::2].T / 0.07
+    expected = 0.5 * sum(
+        float(torch.nn.functional.cross_entropy(each, torch.arange(2)))
+        for each in (logits, logits.T)
+    )
+    assert float(task(batch).terms["captions"]) == pytest.approx(expected, rel=1e-4)
+    assert "image_trunk" not in touched_after(task, batch, model)
+
+
+def touched_after(task: JointTask, batch: Batch, model: AladinModel) -> set[str | None]:
+    task(batch).total.backward()
+    return touched(model)
+
+
+def test_caption_task_needs_two_captions(build_tiny: Callable[..., AladinModel]) -> None:
+    model = build_tiny()
+    task = JointTask(model, stage({"captions": MATCHING}))
+    with pytest.raises(ConfigError, match="captions_per_photo"):
+        task(batch_for(model))
