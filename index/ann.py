@@ -118,20 +118,17 @@ class AnnIndex:
 
     @classmethod
     def open(cls, path: Path, search_width: int | None) -> AnnIndex:
-        """Map an index file.
+        """Open an index file.
 
         Raises:
             IndexCorruptError: not a FAISS index.
         """
-        # FAISS maps vectors and graphs in one way, inverted lists in another.
-        for flag in (faiss.IO_FLAG_MMAP_IFC, faiss.IO_FLAG_MMAP):
-            try:
-                index = faiss.read_index(str(path), flag)
-                break
-            except RuntimeError as error:
-                failure = error
-        else:
-            raise IndexCorruptError(path, f"not a FAISS index ({failure})")
+        # Vectors and graphs are mapped. Inverted lists are read: FAISS can map them too, but then
+        # starts threads at every search to fetch their pages ahead.
+        try:
+            index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+        except RuntimeError as error:
+            raise IndexCorruptError(path, f"not a FAISS index ({error})") from error
         return cls(index, search_width)
 
     @property
