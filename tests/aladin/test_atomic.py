@@ -1,0 +1,128 @@
+"""Files and folders that are whole or not there, even after a kill."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aladin.atomic import atomic_file, atomic_folder, recover_folder, write_json
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    with atomic_file(path) as partial:
+        partial.write_text("whole")
+        assert not path.exists()
+        assert partial.parent == path.parent  # a rename across file systems is not atomic
+    assert path.read_text() == "whole"
+    assert names(path.parent) == ["file"]
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), atomic_file(path) as partial:
+        partial.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_failed_folder_keeps_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    for content in ("first", "second"):
+        with atomic_folder(path) as partial:
+            (partial / "sub").mkdir()
+            (partial / "sub" / content).write_text(content)
+    assert names(path / "sub") == ["second"]
+    with pytest.raises(RuntimeError), atomic_folder(path) as partial:
+        (partial / "third").write_text("half")
+        raise RuntimeError
+    assert names(tmp_path) == ["folder"]
+    assert names(path / "sub") == ["second"]
+
+
+REPLACE_AND_DIE = """
+import os, signal
+from pathlib import Path
+from aladin.atomic import atomic_folder
+
+renames = 0
+rename = Path.rename
+
+def counted(path, target):
+    global renames
+    if renames == {die_before}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    renames += 1
+    return rename(path, target)
+
+Path.rename = counted
+with atomic_folder(Path({path!r})) as partial:
+    (partial / "content").write_text("new")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("die_before", "survivor"), [(0, "old"), (1, "old"), (2, "new")])
+def test_a_kill_at_any_rename_loses_nothing(tmp_path: Path, die_before: int, survivor: str) -> None:
+    path = tmp_path / "folder"
+    with atomic_folder(path) as partial:
+        (partial / "content").write_text("old")
+    script = REPLACE_AND_DIE.format(die_before=die_before, path=str(path))
+    done = subprocess.run([sys.executable, "-c", script], check=False)
+    assert done.returncode == -signal.SIGKILL
+    recover_folder(path)
+    assert (path / "content").read_text() == survivor
+    with atomic_folder(path) as partial:  # the next writer is not disturbed by the leftovers
+        (partial / "content").write_text("next")
+    assert (path / "content").read_text() == "next"
+    assert not (tmp_path / ".folder.old").exists()
+
+
+def test_recovery_leaves_a_healthy_folder_alone(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    recover_folder(path)
+    assert not path.exists()
+    with atomic_folder(path) as partial:
+        (partial / "content").write_text("new")
+    recover_folder(path)
+    assert names(path) == ["content"]
+
+
+def test_json_is_readable_and_keeps_its_letters(tmp_path: Path) -> None:
+    path = tmp_path / "data.json"
+    write_json(path, {"text": "Hündchen", "list": [1, 2]})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"text": "Hündchen", "list": [1, 2]}
+    assert "Hündchen" in path.read_text(encoding="utf-8")
+
+
+def test_json_that_cannot_be_written_keeps_the_old(tmp_path: Path) -> None:
+    path = tmp_path / "data.json"
+    write_json(path, 1)
+    with pytest.raises(TypeError):
+        write_json(path, {"path": object()})
+    assert json.loads(path.read_text()) == 1
+    assert names(tmp_path) == ["data.json"]
+
+
+def test_a_disk_that_is_full_keeps_the_old_file(tmp_path: Path) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("this system has no /dev/full")
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(OSError, match="No space left"), atomic_file(path) as partial:
+        partial.symlink_to(full)
+        partial.write_text("x" * 10_000)
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["file"]

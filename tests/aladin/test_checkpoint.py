@@ -1,0 +1,184 @@
+"""Checkpoints: complete, exact, and strict about everything that is not as expected."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from aladin.checkpoint import (
+    CHECKPOINT_FILES,
+    SCHEMA_VERSION,
+    Provenance,
+    load_checkpoint,
+    save_checkpoint,
+)
+from aladin.config import ImageEncoderConfig, ImagePreprocessing
+from aladin.errors import CheckpointError
+from aladin.fusion import DirectionFusion, Fusion
+from aladin.inference import encode_photos, encode_texts
+from aladin.model import AladinModel
+
+TEXTS = ["a red circle", "two dogs run on the green grass"]
+
+
+@pytest.fixture
+def folder(tiny_checkpoint: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny checkpoint that a test may damage."""
+    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
+
+
+def edit_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def test_what_is_loaded_computes_the_same_to_the_bit(
+    build_tiny: Callable[..., AladinModel], tmp_path: Path
+) -> None:
+    model = build_tiny()
+    fusion = Fusion(image_to_text=DirectionFusion(weight=0.35, align_mean=1.0, match_std=0.1))
+    provenance = Provenance(
+        commit="abc", recipe="name = 'x'", stage="teacher", step=7, validation={"rsum": 281.5}
+    )
+    save_checkpoint(tmp_path / "c", model, fusion, provenance)
+    loaded = load_checkpoint(tmp_path / "c")
+    assert loaded.fusion == fusion
+    assert loaded.provenance == provenance
+    assert not loaded.model.training
+    for name, value in model.state_dict().items():
+        assert torch.equal(loaded.model.state_dict()[name], value), name
+    photos = [Image.new("RGB", (50, 40), "red"), Image.new("RGB", (20, 90), "blue")]
+    for ours, theirs in (
+        (encode_photos(model, photos), encode_photos(loaded.model, photos)),
+        (encode_texts(model, TEXTS), encode_texts(loaded.model, TEXTS)),
+    ):
+        for one, other in zip(ours, theirs, strict=True):
+            assert torch.equal(one, other)
+    assert loaded.model.text.encoder.spans(TEXTS[0]) == model.text.encoder.spans(TEXTS[0])
+
+
+def test_saving_what_was_loaded_gives_the_same_files(folder: Path, tmp_path: Path) -> None:
+    loaded = load_checkpoint(folder)
+    save_checkpoint(tmp_path / "again", loaded.model, loaded.fusion, loaded.provenance)
+    for name in CHECKPOINT_FILES:
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes(), name
+
+
+def test_the_model_id_is_the_digest_of_the_weights(folder: Path) -> None:
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert load_checkpoint(folder).model_id == digest
+
+
+def test_weights_that_float16_holds_exactly_are_stored_so(
+    build_tiny: Callable[..., AladinModel], tmp_path: Path
+) -> None:
+    model = build_tiny()
+    with torch.no_grad():
+        for parameter in model.image.encoder.parameters():
+            parameter.copy_(parameter.half().float())
+    save_checkpoint(tmp_path / "c", model)
+    stored = load_file(tmp_path / "c" / "model.safetensors")
+    loaded = load_checkpoint(tmp_path / "c").model.state_dict()
+    for name, value in model.state_dict().items():
+        half = name.startswith("image.encoder.")
+        assert (stored[name].dtype == torch.float16) or not half, name
+        assert torch.equal(loaded[name], value)
+
+
+def test_a_checkpoint_needs_no_source_folder(
+    build_tiny: Callable[..., AladinModel], tmp_path: Path
+) -> None:
+    vision = build_tiny().image.encoder
+    source = tmp_path / "vit"
+    vision.model.save_pretrained(source)  # type: ignore[operator]
+    encoder = ImageEncoderConfig(
+        source=str(source),
+        frozen=True,
+        preprocessing=ImagePreprocessing(height_px=32, width_px=32),
+    )
+    model = build_tiny(image_encoder=encoder)
+    save_checkpoint(tmp_path / "c", model)
+    shutil.rmtree(source)
+    loaded = load_checkpoint(tmp_path / "c").model
+    photo = [Image.new("RGB", (32, 32), "green")]
+    assert torch.equal(encode_photos(loaded, photo).tokens, encode_photos(model, photo).tokens)
+
+
+def test_an_older_checkpoint_is_replaced_whole(folder: Path) -> None:
+    (folder / "stray").write_text("of another time")
+    loaded = load_checkpoint(folder)
+    save_checkpoint(folder, loaded.model)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(CHECKPOINT_FILES)
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_missing_file(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(CheckpointError, match=name.replace(".", r"\.")):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_file_that_is_cut_short(folder: Path, name: str, share: float) -> None:
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data[: int(share * len(data))])
+    with pytest.raises(CheckpointError, match=f"{name}: "):
+        load_checkpoint(folder)
+
+
+def test_no_folder_at_all(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"not a checkpoint, it has no config\.json"):
+        load_checkpoint(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda c: c.update(schema_version=2), f"schema version 2, expected {SCHEMA_VERSION}"),
+        (lambda c: c.pop("schema_version"), "schema version None"),
+        (lambda c: c.update(extra=1), "extra: unknown key"),
+        (lambda c: c["model"]["alignment"].update(dims=8), r"model\.alignment\.dims: unknown key"),
+        (lambda c: c["model"].pop("text_encoder"), r"model\.text_encoder: "),
+        (lambda c: c["model"]["alignment"].update(dim="8"), r"model\.alignment\.dim"),
+        (lambda c: c["model"]["image_encoder"].update(name="vgg"), "unknown 'vgg'"),
+        (lambda c: c["model"]["alignment"].update(dim=16), r"expected \(16.*, got \(8"),
+        (lambda c: c["model"]["matching"].update(layers=2), "missing tensors"),
+        (lambda c: c["model"]["matching"].update(layers=0), r"unknown \['matching\.stack"),
+    ],
+)
+def test_a_config_of_another_network(
+    folder: Path, change: Callable[[dict[str, Any]], object], reason: str
+) -> None:
+    edit_config(folder, change)
+    with pytest.raises(CheckpointError, match=reason):
+        load_checkpoint(folder)
+
+
+def test_a_config_that_is_no_object(folder: Path) -> None:
+    (folder / "config.json").write_text("[1]")
+    with pytest.raises(CheckpointError, match="schema version None"):
+        load_checkpoint(folder)
+
+
+def test_an_unknown_and_a_missing_tensor(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    save_file(weights | {"surplus": torch.zeros(1)}, path)
+    with pytest.raises(CheckpointError, match=r"missing tensors \[\], unknown \['surplus'\]"):
+        load_checkpoint(folder)
+    name = next(iter(weights))
+    save_file({key: value for key, value in weights.items() if key != name}, path)
+    with pytest.raises(CheckpointError, match=f"missing tensors \\['{name}'\\], unknown \\[\\]"):
+        load_checkpoint(folder)

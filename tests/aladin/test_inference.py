@@ -1,0 +1,136 @@
+"""An item's encoding and a pair's score do not depend on what else is in the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from aladin.config import AlignmentHeadConfig, MatchingHeadConfig, TowerConfig, TrunkConfig
+from aladin.encoding import concatenate
+from aladin.errors import InputError, TextTooLongError
+from aladin.inference import encode_photos, encode_pixels, encode_texts
+from aladin.model import AladinModel
+from aladin.scoring import matching_scores
+
+TEXTS = [
+    "a dog",
+    "a small red circle above a striped blue square",
+    "red",
+    "a man rides a motorcycle in the street left of two dogs on the green grass",
+]
+TRUNK = TrunkConfig(width=16, layers=2, heads=2, feedforward=32)
+VARIANTS: dict[str, dict[str, object]] = {
+    "default": {},
+    "pre-norm, mean and maximum": {
+        "image_tower": TowerConfig(trunk=TrunkConfig(width=16, layers=1, heads=2, norm="pre")),
+        "text_tower": TowerConfig(trunk=TRUNK, aggregate="mean"),
+        "matching": MatchingHeadConfig(layers=1, heads=2, pooling=("mean", "max"), dim=8),
+    },
+    "the official code's options": {
+        "image_tower": TowerConfig(trunk=TRUNK, aggregate="mean", positions=True),
+        "alignment": AlignmentHeadConfig(dim=None, official_trim=True, empty_fill="zero"),
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def photos() -> list[Image.Image]:
+    """Photos of different sizes."""
+    rng = np.random.default_rng(0)
+    return [
+        Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8))
+        for height, width in ((32, 32), (50, 80), (100, 30), (7, 9))
+    ]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_pair_scores_the_same_alone_and_in_any_batch(
+    build_tiny: Callable[..., AladinModel], photos: list[Image.Image], variant: str
+) -> None:
+    model = build_tiny(**VARIANTS[variant])
+    images, texts = encode_photos(model, photos), encode_texts(model, TEXTS)
+    align, match = model.alignment_scores(images, texts), matching_scores(images, texts)
+    for row, photo in enumerate(photos):
+        for column, text in enumerate(TEXTS):
+            image, one_text = encode_photos(model, [photo]), encode_texts(model, [text])
+            for scores, alone in (
+                (align, model.alignment_scores(image, one_text)),
+                (match, matching_scores(image, one_text)),
+            ):
+                assert alone.item() == pytest.approx(scores[row, column].item(), abs=1e-5)
+
+
+def test_batches_joined_in_any_way_score_the_same(
+    build_tiny: Callable[..., AladinModel], photos: list[Image.Image]
+) -> None:
+    model = build_tiny()
+    images = encode_photos(model, photos)
+    together = encode_texts(model, TEXTS)
+    parts = concatenate([encode_texts(model, TEXTS[:1]), encode_texts(model, TEXTS[1:])])
+    torch.testing.assert_close(
+        model.alignment_scores(images, parts),
+        model.alignment_scores(images, together),
+        atol=1e-5,
+        rtol=0,
+    )
+
+
+def test_encodings_have_unit_length_and_the_right_number_of_tokens(
+    build_tiny: Callable[..., AladinModel], photos: list[Image.Image]
+) -> None:
+    model = build_tiny()
+    images, texts = encode_photos(model, photos), encode_texts(model, TEXTS)
+    for encoding in (images, texts):
+        torch.testing.assert_close(encoding.embedding.norm(dim=1), torch.ones(4))
+        lengths = encoding.tokens[encoding.mask].norm(dim=1)
+        torch.testing.assert_close(lengths, torch.ones(len(lengths)))
+    assert images.mask.sum(dim=1).tolist() == [16] * 4
+    spans = [len(model.text.encoder.spans(text)) for text in TEXTS]
+    assert texts.mask.sum(dim=1).tolist() == spans
+    assert model.image.encoder.region_boxes(80, 50).shape == (16, 4)
+
+
+def test_preprocessed_photos_encode_as_the_photos_themselves(
+    build_tiny: Callable[..., AladinModel], photos: list[Image.Image]
+) -> None:
+    model = build_tiny()
+    pixels = [model.image.encoder.preprocess(photo) for photo in photos]
+    for one, other in zip(encode_pixels(model, pixels), encode_photos(model, photos), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_cached_output_of_the_encoders_encodes_as_their_input(
+    build_tiny: Callable[..., AladinModel], photos: list[Image.Image]
+) -> None:
+    model = build_tiny()
+    with torch.inference_mode():
+        pixels = torch.stack([model.image.encoder.preprocess(photo) for photo in photos])
+        cached = model.encode_images(model.image.encoder(pixels))
+        words = model.text.encoder.preprocess(TEXTS)
+        cached_texts = model.encode_texts(model.text.encoder(words))
+    assert torch.equal(cached.embedding, encode_photos(model, photos).embedding)
+    assert torch.equal(cached_texts.tokens, encode_texts(model, TEXTS).tokens)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\t", "\u00a0\u2003"])
+def test_a_blank_text(build_tiny: Callable[..., AladinModel], text: str) -> None:
+    with pytest.raises(InputError, match="the text is empty"):
+        encode_texts(build_tiny(), ["a dog", text])
+
+
+def test_a_text_of_which_the_tokenizer_keeps_nothing(
+    build_tiny: Callable[..., AladinModel],
+) -> None:
+    with pytest.raises(InputError, match="no word that the tokenizer"):
+        encode_texts(build_tiny(), ["\u200b\u0000"])
+
+
+def test_a_text_that_is_too_long(build_tiny: Callable[..., AladinModel]) -> None:
+    model, text = build_tiny(), "red " * 100_000
+    with pytest.raises(TextTooLongError, match="100002 tokens, at most 32"):
+        encode_texts(model, ["a dog", text])
+    assert int(encode_texts(model, [text], truncate=True).mask.sum()) == 30
