@@ -14,17 +14,23 @@ from training.losses.infonce import InfoNCELoss
 from training.losses.negatives import negative_mask
 
 
-def reference(scores: Tensor, negatives: Tensor, temperature: float) -> float:
-    size = scores.shape[0]
+def reference(
+    scores: Tensor,
+    negatives: Tensor,
+    temperature: float,
+    pairs: list[tuple[int, int]] | None = None,
+) -> float:
+    images, texts = scores.shape
+    pairs = pairs or [(n, n) for n in range(images)]
     total = 0.0
-    for n in range(size):
-        positive = scores[n, n].item() / temperature
+    for i, t in pairs:
+        positive = scores[i, t].item() / temperature
         for others in (
-            [scores[n, u].item() / temperature for u in range(size) if negatives[n, u]],
-            [scores[j, n].item() / temperature for j in range(size) if negatives[j, n]],
+            [scores[i, u].item() / temperature for u in range(texts) if negatives[i, u]],
+            [scores[j, t].item() / temperature for j in range(images) if negatives[j, t]],
         ):
             total += math.log(sum(math.exp(x) for x in [positive, *others])) - positive
-    return total / (2 * size)
+    return total / (2 * len(pairs))
 
 
 @pytest.fixture
@@ -71,6 +77,20 @@ def test_another_caption_of_the_same_image_gets_no_gradient(batch: tuple[Tensor,
     assert scores.grad[0, 3].item() == 0.0
     assert bool((scores.grad[negatives] > 0).all())
     assert bool((scores.grad.diagonal() < 0).all())
+
+
+def test_unique_images_with_all_their_captions() -> None:
+    generator = torch.Generator().manual_seed(6)
+    scores = torch.randn(3, 5, generator=generator, dtype=torch.float64).requires_grad_()
+    image_of_text = torch.tensor([0, 0, 1, 2, 2])
+    negatives = negative_mask(torch.arange(3), image_of_text)
+    positives = torch.stack([image_of_text, torch.arange(5)], dim=1)
+    loss = InfoNCELoss(0.5)(scores, negatives, positives)
+    pairs = [(int(i), int(t)) for i, t in positives]
+    assert loss.item() == pytest.approx(reference(scores, negatives, 0.5, pairs), rel=1e-12)
+    assert torch.autograd.gradcheck(
+        lambda values: InfoNCELoss(0.5)(values, negatives, positives), (scores,)
+    )
 
 
 def test_order_of_the_pairs_does_not_matter(batch: tuple[Tensor, Tensor]) -> None:
