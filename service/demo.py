@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from aladin.checkpoint import load_checkpoint
 from aladin.errors import IndexNotReadyError
 from aladin.progress import Progress
 from index.builder import build_index
@@ -59,6 +60,7 @@ def run_demo(
 
     Raises:
         ConfigError: `out` holds a demo of another recipe.
+        IndexMismatchError: the index in `out` is not of the network in it.
     """
     data = _draw(out / "data", scenes, progress)
     checkpoint = _train(out / "run", data, overrides, progress)
@@ -87,13 +89,14 @@ def _train(out: Path, data: Path, overrides: Sequence[str], progress: Progress) 
 
 
 def _index(out: Path, checkpoint: Path, data: Path, progress: Progress) -> SearchIndex:
+    network = load_checkpoint(checkpoint)
     try:
-        return open_index(out)
+        return open_index(out, checkpoint=network)
     except IndexNotReadyError:
         _LOG.info("indexing the test scenes")
     images, texts = image_items(data, "test"), text_items(data, "test")
     build_index(checkpoint, out, images, texts, progress=progress)
-    return open_index(out)
+    return open_index(out, checkpoint=network)
 
 
 def _compare(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TextIO
@@ -15,10 +16,11 @@ from rich.progress import Progress as RichProgress
 from aladin.progress import Progress
 
 LINE_INTERVAL_S = 10.0
+RATE_WINDOW_S = 30.0
 
 
 class Pace:
-    """How fast one piece of work goes.
+    """How fast one piece of work goes: by its last half minute, for the start may be unlike it.
 
     Attributes:
         total: units of the whole piece, None if unknown.
@@ -33,25 +35,38 @@ class Pace:
         self.done = 0
         self._clock = clock
         self._started_s = clock()
+        self._recent: deque[tuple[float, int]] = deque([(self._started_s, 0)])
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the start."""
         return self._clock() - self._started_s
 
-    @property
-    def rate(self) -> float:
-        """Units a second since the start."""
-        return self.done / max(self.elapsed_s, 1e-9)
+    def advance(self, count: int) -> None:
+        """Count units that are done."""
+        self.done += count
+        now_s = self._clock()
+        # A sample a second is enough; the oldest one in the window is what the rate counts from.
+        if now_s - self._recent[-1][0] >= 1:
+            self._recent.append((now_s, self.done))
+        while len(self._recent) > 2 and now_s - self._recent[1][0] >= RATE_WINDOW_S:
+            self._recent.popleft()
 
     def describe(self) -> str:
         """Say the rate, and the time that is left if the total is known."""
-        if not self.done:
+        since_s, before = self._recent[0]
+        rate = (self.done - before) / max(self._clock() - since_s, 1e-9)
+        if rate == 0:
             return "starting"
-        words = f"{_readable(self.rate)} {self.unit}/s"
+        words = f"{_readable(rate)} {self.unit}/s"
         if self.total is not None and self.done < self.total:
-            words += f", {duration((self.total - self.done) / self.rate)} left"
+            words += f", {duration((self.total - self.done) / rate)} left"
         return words
+
+    def summary(self) -> str:
+        """Say how long the whole piece took."""
+        mean = self.done / max(self.elapsed_s, 1e-9)
+        return f"in {duration(self.elapsed_s)}, {_readable(mean)} {self.unit}/s"
 
 
 class LineProgress:
@@ -76,7 +91,7 @@ class LineProgress:
         """Count, and write a line if it is time."""
         if self._pace is None:
             return
-        self._pace.done += count
+        self._pace.advance(count)
         if self._clock() - self._last_line_s >= LINE_INTERVAL_S:
             self._write(self._pace.describe())
 
@@ -87,7 +102,7 @@ class LineProgress:
     def close(self) -> None:
         """End the current piece of work with its line."""
         if self._pace is not None and self._pace.done:
-            self._write(f"in {duration(self._pace.elapsed_s)}, {self._pace.describe()}")
+            self._write(self._pace.summary())
         self._pace = None
 
     def _write(self, words: str) -> None:
@@ -120,7 +135,7 @@ class BarProgress:
         """Move the bar."""
         if self._pace is None:
             return
-        self._pace.done += count
+        self._pace.advance(count)
         self._bars.update(self._bars.task_ids[-1], advance=count, pace=self._pace.describe())
 
     def note(self, **numbers: float | str) -> None:

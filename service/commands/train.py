@@ -35,7 +35,7 @@ def train(
     from training.run import run_recipe
 
     with stderr_progress() as progress:
-        checkpoint = run_recipe(
+        result = run_recipe(
             load_recipe(recipe, overrides or []), out, resume=resume, progress=progress
         )
-    typer.echo(str(checkpoint))
+    typer.echo(str(result.checkpoint))

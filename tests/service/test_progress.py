@@ -36,6 +36,19 @@ def test_a_line_every_ten_seconds_with_rate_time_left_and_figures() -> None:
     ]
 
 
+def test_the_rate_is_that_of_the_last_half_minute() -> None:
+    clock, stream = Clock(), io.StringIO()
+    progress = LineProgress(stream, clock)
+    progress.start(1000, "steps")
+    progress.advance(500)  # a resumed run counts what it finds done
+    for _ in range(60):
+        clock.now_s += 1
+        progress.advance(2)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "520/1,000 steps, 52 steps/s, 9.2 s left"
+    assert lines[-1] == "620/1,000 steps, 2 steps/s, 3 min 10 s left"
+
+
 def test_a_piece_of_work_ends_with_one_line_and_the_next_starts_afresh() -> None:
     clock, stream = Clock(), io.StringIO()
     progress = LineProgress(stream, clock)
