@@ -39,12 +39,24 @@ mirror = true
 vocabulary_size = 200
 [model.image_encoder]
 frozen = {frozen}
-architecture = {{ model_type = "vit", hidden_size = 24, num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 32, image_size = 32, patch_size = 8 }}
 preprocessing = {{ height_px = 32, width_px = 32 }}
+[model.image_encoder.architecture]
+model_type = "vit"
+hidden_size = 24
+num_hidden_layers = 1
+num_attention_heads = 2
+intermediate_size = 32
+image_size = 32
+patch_size = 8
 [model.text_encoder]
 frozen = {frozen}
 max_tokens = 16
-architecture = {{ model_type = "bert", hidden_size = 20, num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 32 }}
+[model.text_encoder.architecture]
+model_type = "bert"
+hidden_size = 20
+num_hidden_layers = 1
+num_attention_heads = 2
+intermediate_size = 32
 [model.image_tower.trunk]
 width = 16
 heads = 2

@@ -22,7 +22,7 @@ from training.recipe import load_recipe
 from training.run import read_validation, run_recipe
 
 
-class Interrupted(Exception):
+class InterruptionError(Exception):
     """Stands for whatever ends a process between two steps."""
 
 
@@ -33,7 +33,7 @@ class InterruptAfter(NullProgress):
         self.steps = steps
         self.unit = ""
 
-    def start(self, total: int | None, unit: str) -> None:
+    def start(self, total: int | None, unit: str) -> None:  # noqa: ARG002
         """Note what is counted."""
         self.unit = unit
 
@@ -42,7 +42,7 @@ class InterruptAfter(NullProgress):
         if self.unit == "steps":
             self.steps -= count
             if self.steps < 0:
-                raise Interrupted
+                raise InterruptionError
 
 
 def weights(out: Path, stage: str = "student") -> dict[str, torch.Tensor]:
@@ -98,7 +98,7 @@ def test_resume_after_any_step_ends_with_the_same_weights(
     monkeypatch.setattr(training.loop, "SAVE_EVERY_S", 1e9 if steps % 2 else 0.0)
     recipe = load_recipe(recipe_path)
     out = tmp_path / "broken"
-    with pytest.raises(Interrupted):
+    with pytest.raises(InterruptionError):
         run_recipe(recipe, out, progress=InterruptAfter(steps))
     run_recipe(recipe, out, resume=True)
     assert_same_weights(weights(out), weights(unbroken))
@@ -110,7 +110,8 @@ def test_resume_after_kill_nine(recipe_path: Path, unbroken: Path, tmp_path: Pat
     out = tmp_path / "killed"
     script = (
         "import sys; from pathlib import Path; from training.recipe import load_recipe; "
-        "from training.run import run_recipe; import training.loop; training.loop.SAVE_EVERY_S = 0; "
+        "from training.run import run_recipe; import training.loop; "
+        "training.loop.SAVE_EVERY_S = 0; "
         "run_recipe(load_recipe(Path(sys.argv[1])), Path(sys.argv[2]))"
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(recipe_path), str(out)])
@@ -133,7 +134,7 @@ def test_trained_encoders_resume_too(
     free.write_text(recipe_path.read_text().replace("frozen = true", "frozen = false"))
     recipe = load_recipe(free)
     run_recipe(recipe, tmp_path / "unbroken")
-    with pytest.raises(Interrupted):
+    with pytest.raises(InterruptionError):
         run_recipe(recipe, tmp_path / "broken", progress=InterruptAfter(4))
     run_recipe(recipe, tmp_path / "broken", resume=True)
     assert_same_weights(weights(tmp_path / "broken"), weights(tmp_path / "unbroken"))
@@ -156,7 +157,7 @@ def test_changed_data_are_refused_on_resume(
     for file in data_set.parent.iterdir():
         (own / file.name).write_bytes(file.read_bytes())
     recipe = load_recipe(recipe_path, [f"data.source={own / 'captions.jsonl'}"])
-    with pytest.raises(Interrupted):
+    with pytest.raises(InterruptionError):
         run_recipe(recipe, tmp_path / "out", progress=InterruptAfter(2))
     lines = (own / "captions.jsonl").read_text().splitlines()
     (own / "captions.jsonl").write_text("\n".join(lines[1:]))
