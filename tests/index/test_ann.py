@@ -151,3 +151,14 @@ def test_progress_counts_the_vectors() -> None:
     progress = Recorder()
     build_ann("Flat", unit_vectors(25_000, 4), progress)
     assert progress.total == progress.done == 25_000
+
+
+def test_torch_is_imported_before_faiss_and_in_one_place() -> None:
+    """With both CUDA builds installed, the libraries of the one that comes first win."""
+    import index.ann
+
+    folder = Path(index.ann.__file__).parent
+    importing = [path for path in folder.glob("*.py") if "import faiss" in path.read_text()]
+    assert [path.name for path in importing] == ["ann.py"]
+    source = importing[0].read_text()
+    assert source.index("\nimport torch") < source.index("\nimport faiss")
