@@ -126,7 +126,9 @@ def describe_faults(faults: Sequence[Any]) -> str:
     described: list[str] = []
     for fault in faults:
         where = ".".join(str(part) for part in fault["loc"] if part not in ("query", "path"))
-        what = "unknown field" if fault["type"] == "extra_forbidden" else fault["msg"]
+        what = str(fault["msg"]).removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            what = "unknown field"
         described.append(f"{where}: {what}" if where else what)
     return "; ".join(described)
 

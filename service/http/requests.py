@@ -15,6 +15,7 @@ from pydantic import (
     Field,
     ValidationError,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 from starlette.datastructures import FormData, UploadFile
@@ -27,6 +28,8 @@ from service.queries import ItemQuery, PhotoQuery, Query, SearchOptions, TextQue
 MAX_K = 1000
 MAX_OFFSET = 10_000
 MAX_CANDIDATES = 10_000
+# Each value is a look-up of its own.
+MAX_FILTER_VALUES = 1000
 
 # One more than there are fields would do; some room lets the error name the unknown ones.
 _MAX_FORM_FIELDS = 20
@@ -77,6 +80,14 @@ class SearchBody(BaseModel):
     filter: dict[str, Any] = Field(
         default_factory=dict[str, Any], description="Metadata that a hit must have."
     )
+
+    @field_validator("filter")
+    @classmethod
+    def _small_filter(cls, value: dict[str, Any]) -> dict[str, Any]:
+        count = sum(len(each) if isinstance(each, list | dict) else 1 for each in value.values())
+        if count > MAX_FILTER_VALUES:
+            raise ValueError(f"expected at most {MAX_FILTER_VALUES} values, got {count}")
+        return value
 
     @model_validator(mode="after")
     def _one_query(self) -> SearchBody:
