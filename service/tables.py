@@ -34,13 +34,14 @@ def metrics_table(title: str, rows: Sequence[MetricsRow]) -> Table:
     """
     timed = any(row.ms_a_query is not None for row in rows)
     table = Table(title=title, title_justify="left")
-    table.add_column("")
-    for name in ("R@1", "R@5", "R@10", "median", "R@1", "R@5", "R@10", "median", "rsum"):
-        table.add_column(name, justify="right")
-    table.columns[1].header = "text to image\nR@1"
-    table.columns[5].header = "image to text\nR@1"
+    table.add_column("", no_wrap=True)
+    # A header cannot span columns, so the direction's words are spread over its recalls.
+    for start, end in (("text", "image"), ("image", "text")):
+        for words in (f"{start}\nR@1", "to\nR@5", f"{end}\nR@10", "\nmedian"):
+            table.add_column(words, justify="right")
+    table.add_column("\nrsum", justify="right")
     if timed:
-        table.add_column("ms a query", justify="right")
+        table.add_column("ms a\nquery", justify="right")
     for row in rows:
         cells = [
             row.name,
