@@ -20,7 +20,7 @@
       NonFiniteLossError      training diverged
 
 Errors are raised in the domain and rendered at the front doors: into exit codes by
-``service/cli.py`` and into HTTP by one table in ``service/http/errors.py``.
+``service/failures.py`` and into HTTP by one table in ``service/http/errors.py``.
 """
 
 from __future__ import annotations
