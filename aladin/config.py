@@ -44,6 +44,8 @@ class ImageEncoderConfig:
         preprocessing: read from `source` when None.
         pyramid: sides of the square grids that the encoder's own grid is averaged to, e.g.
             (4, 1) for sixteen cells and the whole photo as regions; None keeps its own cells.
+        layers: numbers of hidden states to put beside the last one, each normalised on its own:
+            what a network's early layers see (colour, texture) its last one has left behind.
     """
 
     name: str = "hf"
@@ -52,6 +54,7 @@ class ImageEncoderConfig:
     frozen: bool = False
     preprocessing: ImagePreprocessing | None = None
     pyramid: tuple[int, ...] | None = None
+    layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from training.batches import BatchRows
 from training.data import Record
 from training.inputs import PhotoInputs, TextInputs, prepare_photos, prepare_texts
 from training.losses.negatives import negative_mask
+from training.precision import Precision
 from training.tasks.base import Batch
 
 
@@ -56,6 +57,7 @@ class PairDataset:
         model: AladinModel,
         cache_root: Path,
         views: Sequence[str],
+        precision: Precision,
         progress: Progress,
     ) -> PairDataset:
         """Read the photos and captions, through the feature cache where an encoder is frozen.
@@ -65,6 +67,7 @@ class PairDataset:
             model: its encoders preprocess, and fill the cache.
             cache_root: folder of all caches.
             views: of `training.views.view_names`.
+            precision: frozen encoders compute in.
             progress: told of photos, then of captions.
 
         Raises:
@@ -76,6 +79,7 @@ class PairDataset:
             _digest(model, "image"),
             cache_root,
             views,
+            precision,
             progress,
         )
         if not usable:
@@ -83,7 +87,7 @@ class PairDataset:
         kept = [records[row] for row in usable]
         captions = [caption for record in kept for caption in record.captions]
         texts = prepare_texts(
-            captions, model.text.encoder, _digest(model, "text"), cache_root, progress
+            captions, model.text.encoder, _digest(model, "text"), cache_root, precision, progress
         )
         return cls(photos, texts, kept, len(views))
 

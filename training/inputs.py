@@ -19,6 +19,7 @@ from aladin.errors import ImageError
 from aladin.feature_cache import FeatureCache, content_digest
 from aladin.images import decode_image
 from aladin.progress import Progress
+from training.precision import Precision, computing
 from training.views import apply_view
 
 logger = logging.getLogger(__name__)
@@ -100,6 +101,7 @@ def prepare_photos(
     encoder_digest: str,
     cache_root: Path,
     views: Sequence[str],
+    precision: Precision,
     progress: Progress,
 ) -> tuple[PhotoInputs, list[int]]:
     """Make photos ready: through the cache if the encoder is frozen, in memory otherwise.
@@ -110,6 +112,7 @@ def prepare_photos(
         encoder_digest: see `FeatureCache`.
         cache_root: folder of all caches.
         views: of `view_names`.
+        precision: a frozen encoder computes in; the cache keeps float16 anyway.
         progress: told of photos.
 
     Returns:
@@ -122,7 +125,7 @@ def prepare_photos(
     progress.start(len(paths), "photos")
     if encoder.frozen:
         cache = FeatureCache(cache_root, encoder_digest)
-        return _cache_photos(paths, encoder, cache, views, progress)
+        return _cache_photos(paths, encoder, cache, views, precision, progress)
     pixels: list[list[Tensor]] = [[] for _ in views]
     usable: list[int] = []
     for row, content in enumerate(_in_threads(paths, _read_bytes)):
@@ -142,6 +145,7 @@ def prepare_texts(
     encoder: TextEncoder,
     encoder_digest: str,
     cache_root: Path,
+    precision: Precision,
     progress: Progress,
 ) -> TextInputs:
     """Make captions ready: through the cache if the encoder is frozen.
@@ -151,6 +155,7 @@ def prepare_texts(
         encoder: the text encoder.
         encoder_digest: see `FeatureCache`.
         cache_root: folder of all caches.
+        precision: a frozen encoder computes in.
         progress: told of captions.
     """
     if not encoder.frozen:
@@ -162,7 +167,7 @@ def prepare_texts(
     by_length = sorted(missing.items(), key=lambda item: (len(item[1]), item[0]))
     for part in _chunks(by_length, TEXTS_A_PART):
         batch = encoder.preprocess([text for _, text in part], truncate=True)
-        with torch.inference_mode():
+        with torch.inference_mode(), computing(precision, batch.ids.device):
             features = encoder(batch)
         cache.add([key for key, _ in part], features)
         progress.advance(len(part))
@@ -174,6 +179,7 @@ def _cache_photos(
     encoder: ImageEncoder,
     cache: FeatureCache,
     views: Sequence[str],
+    precision: Precision,
     progress: Progress,
 ) -> tuple[PhotoInputs, list[int]]:
     keys: list[list[str]] = [[] for _ in views]
@@ -193,7 +199,9 @@ def _cache_photos(
             }
             if new:
                 pixels = torch.stack([encoder.preprocess(photo) for photo in new.values()])
-                with torch.inference_mode():
+                # Convolutions in this layout are about twice as fast on CPUs.
+                pixels = pixels.contiguous(memory_format=torch.channels_last)
+                with torch.inference_mode(), computing(precision, pixels.device):
                     features = encoder(pixels)
                 cache.add(list(new), features)
         for row, (number, _) in enumerate(part):

@@ -18,6 +18,7 @@ from pydantic import ConfigDict
 from aladin.config import ModelConfig
 from aladin.errors import ConfigError
 from aladin.strict_config import STRICT, parse_config
+from training.precision import Precision
 
 Part = Literal[
     "image_encoder", "text_encoder", "image_trunk", "text_trunk", "alignment", "matching"
@@ -169,7 +170,7 @@ class Recipe:
     final: str | None = None
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     seed: int = 0
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Precision = "auto"
 
     def __post_init__(self) -> None:
         """Check that stages are unique and refer to earlier ones.

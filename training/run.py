@@ -7,6 +7,7 @@ OUT/checkpoint/               the final stage's checkpoint
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import shutil
@@ -81,8 +82,15 @@ def run_recipe(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     cache = Path(recipe.data.cache).expanduser()
     views = view_names(recipe.data.mirror, recipe.data.crops)
-    train_set = PairDataset.prepare(train_records, model, cache, views, progress)
-    validation_set = PairDataset.prepare(validation_records, model, cache, [PLAIN], progress)
+    prepare = functools.partial(
+        PairDataset.prepare,
+        model=model,
+        cache_root=cache,
+        precision=recipe.precision,
+        progress=progress,
+    )
+    train_set = prepare(train_records, views=views)
+    validation_set = prepare(validation_records, views=[PLAIN])
     model.to(device)
 
     validation: dict[str, dict[str, RetrievalMetrics]] = {}

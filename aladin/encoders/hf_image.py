@@ -67,16 +67,13 @@ class HFImageEncoder(Freezable):
     def forward(self, pixels: Float[Tensor, "batch 3 height width"]) -> Features:
         """Encode preprocessed photos."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            output: Tensor = self.model(pixel_values=pixels).last_hidden_state
-        if output.ndim == 4:
-            cells = output  # a convolutional map (batch, dim, rows, columns)
-        else:
-            patches = output[:, output.shape[1] - self.grid[0] * self.grid[1] :]
-            cells = patches.transpose(1, 2).unflatten(2, self.grid)  # (batch, dim, rows, columns)
+            outputs = self._outputs(pixels)
+        cells = torch.cat([self._on_grid(output) for output in outputs], dim=1)
         regions = [F.adaptive_avg_pool2d(cells, level).flatten(2) for level in self._levels]
         states = torch.cat(regions, dim=2).transpose(1, 2)  # (batch, regions, dim)
         if self.has_cls:
-            states = torch.cat([output[:, :1], states], dim=1)
+            cls = torch.cat([output[:, :1] for output in outputs], dim=2)
+            states = torch.cat([cls, states], dim=1)
         mask = states.new_ones(states.shape[:2], dtype=torch.bool)
         content = mask.clone()
         content[:, : int(self.has_cls)] = False
@@ -95,6 +92,26 @@ class HFImageEncoder(Freezable):
         )
         return boxes * torch.tensor([x1 - x0, y1 - y0] * 2) + torch.tensor([x0, y0] * 2)
 
+    def _outputs(self, pixels: Tensor) -> list[Tensor]:
+        """Run the network; return the chosen hidden states and the last one.
+
+        Each is (batch, tokens, dim), or a convolutional map (batch, dim, rows, columns).
+        """
+        layers = self.config.layers
+        output = self.model(pixel_values=pixels, output_hidden_states=bool(layers))
+        if not layers:
+            return [output.last_hidden_state]
+        chosen = [output.hidden_states[layer] for layer in layers]
+        return [_normalised(each) for each in (*chosen, output.last_hidden_state)]
+
+    def _on_grid(self, output: Tensor) -> Tensor:
+        """Lay an output on the last layer's grid: (batch, dim, rows, columns)."""
+        if output.ndim == 3:
+            patches = output[:, output.shape[1] - self.grid[0] * self.grid[1] :]
+            return patches.transpose(1, 2).unflatten(2, self.grid)
+        # A finer map's cells that share one coarse cell become channels of it: nothing is lost.
+        return F.pixel_unshuffle(output, output.shape[2] // self.grid[0])
+
     @torch.no_grad()
     def _probe(self) -> tuple[int, tuple[int, int], bool]:
         """Learn the output's layout from one blank picture: (dim, grid, has a CLS)."""
@@ -102,18 +119,38 @@ class HFImageEncoder(Freezable):
         was_training = self.model.training
         self.model.eval()  # a blank picture must not enter batch norm statistics
         try:
-            blank = torch.zeros(1, 3, height, width)
-            states: Tensor = self.model(pixel_values=blank).last_hidden_state
+            outputs = self._outputs(torch.zeros(1, 3, height, width))
         except (ValueError, RuntimeError) as error:
             size = f"{height} x {width} px"
             raise ConfigError(f"image_encoder: cannot take photos of {size} ({error})") from error
+        except IndexError as error:
+            raise ConfigError(f"image_encoder: no such layers {self.config.layers}") from error
         self.model.train(was_training)
-        if states.ndim == 4:
-            return states.shape[1], (states.shape[2], states.shape[3]), False
+        last = outputs[-1]
+        if last.ndim == 4:
+            rows, columns = last.shape[2], last.shape[3]
+            finer = [output.shape[2] // rows for output in outputs]
+            for output, factor in zip(outputs, finer, strict=True):
+                if output.shape[2:] != (factor * rows, factor * columns):
+                    raise ConfigError(
+                        f"image_encoder: a layer's map of {tuple(output.shape[2:])} does not fit "
+                        f"the last one's of {(rows, columns)}"
+                    )
+            dims = [output.shape[1] * f**2 for output, f in zip(outputs, finer, strict=True)]
+            return sum(dims), (rows, columns), False
         patch = cast(PretrainedConfig, self.model.config).patch_size
         patch_height, patch_width = patch if isinstance(patch, (list, tuple)) else (patch, patch)
         grid = (height // int(patch_height), width // int(patch_width))
-        return states.shape[2], grid, states.shape[1] > grid[0] * grid[1]
+        dim = sum(output.shape[2] for output in outputs)
+        return dim, grid, last.shape[1] > grid[0] * grid[1]
+
+
+def _normalised(output: Tensor) -> Tensor:
+    """Give each token or cell mean 0 and variance 1: layers differ in scale."""
+    if output.ndim == 3:
+        return F.layer_norm(output, output.shape[2:])
+    channels_last = output.permute(0, 2, 3, 1)
+    return F.layer_norm(channels_last, channels_last.shape[3:]).permute(0, 3, 1, 2)
 
 
 def _pooled_spans(cells: int, pools: int) -> list[tuple[float, float]]:

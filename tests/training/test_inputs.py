@@ -42,7 +42,7 @@ def test_cached_photos_equal_the_encoder_on_photo_and_mirror_image(
 ) -> None:
     encoder = frozen_model.image.encoder
     inputs, usable = prepare_photos(
-        photos, encoder, "digest", tmp_path / "cache", VIEWS, NullProgress()
+        photos, encoder, "digest", tmp_path / "cache", VIEWS, "float32", NullProgress()
     )
     assert isinstance(inputs, CachedPhotos)
     assert usable == [0, 1, 2]
@@ -59,7 +59,7 @@ def test_decoded_photos_are_mirrored_on_demand(
     photos: list[Path], tmp_path: Path, build_tiny: Callable[..., AladinModel]
 ) -> None:
     encoder = build_tiny().image.encoder
-    inputs, _ = prepare_photos(photos, encoder, "", tmp_path, VIEWS, NullProgress())
+    inputs, _ = prepare_photos(photos, encoder, "", tmp_path, VIEWS, "float32", NullProgress())
     assert isinstance(inputs, DecodedPhotos)
     upright, mirrored = inputs.get([1, 1], [0, 1])
     assert torch.equal(upright.flip(-1), mirrored)
@@ -68,7 +68,7 @@ def test_decoded_photos_are_mirrored_on_demand(
 
 def test_cached_texts_equal_the_encoder(tmp_path: Path, frozen_model: AladinModel) -> None:
     encoder = frozen_model.text.encoder
-    inputs = prepare_texts(TEXTS, encoder, "digest", tmp_path, NullProgress())
+    inputs = prepare_texts(TEXTS, encoder, "digest", tmp_path, "float32", NullProgress())
     assert isinstance(inputs, CachedTexts)
     found = inputs.get([1, 2])
     batch = encoder.preprocess([TEXTS[1], TEXTS[2]])
@@ -86,5 +86,5 @@ def test_another_encoder_does_not_find_these_features(
 ) -> None:
     encoder = frozen_model.image.encoder
     for digest in ("one", "two"):
-        prepare_photos(photos, encoder, digest, tmp_path / "cache", [""], NullProgress())
+        prepare_photos(photos, encoder, digest, tmp_path / "cache", [""], "float32", NullProgress())
     assert len(list((tmp_path / "cache").iterdir())) == 2
