@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import transformers
 from torch import nn
 from transformers import MODEL_MAPPING, AutoConfig, PreTrainedModel
 from transformers.configuration_utils import PretrainedConfig
+from transformers.utils import logging
 
 from aladin.errors import CheckpointError, ConfigError
 
@@ -26,8 +29,9 @@ def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
         CheckpointError: there is no such model, or it cannot be read.
     """
     try:
-        config = _part_of(AutoConfig.from_pretrained(source), part)
-        model = _model_class(config).from_pretrained(source, config=config, dtype="float32")
+        with _quiet():
+            config = _part_of(AutoConfig.from_pretrained(source), part)
+            model = _model_class(config).from_pretrained(source, config=config, dtype="float32")
     except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(f"{source}: cannot load a {part} encoder ({error})") from error
     return _without_pooler(model), _plain(config)
@@ -48,6 +52,20 @@ def build_tower(architecture: dict[str, Any]) -> nn.Module:
         return _without_pooler(_model_class(config)(config).float())
     except (KeyError, ValueError, TypeError) as error:
         raise ConfigError(f"encoder architecture: {error}") from error
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep the library from drawing its own bar and from listing the weights of other heads."""
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()
 
 
 def _model_class(config: PretrainedConfig) -> type[PreTrainedModel]:
