@@ -1,0 +1,98 @@
+"""The Flickr8k recipe on a few real photos with the pretrained encoders (opt in: -m slow)."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import torch
+
+from aladin.checkpoint import load_checkpoint
+from aladin.images import read_image
+from aladin.inference import encode_photos, encode_texts
+from aladin.scoring import matching_scores
+from training.data import read_records
+from training.evaluation import evaluate_checkpoint
+from training.recipe import load_recipe
+from training.run import run_recipe
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "data" / "flickr8k" / "captions.jsonl"
+ENCODERS = [ROOT / "encoders" / name for name in ("mobilenet_v2_1.0_224", "all-MiniLM-L6-v2")]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not all(path.exists() for path in (DATA, *ENCODERS)),
+        reason="needs data/flickr8k and encoders/, see the README",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Three epochs of the shipped recipe on 300 photos; returns the checkpoint and the data."""
+    folder = tmp_path_factory.mktemp("flickr")
+    chosen: list[str] = []
+    for split, count in (("train", 300), ("val", 60)):
+        chosen += [
+            json.dumps(
+                {
+                    "id": record.id,
+                    "image": str(record.image),
+                    "captions": list(record.captions),
+                    "split": split,
+                }
+            )
+            for record in read_records(DATA, split)[:count]
+        ]
+    data = folder / "captions.jsonl"
+    data.write_text("\n".join(chosen) + "\n")
+    recipe = load_recipe(
+        Path(str(files("training") / "recipes" / "flickr8k.toml")),
+        [
+            f"data.source={data}",
+            f"data.cache={folder / 'cache'}",
+            f"model.image_encoder.source={ENCODERS[0]}",
+            f"model.text_encoder.source={ENCODERS[1]}",
+            *(f"stage.{name}.epochs={epochs}" for name, epochs in EPOCHS.items()),
+        ],
+    )
+    return run_recipe(recipe, folder / "run").checkpoint, data
+
+
+EPOCHS = {"contrastive": 20, "joint": 5, "student": 2}
+
+
+def test_pretrained_features_beat_chance_by_far(small_run: tuple[Path, Path]) -> None:
+    checkpoint, data = small_run
+    evaluation = evaluate_checkpoint(load_checkpoint(checkpoint), read_records(data, "val"))
+    for metrics in evaluation.metrics().values():
+        # Chance among 60 photos is 1.7 % at rank 1.
+        assert metrics.text_to_image.r1 > 10
+        assert metrics.image_to_text.r1 > 10
+
+
+def test_a_pair_scores_the_same_whatever_else_is_in_the_batch(
+    small_run: tuple[Path, Path],
+) -> None:
+    checkpoint, data = small_run
+    model = load_checkpoint(checkpoint).model
+    records = read_records(data, "val")[:8]
+    photos = [read_image(record.image) for record in records]
+    captions = [record.captions[0] for record in records]
+    images, texts = encode_photos(model, photos), encode_texts(model, captions)
+    align, match = model.alignment_scores(images, texts), matching_scores(images, texts)
+    for row in range(len(records)):
+        image, text = (
+            encode_photos(model, photos[row : row + 1]),
+            encode_texts(model, [captions[row]]),
+        )
+        torch.testing.assert_close(
+            model.alignment_scores(image, text)[0, 0], align[row, row], atol=1e-5, rtol=0
+        )
+        torch.testing.assert_close(
+            matching_scores(image, text)[0, 0], match[row, row], atol=1e-5, rtol=0
+        )
