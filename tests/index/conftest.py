@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from aladin.progress import NullProgress
@@ -36,17 +34,6 @@ TEXTS = [
     "a man",
     "two dogs run on the green grass",
 ]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Keep tiny computations on one thread: on a busy machine, waiting for a second costs more."""
-    before = torch.get_num_threads(), faiss.omp_get_max_threads()
-    torch.set_num_threads(1)
-    faiss.omp_set_num_threads(1)
-    yield
-    torch.set_num_threads(before[0])
-    faiss.omp_set_num_threads(before[1])
 
 
 @pytest.fixture(scope="session")
