@@ -51,7 +51,7 @@ def test_the_demo_leaves_data_network_and_an_index_of_the_test_scenes(out: Path)
         assert opened.checkpoint.provenance.stage == "student"
 
 
-def test_a_second_time_it_only_searches_and_finds_the_same(out: Path) -> None:
+def test_a_second_time_it_only_searches_and_its_table_has_every_way(out: Path) -> None:
     units = Units()
     rows = run_demo(out, units, scenes=48, overrides=QUICK).rows
     assert "scenes" not in units.seen
@@ -63,12 +63,7 @@ def test_a_second_time_it_only_searches_and_finds_the_same(out: Path) -> None:
     # alignment; float16 tokens may turn one near tie.
     for ours, theirs in zip(rows[3].metrics, rows[1].metrics, strict=True):
         assert ours[:3] == pytest.approx(theirs[:3], abs=100 / 6 + 0.1)
-
-
-def test_the_table_has_both_directions_and_the_time(out: Path) -> None:
-    rows = run_demo(out, NullProgress(), scenes=48, overrides=QUICK).rows
     table = metrics_table("test scenes", rows)
-    assert len(table.columns) == 11
     assert [column.header for column in table.columns][-2:] == ["\nrsum", "ms a\nquery"]
     assert list(table.columns[9].cells) == [f"{row.metrics.rsum:.1f}" for row in rows]
 

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from service.cli import app
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    """Give back the threads that the command takes from the process for good."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def test_a_port_that_is_taken(index_folder: Path) -> None:
