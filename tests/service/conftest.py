@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from index.builder import build_index
@@ -31,15 +30,6 @@ CAPTIONS = [
 ]
 # Ids with everything that a URL treats in its own way.
 IDS = ["dogs/red#1", "bike 2?", "plain", "ünïcode", "a%2Fb", "../street"]
-
-
-@pytest.fixture(scope="package", autouse=True)
-def one_torch_thread() -> Iterator[None]:
-    """Networks this small gain nothing from threads, and lose much where others compute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
