@@ -24,6 +24,7 @@ Part = Literal[
     "image_encoder", "text_encoder", "image_trunk", "text_trunk", "alignment", "matching"
 ]
 
+TaskName = Literal["alignment", "matching", "distillation", "alignment_distillation", "captions"]
 ResettablePart = Literal["image_trunk", "text_trunk", "alignment", "matching"]
 
 
@@ -95,6 +96,9 @@ class StageConfig:
         name: unique in the recipe.
         tasks: by name, keys of `training.tasks.TASKS`; more than one is joint training.
         start: stage whose best weights this one starts from; None: the previous stage's.
+        teacher: earlier stage whose frozen network is the teacher of the distillation tasks;
+            None: this network's own alignment scores are.
+        teacher_score: the teacher's score that is distilled; "fused" is that of its second stage.
         reset: parts that start at random again.
         train: parts that are trained; None: all that the encoders' configuration leaves free.
         epochs: passes over the training split.
@@ -111,8 +115,10 @@ class StageConfig:
     """
 
     name: str
-    tasks: dict[Literal["alignment", "matching", "distillation", "captions"], TaskConfig]
+    tasks: dict[TaskName, TaskConfig]
     start: str | None = None
+    teacher: str | None = None
+    teacher_score: Literal["alignment", "matching", "fused"] = "alignment"
     reset: tuple[ResettablePart, ...] = ()
     train: tuple[Part, ...] | None = None
     epochs: int = 10
@@ -142,6 +148,8 @@ class StageConfig:
             raise ConfigError(f"{where}: lr and clip_norm must be above 0")
         if not 0 <= self.average_decay < 1:
             raise ConfigError(f"{where}: average_decay is {self.average_decay}, expected [0, 1)")
+        if "alignment_distillation" in self.tasks and self.teacher is None:
+            raise ConfigError(f"{where}: alignment_distillation needs a teacher")
         if not self.tasks:
             raise ConfigError(f"{where}: give it at least one task")
 
@@ -182,10 +190,11 @@ class Recipe:
         for stage in self.stage:
             if stage.name in names:
                 raise ConfigError(f"two stages are named {stage.name!r}")
-            if stage.start is not None and stage.start not in names:
-                raise ConfigError(
-                    f"stage {stage.name!r}: start {stage.start!r} is no earlier stage"
-                )
+            for key in ("start", "teacher"):
+                earlier = getattr(stage, key)
+                if earlier is not None and earlier not in names:
+                    where = f"stage {stage.name!r}"
+                    raise ConfigError(f"{where}: {key} {earlier!r} is no earlier stage")
             names.append(stage.name)
         if not names:
             raise ConfigError("a recipe needs at least one [[stage]]")

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 from aladin.atomic import atomic_folder, write_json
-from aladin.checkpoint import Provenance, save_checkpoint
+from aladin.checkpoint import Provenance, load_checkpoint, save_checkpoint
 from aladin.encoders.vocabulary import train_tokenizer
 from aladin.errors import ConfigError
 from aladin.fusion import Fusion, fit_fusion
@@ -37,6 +37,7 @@ from training.provenance import code_commit
 from training.recipe import Recipe, StageConfig
 from training.tasks.joint import JointTask
 from training.tasks.parts import reset_part
+from training.tasks.teacher import Teacher
 from training.views import PLAIN, view_names
 
 logger = logging.getLogger(__name__)
@@ -166,8 +167,12 @@ def _train_stage(
     torch.manual_seed(recipe.seed)
     for part in stage.reset:
         reset_part(model, part)
-    task = JointTask(model, stage)
     device = next(model.parameters()).device
+    teacher = None
+    if stage.teacher is not None:
+        taught_by = folder.parent / stage.teacher / "checkpoint"
+        teacher = Teacher(load_checkpoint(taught_by, device), stage.teacher_score)
+    task = JointTask(model, stage, teacher)
 
     def validate() -> dict[str, RetrievalMetrics]:
         with torch.inference_mode(), computing(recipe.precision, device):

@@ -34,11 +34,19 @@ class Batch(NamedTuple):
 
 
 class PairScores(NamedTuple):
-    """Scores of all pairs of a batch; None where no task of the stage needs them."""
+    """Scores of all pairs of a batch; None where no task of the stage needs them.
+
+    Attributes:
+        alignment: of the alignment head.
+        matching: cosines of the embeddings.
+        captions: cosines of the texts' embeddings.
+        teacher: what is to be distilled; the own alignment scores where there is no teacher.
+    """
 
     alignment: Float[Tensor, "images texts"] | None
     matching: Float[Tensor, "images texts"] | None
     captions: Float[Tensor, "texts texts"] | None = None
+    teacher: Float[Tensor, "images texts"] | None = None
 
 
 class PairTask(nn.Module):

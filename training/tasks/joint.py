@@ -14,6 +14,7 @@ from training.recipe import StageConfig, TaskConfig
 from training.tasks import TASKS
 from training.tasks.base import Batch, PairScores, PairTask
 from training.tasks.parts import set_trained_parts, set_training_mode
+from training.tasks.teacher import Teacher
 
 
 class LossReport(NamedTuple):
@@ -35,18 +36,22 @@ class JointTask(nn.Module):
     an alignment task alone. What the stage does not train stays in evaluation mode.
     """
 
-    def __init__(self, model: AladinModel, stage: StageConfig) -> None:
+    def __init__(
+        self, model: AladinModel, stage: StageConfig, teacher: Teacher | None = None
+    ) -> None:
         """Set the network up for a stage.
 
         Args:
             model: the network; its trained parts are chosen here.
             stage: tasks and trained parts.
+            teacher: of the distillation tasks; None: the network's own alignment scores.
 
         Raises:
             ConfigError: an unknown loss, or options that it does not take.
         """
         super().__init__()
         self.model = model
+        self._teacher = teacher
         set_trained_parts(model, stage.train)
         self.weights = {name: config.weight for name, config in stage.tasks.items()}
         self.terms = nn.ModuleDict(
@@ -66,14 +71,17 @@ class JointTask(nn.Module):
         """Compute the loss of a batch."""
         images = self.model.encode_images(batch.images)
         texts = self.model.encode_texts(batch.texts)
-        compute = {
-            "alignment": lambda: self.model.alignment_scores(images, texts),
-            "matching": lambda: matching_scores(images, texts),
-            "captions": lambda: matching_scores(texts, texts),
-        }
+        own_teacher = "teacher" in self.needs and self._teacher is None
+        align = "alignment" in self.needs or own_teacher
         scores = PairScores(
-            **{name: score() if name in self.needs else None for name, score in compute.items()}
+            alignment=self.model.alignment_scores(images, texts) if align else None,
+            matching=matching_scores(images, texts) if "matching" in self.needs else None,
+            captions=matching_scores(texts, texts) if "captions" in self.needs else None,
         )
+        if own_teacher:
+            scores = scores._replace(teacher=scores.alignment)
+        elif "teacher" in self.needs and self._teacher is not None:
+            scores = scores._replace(teacher=self._teacher.scores(batch))
         losses = {name: task(scores, batch.negatives) for name, task in self._tasks().items()}
         total = sum(self.weights[name] * loss for name, loss in losses.items())
         return LossReport(total, {name: loss.detach() for name, loss in losses.items()})  # type: ignore[arg-type]
