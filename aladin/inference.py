@@ -10,14 +10,18 @@ from PIL import Image
 from torch import Tensor
 
 from aladin.encoders.base import TextBatch
-from aladin.encoding import Encoding
+from aladin.encoding import Encoding, concatenate
 from aladin.errors import InputError
 from aladin.model import AladinModel
+
+# Early maps of a convolutional network are large: beyond 32 MiB the allocator gives their memory
+# back after every layer, and most of the time goes into getting it again.
+PHOTOS_AT_A_TIME = 8
 
 
 @torch.inference_mode()
 def encode_photos(model: AladinModel, photos: Sequence[Image.Image]) -> Encoding:
-    """Encode decoded RGB photos in one batch.
+    """Encode decoded RGB photos.
 
     Args:
         model: in evaluation mode.
@@ -30,13 +34,17 @@ def encode_photos(model: AladinModel, photos: Sequence[Image.Image]) -> Encoding
 def encode_pixels(
     model: AladinModel, pixels: Sequence[Float[Tensor, "3 height width"]]
 ) -> Encoding:
-    """Encode photos that the image encoder has preprocessed, in one batch.
+    """Encode photos that the image encoder has preprocessed, `PHOTOS_AT_A_TIME`.
 
     Args:
         model: in evaluation mode.
         pixels: at least one photo; holding these takes far less memory than holding photos.
     """
-    return model.encode_images(torch.stack(list(pixels)).to(_device(model)))
+    parts: list[Encoding] = []
+    for start in range(0, len(pixels), PHOTOS_AT_A_TIME):
+        batch = torch.stack(list(pixels[start : start + PHOTOS_AT_A_TIME]))
+        parts.append(model.encode_images(batch.to(_device(model))))
+    return concatenate(parts)
 
 
 @torch.inference_mode()

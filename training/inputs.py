@@ -18,6 +18,7 @@ from aladin.encoders.base import Features, ImageEncoder, TextBatch, TextEncoder
 from aladin.errors import ImageError
 from aladin.feature_cache import FeatureCache, content_digest
 from aladin.images import decode_image
+from aladin.inference import PHOTOS_AT_A_TIME
 from aladin.progress import Progress
 from training.precision import Precision, computing
 from training.views import apply_view
@@ -198,12 +199,7 @@ def _cache_photos(
                 if photo is not None and key not in cache
             }
             if new:
-                pixels = torch.stack([encoder.preprocess(photo) for photo in new.values()])
-                # Convolutions in this layout are about twice as fast on CPUs.
-                pixels = pixels.contiguous(memory_format=torch.channels_last)
-                with torch.inference_mode(), computing(precision, pixels.device):
-                    features = encoder(pixels)
-                cache.add(list(new), features)
+                cache.add(list(new), _encode(encoder, list(new.values()), precision))
         for row, (number, _) in enumerate(part):
             if found[0][row] in cache:
                 usable.append(number)
@@ -211,6 +207,19 @@ def _cache_photos(
                     kept.append(of_view[row])
         progress.advance(len(part))
     return CachedPhotos(cache, keys), usable
+
+
+@torch.inference_mode()
+def _encode(encoder: ImageEncoder, photos: list[Image.Image], precision: Precision) -> Features:
+    """Encode the photos of one part, which a photo's size makes equally long."""
+    parts: list[Features] = []
+    for batch in _chunks(photos, PHOTOS_AT_A_TIME):
+        pixels = torch.stack([encoder.preprocess(photo) for photo in batch])
+        # Convolutions in this layout are about twice as fast on CPUs.
+        pixels = pixels.contiguous(memory_format=torch.channels_last)
+        with computing(precision, pixels.device):
+            parts.append(encoder(pixels))
+    return Features(*(torch.cat(values) for values in zip(*parts, strict=True)))
 
 
 def _read_bytes(path: Path) -> bytes:
