@@ -123,6 +123,7 @@ class StageTrainer:
         saved_at = time.monotonic()
         while self.step < self.steps:
             epoch, done = divmod(self.step, self._plan.batches_per_epoch)
+            self._task.train()
             for rows in self._plan.epoch(epoch)[done:]:
                 self._train_step(rows, log)
                 inside_epoch = self.step % self._plan.batches_per_epoch != 0
@@ -139,7 +140,6 @@ class StageTrainer:
         begun = time.monotonic()
         batch = self._train_set.batch(rows).to(self._device)
         fetched = time.monotonic()
-        self._task.train()
         factor = lr_factor(
             self.step, self.steps, self._plan.batches_per_epoch, self._stage.schedule
         )
