@@ -167,6 +167,7 @@ class Recipe:
         tokenizer: for a text encoder that starts at random.
         seed: of weights, batches and dropout.
         precision: "auto" computes in bfloat16 where the processor has instructions for it.
+        threads: of the stages, see `training.threads`; None: as many as torch chooses.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -179,6 +180,7 @@ class Recipe:
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     seed: int = 0
     precision: Precision = "auto"
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         """Check that stages are unique and refer to earlier ones.
@@ -186,6 +188,8 @@ class Recipe:
         Raises:
             ConfigError: there is no stage, a name repeats, or `start` or `final` names none.
         """
+        if self.threads is not None and self.threads < 1:
+            raise ConfigError(f"threads is {self.threads}, expected at least 1")
         names: list[str] = []
         for stage in self.stage:
             if stage.name in names:

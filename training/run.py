@@ -38,6 +38,7 @@ from training.recipe import Recipe, StageConfig
 from training.tasks.joint import JointTask
 from training.tasks.parts import reset_part
 from training.tasks.teacher import Teacher
+from training.threads import torch_threads
 from training.views import PLAIN, view_names
 
 logger = logging.getLogger(__name__)
@@ -95,22 +96,25 @@ def run_recipe(
     model.to(device)
 
     validation: dict[str, dict[str, RetrievalMetrics]] = {}
-    for number, stage in enumerate(recipe.stage):
-        folder = out / "stages" / stage.name
-        if not (folder / _VALIDATION).exists():
-            start = stage.start or (recipe.stage[number - 1].name if number else None)
-            if start is not None:
-                _load_weights(model, out / "stages" / start / "checkpoint")
-            _train_stage(recipe, stage, model, train_set, validation_set, folder, progress)
-        validation[stage.name] = read_validation(folder)
-        rsums = ", ".join(
-            f"{name} {each.rsum:.1f}" for name, each in validation[stage.name].items()
-        )
-        logger.info("stage %s: validation rsum: %s", stage.name, rsums)
+    with torch_threads(recipe.threads):
+        for number, stage in enumerate(recipe.stage):
+            folder = out / "stages" / stage.name
+            if not (folder / _VALIDATION).exists():
+                start = stage.start or (recipe.stage[number - 1].name if number else None)
+                if start is not None:
+                    _load_weights(model, out / "stages" / start / "checkpoint")
+                _train_stage(recipe, stage, model, train_set, validation_set, folder, progress)
+            validation[stage.name] = read_validation(folder)
+            _report(stage.name, validation[stage.name])
     final = recipe.final or recipe.stage[-1].name
     with atomic_folder(out / "checkpoint") as partial:
         shutil.copytree(out / "stages" / final / "checkpoint", partial, dirs_exist_ok=True)
     return RunResult(out / "checkpoint", validation)
+
+
+def _report(stage: str, metrics: dict[str, RetrievalMetrics]) -> None:
+    rsums = ", ".join(f"{name} {each.rsum:.1f}" for name, each in metrics.items())
+    logger.info("stage %s: validation rsum: %s", stage, rsums)
 
 
 def read_validation(stage_folder: Path) -> dict[str, RetrievalMetrics]:

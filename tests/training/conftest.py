@@ -31,6 +31,7 @@ def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
 RECIPE = """
 name = "test"
 precision = "float32"
+threads = 1
 [data]
 source = "{source}"
 cache = "{cache}"

@@ -68,6 +68,8 @@ def test_extended_tables_are_completed_and_stages_replaced(
         ("stage.joint.tasks.matching.loss=tripel", "unknown loss 'tripel', known are"),
         ("stage.joint.tasks.matching.options.margn=1", "margn"),
         ("final=nowhere", "final 'nowhere' is no stage"),
+        ("stage.joint.teacher=nowhere", "teacher 'nowhere' is no earlier stage"),
+        ("threads=0", "threads is 0, expected at least 1"),
         ("seed", "expected key=value"),
     ],
 )
