@@ -25,6 +25,7 @@ from training.demo.scenes import draw_data_set
 from training.evaluation import evaluate_checkpoint
 from training.recipe import load_recipe
 from training.run import run_recipe
+from training.threads import torch_threads
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,6 +63,11 @@ def run_demo(
         ConfigError: `out` holds a demo of another recipe.
         IndexMismatchError: the index in `out` is not of the network in it.
     """
+    with torch_threads(1):  # its network is small
+        return _run(out, progress, scenes, overrides)
+
+
+def _run(out: Path, progress: Progress, scenes: int, overrides: Sequence[str]) -> DemoResult:
     data = _draw(out / "data", scenes, progress)
     checkpoint = _train(out / "run", data, overrides, progress)
     with _index(out / "index", checkpoint, data, progress) as opened:
