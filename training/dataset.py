@@ -19,7 +19,7 @@ from training.data import Record
 from training.inputs import PhotoInputs, TextInputs, prepare_photos, prepare_texts
 from training.losses.negatives import negative_mask
 from training.precision import Precision
-from training.tasks.base import Batch
+from training.tasks.base import Batch, to_device, tuple_to_device
 
 
 class PairDataset:
@@ -118,13 +118,14 @@ class PairDataset:
         Returns:
             The images, and the texts in the order of `captions`.
         """
+        device = next(model.parameters()).device
         n_photos = len(self.captions_of_photo)
         images = [
-            model.encode_images(self.photos.get(rows, [0] * len(rows)))
+            model.encode_images(to_device(self.photos.get(rows, [0] * len(rows)), device))
             for rows in _chunks(n_photos, batch_size)
         ]
         texts = [
-            model.encode_texts(self.texts.get(rows))
+            model.encode_texts(tuple_to_device(self.texts.get(rows), device))
             for rows in _chunks(len(self.captions), batch_size)
         ]
         return concatenate(images), concatenate(texts)

@@ -35,7 +35,7 @@ from training.loop import StageTrainer
 from training.precision import computing
 from training.provenance import code_commit
 from training.recipe import Recipe, StageConfig
-from training.tasks.joint import JointTask
+from training.tasks.joint import JointTask, build_loss
 from training.tasks.parts import reset_part
 from training.tasks.teacher import Teacher
 from training.threads import torch_threads
@@ -76,11 +76,15 @@ def run_recipe(
         NonFiniteLossError: training diverged.
     """
     progress = progress or NullProgress()
-    _claim(out, recipe, resume)
+    for stage in recipe.stage:
+        for task in stage.tasks.values():
+            build_loss(task)  # a fault in the last stage is better found before the first
     torch.manual_seed(recipe.seed)
     train_records = _read(recipe, recipe.data.train_split)
     validation_records = _read(recipe, recipe.data.validation_split)
     model = AladinModel.create(recipe.model, _tokenizer(recipe, train_records))
+    # Only now: a mistake in the recipe or the data leaves no folder that has to be cleared.
+    _claim(out, recipe, resume)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     cache = Path(recipe.data.cache).expanduser()
     views = view_names(recipe.data.mirror, recipe.data.crops)

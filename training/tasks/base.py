@@ -29,7 +29,9 @@ class Batch(NamedTuple):
     def to(self, device: torch.device) -> Batch:
         """Move to a device."""
         return Batch(
-            _move(self.images, device), _move_tuple(self.texts, device), self.negatives.to(device)
+            to_device(self.images, device),
+            tuple_to_device(self.texts, device),
+            self.negatives.to(device),
         )
 
 
@@ -78,9 +80,11 @@ class PairTask(nn.Module):
         return self.loss(scores, negatives, positives)
 
 
-def _move(inputs: Tensor | Features, device: torch.device) -> Tensor | Features:
-    return inputs.to(device) if isinstance(inputs, Tensor) else _move_tuple(inputs, device)
+def to_device(inputs: Tensor | Features, device: torch.device) -> Tensor | Features:
+    """Move the input of a tower."""
+    return inputs.to(device) if isinstance(inputs, Tensor) else tuple_to_device(inputs, device)
 
 
-def _move_tuple(inputs: Tensors, device: torch.device) -> Tensors:
+def tuple_to_device(inputs: Tensors, device: torch.device) -> Tensors:
+    """Move features or tokenised texts."""
     return type(inputs)(*(part.to(device) for part in inputs))
