@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 import training.loop
 from aladin.checkpoint import load_checkpoint
-from aladin.errors import CheckpointError, ConfigError, NonFiniteLossError
+from aladin.errors import AladinError, CheckpointError, ConfigError, NonFiniteLossError
 from aladin.progress import NullProgress
 from training.recipe import load_recipe
 from training.run import read_validation, run_recipe
@@ -194,3 +194,18 @@ def test_damaged_photo_is_left_out(
     recipe = load_recipe(recipe_path, [f"data.source={own / 'captions.jsonl'}"])
     run_recipe(recipe, tmp_path / "out")
     assert "3.png" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("stage.student.tasks.distillation.loss=listnt", "unknown loss 'listnt'"),
+        ("data.source=gone.jsonl", "no such file"),
+    ],
+)
+def test_a_mistake_is_found_first_and_leaves_no_folder(
+    override: str, message: str, recipe_path: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(AladinError, match=message):
+        run_recipe(load_recipe(recipe_path, [override]), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
