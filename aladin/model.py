@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, assert_never
 
 from jaxtyping import Float
 from tokenizers import Tokenizer
@@ -18,7 +18,13 @@ from aladin.encoding import Encoding
 from aladin.errors import ConfigError
 from aladin.heads.alignment import AlignmentHead
 from aladin.heads.matching import MatchingHead
-from aladin.scoring import alignment_scores
+from aladin.scoring import (
+    ScoreName,
+    alignment_scores,
+    matching_scores,
+    paired_alignment_scores,
+    paired_matching_scores,
+)
 from aladin.tower import Tower
 
 T = TypeVar("T")
@@ -80,6 +86,48 @@ class AladinModel(nn.Module):
     def encode_texts(self, batch: TextBatch | Features) -> Encoding:
         """Encode tokenised texts, or the text encoder's cached output."""
         return self._heads(self.text(batch), "text")
+
+    @property
+    def score_names(self) -> tuple[ScoreName, ...]:
+        """The heads that this network has."""
+        return ("matching", "alignment")
+
+    def scores(
+        self, name: ScoreName, images: Encoding, texts: Encoding
+    ) -> Float[Tensor, "images texts"]:
+        """Score all pairs of two batches by one head, chunked to the memory budget.
+
+        Raises:
+            ConfigError: the network has no such head.
+        """
+        match name:
+            case "matching":
+                return matching_scores(images, texts)
+            case "alignment":
+                return self.alignment_scores(images, texts)
+            case "attention":
+                raise ConfigError("attention: this network has no such head")
+            case _:
+                assert_never(name)
+
+    def paired_scores(
+        self, name: ScoreName, images: Encoding, texts: Encoding
+    ) -> Float[Tensor, " pairs"]:
+        """Score each image with the text in its row: the diagonal of `scores`.
+
+        Raises:
+            ConfigError: the network has no such head.
+            ShapeError: the batches differ in length.
+        """
+        match name:
+            case "matching":
+                return paired_matching_scores(images, texts)
+            case "alignment":
+                return paired_alignment_scores(images, texts, self.alignment.padding_score)
+            case "attention":
+                raise ConfigError("attention: this network has no such head")
+            case _:
+                assert_never(name)
 
     def alignment_scores(self, images: Encoding, texts: Encoding) -> Float[Tensor, "images texts"]:
         """Score all pairs by the alignment head's rule."""

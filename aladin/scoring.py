@@ -5,14 +5,18 @@ Pure functions of tensors; the caller has normalised the tokens.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aladin.encoding import Encoding
+from aladin.errors import ShapeError
 from aladin.masking import fill_padding
+
+# The heads by which a pair can be scored.
+ScoreName = Literal["matching", "alignment", "attention"]
 
 # The similarity block (words x images x regions) of one chunk stays below this.
 MEMORY_BUDGET_BYTES = 256 * 2**20
@@ -50,9 +54,7 @@ def maxsim(
         Scores in [-words, words], float32 or wider; larger is more similar. An image with
         no real region scores 0.
     """
-    if torch.is_autocast_enabled(words.device.type):
-        compute = torch.get_autocast_dtype(words.device.type)
-        words, regions = words.to(compute), regions.to(compute)
+    words, regions = _to_autocast(words), _to_autocast(regions)
     packed = words[word_mask]  # (real words, dim): padding costs nothing
     text_of_word = word_mask.nonzero()[:, 0]
     cells = memory_budget_bytes // words.element_size()
@@ -98,6 +100,72 @@ def matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, "images 
     """
     with torch.autocast(images.embedding.device.type, enabled=False):
         return images.embedding @ texts.embedding.T
+
+
+def paired_maxsim(
+    words: Float[Tensor, "pairs words dim"],
+    regions: Float[Tensor, "pairs regions dim"],
+    word_mask: Bool[Tensor, "pairs words"],
+    region_mask: Bool[Tensor, "pairs regions"],
+    padding_score: float = float("-inf"),
+) -> Float[Tensor, " pairs"]:
+    """Score each text against the image of its own row: the diagonal of `maxsim`.
+
+    Args:
+        words: see `maxsim`.
+        regions: of as many images as there are texts.
+        word_mask: see `maxsim`.
+        region_mask: see `maxsim`.
+        padding_score: see `maxsim`.
+
+    Returns:
+        One score a row, float32 or wider; an image with no real region scores 0.
+    """
+    similarity = _to_autocast(words) @ _to_autocast(regions).mT  # (pairs, words, regions)
+    similarity = fill_padding(similarity, region_mask.unsqueeze(1), padding_score)
+    best = similarity.max(dim=-1).values  # (pairs, words)
+    scored = word_mask & region_mask.any(dim=1, keepdim=True)
+    best = best.to(torch.promote_types(best.dtype, torch.float32))
+    return best.masked_fill(~scored, 0).sum(dim=1)
+
+
+def paired_alignment_scores(
+    images: Encoding, texts: Encoding, padding_score: float = float("-inf")
+) -> Float[Tensor, " pairs"]:
+    """Score the pairs of two equally long batches, row by row; see `paired_maxsim`.
+
+    Raises:
+        ShapeError: the batches differ in length.
+    """
+    check_paired(images, texts)
+    return paired_maxsim(texts.tokens, images.tokens, texts.mask, images.mask, padding_score)
+
+
+def paired_matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, " pairs"]:
+    """Cosine of each image's embedding with that of the text in its row; see `matching_scores`.
+
+    Raises:
+        ShapeError: the batches differ in length.
+    """
+    check_paired(images, texts)
+    return (images.embedding * texts.embedding).sum(dim=1)
+
+
+def check_paired(images: Encoding, texts: Encoding) -> None:
+    """Refuse batches that cannot be scored row by row.
+
+    Raises:
+        ShapeError: they differ in length.
+    """
+    if images.size != texts.size:
+        raise ShapeError(f"{images.size} texts, one for each image", texts.size)
+
+
+def _to_autocast(tokens: Tensor) -> Tensor:
+    """Round to the number format of products under autocast, where that is on."""
+    if torch.is_autocast_enabled(tokens.device.type):
+        return tokens.to(torch.get_autocast_dtype(tokens.device.type))
+    return tokens
 
 
 class _BestRegion(torch.autograd.Function):
