@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
+
+_IMAGES_AT_A_TIME = 256
 
 
 class Ranks(NamedTuple):
@@ -60,15 +63,20 @@ def retrieval_ranks(
         Ranks; a wrong candidate with an equal score outranks the right one.
     """
     n_images, n_texts = scores.shape
-    own = torch.zeros(n_images, n_texts, dtype=torch.bool, device=scores.device)
-    own[image_of_text, torch.arange(n_texts, device=scores.device)] = True
-    captioned = own.any(dim=1)
-    right_text = scores.masked_fill(~own, float("-inf")).amax(dim=1, keepdim=True)  # (images, 1)
-    right_image = scores.gather(0, image_of_text.unsqueeze(0))  # (1, texts)
-    return Ranks(
-        text_to_image=(_at_least(scores, right_image) & ~own).sum(dim=0),
-        image_to_text=(_at_least(scores, right_text) & ~own).sum(dim=1)[captioned],
-    )
+    right = scores[image_of_text, torch.arange(n_texts, device=scores.device)]  # (texts,)
+    best = scores.new_full((n_images,), float("-inf"))
+    best = best.scatter_reduce(0, image_of_text, right, "amax")  # (images,)
+    ahead_of_image = torch.zeros_like(image_of_text)
+    ahead_of_texts: list[Tensor] = []
+    # In blocks of images: counting a whole matrix would hold eight bytes a pair. "Not below"
+    # rather than "at least": a score that is not a number counts against us too.
+    for rows in torch.arange(n_images, device=scores.device).split(_IMAGES_AT_A_TIME):
+        block = scores[rows]
+        wrong = image_of_text != rows.unsqueeze(1)  # (block, texts)
+        ahead_of_image += (~(block < right) & wrong).sum(dim=0)
+        ahead_of_texts.append((~(block < best[rows].unsqueeze(1)) & wrong).sum(dim=1))
+    captioned = torch.bincount(image_of_text, minlength=n_images) > 0
+    return Ranks(text_to_image=ahead_of_image, image_to_text=torch.cat(ahead_of_texts)[captioned])
 
 
 def summarize(ranks: Ranks) -> RetrievalMetrics:
@@ -101,15 +109,56 @@ def folded_metrics(
         folds: number of blocks; the last ones are one image smaller if it does not divide.
 
     Returns:
-        The mean over the blocks, each ranked among itself.
+        The mean over the blocks that have a text, each ranked among itself.
     """
-    blocks: list[RetrievalMetrics] = []
-    for rows in torch.arange(scores.shape[0], device=scores.device).tensor_split(folds):
-        inside = torch.isin(image_of_text, rows)
-        blocks.append(retrieval_metrics(scores[rows][:, inside], image_of_text[inside] - rows[0]))
+    return mean_metrics(
+        [
+            retrieval_metrics(scores[block.images, block.texts], block.image_of_text)
+            for block in fold_blocks(scores.shape[0], image_of_text, folds)
+        ]
+    )
+
+
+class Block(NamedTuple):
+    """A part of a split that is evaluated on its own.
+
+    Attributes:
+        images: column of the images' rows, to be broadcast against `texts`.
+        texts: rows of their texts.
+        image_of_text: row of each of these texts' image within the block.
+    """
+
+    images: Int[Tensor, "block 1"]
+    texts: Int[Tensor, " block_texts"]
+    image_of_text: Int[Tensor, " block_texts"]
+
+
+def fold_blocks(n_images: int, image_of_text: Int[Tensor, " texts"], folds: int) -> list[Block]:
+    """Cut a split into contiguous blocks of images with their texts.
+
+    Args:
+        n_images: of the split.
+        image_of_text: row of each text's image.
+        folds: number of blocks; the last ones are one image smaller if it does not divide.
+
+    Returns:
+        The blocks that have a text: one without has no query.
+    """
+    blocks: list[Block] = []
+    for rows in torch.arange(n_images, device=image_of_text.device).tensor_split(folds):
+        texts = torch.isin(image_of_text, rows).nonzero().squeeze(1)
+        if texts.numel():
+            blocks.append(Block(rows.unsqueeze(1), texts, image_of_text[texts] - rows[0]))
+    return blocks
+
+
+def mean_metrics(blocks: Sequence[RetrievalMetrics]) -> RetrievalMetrics:
+    """Average the metrics of at least one block, each number by itself."""
     return RetrievalMetrics(
         *(
-            DirectionMetrics(*(sum(values) / folds for values in zip(*direction, strict=True)))
+            DirectionMetrics(
+                *(sum(values) / len(blocks) for values in zip(*direction, strict=True))
+            )
             for direction in zip(*blocks, strict=True)
         )
     )
@@ -135,35 +184,65 @@ def paired_bootstrap(
     Args:
         ours: ranks of the system that is claimed to be better.
         theirs: ranks of the other one, for the same queries.
-        image_of_text: row of each text's image; every image has a caption.
+        image_of_text: row of each text's image.
         resamples: number of draws of as many photos, with replacement.
         seed: of the draws.
 
     Returns:
         rsum of `ours` minus rsum of `theirs`, in points, and its 95 % interval.
     """
-    n_images = ours.image_to_text.shape[0]
-    gain_text = _hits(ours.text_to_image) - _hits(theirs.text_to_image)  # (texts,)
-    gain_image = _hits(ours.image_to_text) - _hits(theirs.image_to_text)  # (images,)
-    gain_of_texts = torch.zeros(n_images, dtype=torch.float64).index_add_(
-        0, image_of_text, gain_text
-    )
-    captions = torch.bincount(image_of_text, minlength=n_images).double()
+    return paired_bootstrap_over_seeds([ours], [theirs], image_of_text, resamples, seed)
 
-    def rsum_difference(drawn: Tensor) -> Tensor:
-        of_texts = gain_of_texts[drawn].sum(-1) / captions[drawn].sum(-1)
-        return 100 * (of_texts + gain_image[drawn].mean(-1))
+
+def paired_bootstrap_over_seeds(
+    ours: Sequence[Ranks],
+    theirs: Sequence[Ranks],
+    image_of_text: Int[Tensor, " texts"],
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Interval:
+    """Bootstrap the mean difference of two systems' rsums over photos and over training seeds.
+
+    Each resample draws as many photos, with their captions, and as many pairs of runs, both with
+    replacement; the same photos for all runs, which were all asked the same queries. Few seeds
+    say little of how much seeds differ: the fewer, the more the interval is too narrow.
+
+    Args:
+        ours: ranks of the system that is claimed to be better, one entry a training seed.
+        theirs: ranks of the other one, for the same queries; entry by entry the same seed.
+        image_of_text: row of each text's image.
+        resamples: number of draws.
+        seed: of the draws.
+
+    Returns:
+        Mean rsum of `ours` minus mean rsum of `theirs`, in points, and its 95 % interval.
+
+    Raises:
+        ValueError: the two do not have equally many runs.
+    """
+    # Only photos with a caption are queries: number these alone.
+    _, photo_of_text = image_of_text.cpu().unique(return_inverse=True)
+    captions = torch.bincount(photo_of_text).double()  # (photos,)
+    n_photos, n_runs = captions.shape[0], len(ours)
+    pairs = list(zip(ours, theirs, strict=True))
+    gain_image = torch.stack([_gain(a.image_to_text, b.image_to_text) for a, b in pairs], dim=1)
+    gain_text = torch.stack([_gain(a.text_to_image, b.text_to_image) for a, b in pairs], dim=1)
+    gain_of_texts = torch.zeros_like(gain_image).index_add_(0, photo_of_text, gain_text)
+
+    def rsum_differences(times: Tensor) -> Tensor:
+        """Take how often each photo was drawn (draws, photos) to (draws, runs)."""
+        of_texts = (times @ gain_of_texts) / (times @ captions).unsqueeze(1)
+        return 100 * (of_texts + times @ gain_image / n_photos)
 
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(n_images, (resamples, n_images), generator=generator)
-    low, high = rsum_difference(drawn).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64))
-    return Interval(float(rsum_difference(torch.arange(n_images))), float(low), float(high))
-
-
-def _at_least(
-    scores: Float[Tensor, "images texts"], right: Float[Tensor, ...]
-) -> Bool[Tensor, "images texts"]:
-    return scores >= right
+    photos = torch.randint(n_photos, (resamples, n_photos), generator=generator)
+    runs = torch.randint(n_runs, (resamples, n_runs), generator=generator)
+    times = torch.zeros(resamples, n_photos, dtype=torch.float64)
+    times.scatter_add_(1, photos, torch.ones_like(times))
+    drawn = rsum_differences(times).gather(1, runs).mean(dim=1)  # (resamples,)
+    low, high = drawn.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64))
+    observed = rsum_differences(torch.ones(1, n_photos, dtype=torch.float64)).mean()
+    return Interval(float(observed), float(low), float(high))
 
 
 def _direction(ranks: Int[Tensor, " queries"]) -> DirectionMetrics:
@@ -174,6 +253,12 @@ def _direction(ranks: Int[Tensor, " queries"]) -> DirectionMetrics:
     return DirectionMetrics(
         *recalls, median_rank=median, mean_rank=float(ranks.double().mean()) + 1
     )
+
+
+def _gain(
+    ours: Int[Tensor, " queries"], theirs: Int[Tensor, " queries"]
+) -> Float[Tensor, " queries"]:
+    return (_hits(ours) - _hits(theirs)).cpu()
 
 
 def _hits(ranks: Int[Tensor, " queries"]) -> Float[Tensor, " queries"]:

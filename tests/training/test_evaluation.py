@@ -1,0 +1,130 @@
+"""Exhaustive evaluation of encodings, against the measures taken one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from aladin.checkpoint import load_checkpoint
+from aladin.encoding import Encoding
+from aladin.errors import InputError
+from aladin.fusion import DirectionFusion, Fusion
+from aladin.metrics import mean_metrics, retrieval_metrics, retrieval_ranks, summarize
+from aladin.separation import cross_retrieval_ranks, mean_difference
+from aladin.two_stage import two_stage_ranks
+from training.data import Record
+from training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint, evaluate_encodings
+
+FUSION = Fusion(
+    text_to_image=DirectionFusion(weight=0.5, align_mean=2.0, align_std=0.5, match_std=0.3),
+    image_to_text=DirectionFusion(weight=0.2, align_std=2.0, match_mean=0.5),
+)
+# Five images with 3, 1, 0, 2 and 4 texts.
+IMAGE_OF_TEXT = torch.tensor([0, 0, 0, 1, 3, 3, 4, 4, 4, 4])
+
+
+def random_encoding(items: int, tokens: int, seed: int) -> Encoding:
+    """Unit vectors, every item with at least one real token."""
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.rand(items, tokens, generator=generator) < 0.7
+    mask[:, 0] = True
+    return Encoding(
+        normalize(torch.randn(items, 16, generator=generator), dim=-1),
+        normalize(torch.randn(items, tokens, 8, generator=generator), dim=-1),
+        mask,
+    )
+
+
+@pytest.fixture(scope="module")
+def images() -> Encoding:
+    """Five images."""
+    return random_encoding(5, 6, seed=1)
+
+
+@pytest.fixture(scope="module")
+def texts() -> Encoding:
+    """Ten texts."""
+    return random_encoding(10, 4, seed=2)
+
+
+@pytest.fixture(scope="module")
+def evaluation(tiny_checkpoint: Path, images: Encoding, texts: Encoding) -> ExhaustiveEvaluation:
+    """Of the random encodings."""
+    model = load_checkpoint(tiny_checkpoint).model
+    return evaluate_encodings(model, FUSION, images, texts, IMAGE_OF_TEXT)
+
+
+def test_scores_are_those_of_the_heads(
+    evaluation: ExhaustiveEvaluation, images: Encoding, texts: Encoding
+) -> None:
+    assert list(evaluation.scores) == ["matching", "alignment"]
+    cosines = images.embedding @ texts.embedding.T
+    torch.testing.assert_close(evaluation.matching_scores, cosines)
+    for image in range(5):
+        for text in range(10):
+            cells = texts.item_tokens(text) @ images.item_tokens(image).T  # (words, regions)
+            expected = cells.amax(dim=1).sum()
+            torch.testing.assert_close(evaluation.alignment_scores[image, text], expected)
+
+
+def test_every_measure_of_every_score(evaluation: ExhaustiveEvaluation) -> None:
+    match, align = evaluation.matching_scores, evaluation.alignment_scores
+    assert list(evaluation.ranks) == ["matching", "alignment", "fused", "two_stage"]
+    for name, scores in evaluation.scores.items():
+        assert evaluation.metrics()[name] == retrieval_metrics(scores, IMAGE_OF_TEXT)
+        assert evaluation.mean_difference[name] == mean_difference(scores, IMAGE_OF_TEXT)
+        expected = cross_retrieval_ranks(scores, IMAGE_OF_TEXT)
+        assert torch.equal(evaluation.cross_ranks[name], expected)
+    by_text = FUSION.text_to_image.combine(align, match)
+    by_image = FUSION.image_to_text.combine(align, match)
+    fused = evaluation.ranks["fused"]
+    assert torch.equal(fused.text_to_image, retrieval_ranks(by_text, IMAGE_OF_TEXT).text_to_image)
+    assert torch.equal(fused.image_to_text, retrieval_ranks(by_image, IMAGE_OF_TEXT).image_to_text)
+    # Fewer items than candidates: the second stage orders them all.
+    assert evaluation.metrics()["two_stage"] == evaluation.metrics()["fused"]
+
+
+def test_two_stages_see_a_hundred_candidates(tiny_checkpoint: Path) -> None:
+    model = load_checkpoint(tiny_checkpoint).model
+    images, texts = random_encoding(130, 5, seed=3), random_encoding(260, 5, seed=4)
+    truth = torch.arange(260) // 2
+    evaluation = evaluate_encodings(model, FUSION, images, texts, truth)
+    expected = two_stage_ranks(
+        evaluation.matching_scores, evaluation.alignment_scores, FUSION, truth, 100
+    )
+    assert evaluation.metrics()["two_stage"] == summarize(expected)
+    assert evaluation.metrics()["two_stage"] != evaluation.metrics()["fused"]
+
+
+def test_folds_are_evaluations_of_their_own(
+    tiny_checkpoint: Path, evaluation: ExhaustiveEvaluation, images: Encoding, texts: Encoding
+) -> None:
+    model = load_checkpoint(tiny_checkpoint).model
+    blocks = [
+        evaluate_encodings(
+            model,
+            FUSION,
+            images.rows(torch.tensor(rows)),
+            texts.rows(torch.tensor(columns)),
+            torch.tensor(image_of_text),
+        ).metrics()
+        for rows, columns, image_of_text in (
+            ([0, 1], [0, 1, 2, 3], [0, 0, 0, 1]),
+            ([2, 3], [4, 5], [1, 1]),
+            ([4], [6, 7, 8, 9], [0, 0, 0, 0]),
+        )
+    ]
+    folded = evaluation.folded_metrics(3)
+    assert list(folded) == list(evaluation.ranks)
+    for name, metrics in folded.items():
+        assert metrics == mean_metrics([block[name] for block in blocks])
+    assert evaluation.folded_metrics(1) == evaluation.metrics()
+
+
+def test_photos_without_any_caption_cannot_be_evaluated(tiny_checkpoint: Path) -> None:
+    records = [Record(id="a", image=Path("a.png"), uri="a.png", captions=())]
+    with pytest.raises(InputError, match="nothing to evaluate: 1 photos without a caption"):
+        evaluate_checkpoint(load_checkpoint(tiny_checkpoint), records)
