@@ -88,6 +88,8 @@ class TrunkConfig:
         dropout: of the transformer layers' outputs and of what enters them.
         input_dropout: of the encoder's channels.
         token_dropout: of whole tokens of the encoder's output.
+        input_norm: of the encoder's states before the projection: layer norm, unit length of
+            each token (IMC), or none (DBL).
         norm: "post" as the paper's layers; "pre" trains at higher rates.
     """
 
@@ -98,6 +100,7 @@ class TrunkConfig:
     dropout: float = 0.1
     input_dropout: float = 0.0
     token_dropout: float = 0.0
+    input_norm: Literal["layer", "l2", "none"] = "layer"
     norm: Literal["post", "pre"] = "post"
 
 
@@ -159,8 +162,28 @@ class MatchingHeadConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AttentionHeadConfig:
+    """Options of the attention head, DBL's single-branch baseline (eqs 1-3).
+
+    Attributes:
+        dim: size of a word's comparison with what it attends to.
+        temperature: sharpness of the attention.
+        form: "official": negative similarities count a tenth, and what a word attends to and a
+            pair's pooled comparison are L2-normalised; "paper": as printed (D-7).
+    """
+
+    dim: int = 256
+    temperature: float = 9.0
+    form: Literal["official", "paper"] = "official"
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Everything that is needed to build an `AladinModel`."""
+    """Everything that is needed to build an `AladinModel`.
+
+    Attributes:
+        attention: a third head, on the alignment head's tokens; None: the network has none.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
@@ -170,3 +193,4 @@ class ModelConfig:
     text_tower: TowerConfig = field(default_factory=TowerConfig)
     alignment: AlignmentHeadConfig = field(default_factory=AlignmentHeadConfig)
     matching: MatchingHeadConfig = field(default_factory=MatchingHeadConfig)
+    attention: AttentionHeadConfig | None = None

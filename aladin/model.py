@@ -17,6 +17,7 @@ from aladin.encoders.hf_text import HFTextEncoder
 from aladin.encoding import Encoding
 from aladin.errors import ConfigError
 from aladin.heads.alignment import AlignmentHead
+from aladin.heads.attention import AttentionHead
 from aladin.heads.matching import MatchingHead
 from aladin.scoring import (
     ScoreName,
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 
 class AladinModel(nn.Module):
-    """Image tower, text tower, alignment head and matching head.
+    """Image tower, text tower, alignment head, matching head and perhaps an attention head.
 
     The two modalities never see each other before the score.
     """
@@ -62,6 +63,11 @@ class AladinModel(nn.Module):
             )
         self.alignment = AlignmentHead(config.alignment, *widths)
         self.matching = MatchingHead(config.matching, *widths)
+        if config.attention is not None and not config.alignment.normalize:
+            raise ConfigError("attention: it compares unit vectors; set alignment.normalize")
+        self.attention = (
+            AttentionHead(config.attention, self.alignment.dim) if config.attention else None
+        )
 
     @classmethod
     def create(cls, config: ModelConfig, tokenizer: Tokenizer | None = None) -> AladinModel:
@@ -90,7 +96,8 @@ class AladinModel(nn.Module):
     @property
     def score_names(self) -> tuple[ScoreName, ...]:
         """The heads that this network has."""
-        return ("matching", "alignment")
+        own = ("matching", "alignment")
+        return own if self.attention is None else (*own, "attention")
 
     def scores(
         self, name: ScoreName, images: Encoding, texts: Encoding
@@ -106,7 +113,7 @@ class AladinModel(nn.Module):
             case "alignment":
                 return self.alignment_scores(images, texts)
             case "attention":
-                raise ConfigError("attention: this network has no such head")
+                return self._attention_head()(images, texts)
             case _:
                 assert_never(name)
 
@@ -125,13 +132,18 @@ class AladinModel(nn.Module):
             case "alignment":
                 return paired_alignment_scores(images, texts, self.alignment.padding_score)
             case "attention":
-                raise ConfigError("attention: this network has no such head")
+                return self._attention_head().paired(images, texts)
             case _:
                 assert_never(name)
 
     def alignment_scores(self, images: Encoding, texts: Encoding) -> Float[Tensor, "images texts"]:
         """Score all pairs by the alignment head's rule."""
         return alignment_scores(images, texts, self.alignment.padding_score)
+
+    def _attention_head(self) -> AttentionHead:
+        if self.attention is None:
+            raise ConfigError("attention: this network has no such head")
+        return self.attention
 
     def _heads(self, features: Features, modality: Literal["image", "text"]) -> Encoding:
         tokens, mask = self.alignment(features, modality)

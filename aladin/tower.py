@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar, cast
+from typing import Generic, Literal, TypeVar, assert_never, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from aladin.config import TowerConfig, TrunkConfig
 from aladin.encoders.base import Features, ImageEncoder, TextEncoder
@@ -16,15 +17,23 @@ from aladin.masking import masked_mean
 E = TypeVar("E", bound=ImageEncoder | TextEncoder)
 
 
+class UnitLength(nn.Module):
+    """Divides each token by its Euclidean length."""
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Normalise the last axis."""
+        return F.normalize(states, dim=-1)
+
+
 class Trunk(nn.Module):
-    """Dropout, layer norm, projection and transformer layers after an encoder."""
+    """Normalisation, dropout, projection and transformer layers after an encoder."""
 
     def __init__(self, config: TrunkConfig, in_dim: int) -> None:
         super().__init__()
         self.token_dropout = TokenDropout(config.token_dropout)
         self.input_dropout = ChannelDropout(config.input_dropout)
         self.dropout = ChannelDropout(config.dropout)
-        self.norm = nn.LayerNorm(in_dim)
+        self.norm = _input_norm(config.input_norm, in_dim)
         self.projection = nn.Linear(in_dim, config.width)
         self.stack = TransformerStack(
             config.width,
@@ -43,6 +52,18 @@ class Trunk(nn.Module):
     def attend(self, states: Tensor, mask: Tensor) -> Tensor:
         """Run the transformer layers."""
         return self.stack(self.dropout(states), mask)
+
+
+def _input_norm(name: Literal["layer", "l2", "none"], dim: int) -> nn.Module:
+    match name:
+        case "layer":
+            return nn.LayerNorm(dim)
+        case "l2":
+            return UnitLength()
+        case "none":
+            return nn.Identity()
+        case _:
+            assert_never(name)
 
 
 class Tower(nn.Module, Generic[E]):

@@ -1,0 +1,257 @@
+"""The attention head against loops over single words and regions."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aladin.config import AttentionHeadConfig
+from aladin.encoding import Encoding
+from aladin.errors import ShapeError
+from aladin.heads.attention import AttentionHead, attention_weights
+
+Form = Literal["official", "paper"]
+FORMS: tuple[Form, ...] = ("official", "paper")
+WIDTH = 6
+
+
+def head(form: Form = "official", **options: float) -> AttentionHead:
+    torch.manual_seed(3)
+    config = AttentionHeadConfig(dim=5, form=form, **options)  # type: ignore[arg-type]
+    made = AttentionHead(config, WIDTH).double()
+    with torch.no_grad():
+        made.comparison.bias.uniform_(-0.1, 0.1)
+        made.output.bias.fill_(0.2)
+    return made
+
+
+def encoding(lengths: list[int], seed: int, longest: int | None = None) -> Encoding:
+    """Random unit tokens; `lengths` are the numbers of real ones."""
+    generator = torch.Generator().manual_seed(seed)
+    size = len(lengths), longest or max(lengths), WIDTH
+    tokens = F.normalize(torch.randn(size, generator=generator, dtype=torch.float64), dim=-1)
+    mask = torch.arange(size[1]) < torch.tensor(lengths).unsqueeze(1)
+    return Encoding(torch.ones(len(lengths), 1), tokens, mask)
+
+
+@pytest.fixture
+def images() -> Encoding:
+    """Four photos of up to 5 regions."""
+    return encoding([5, 3, 1, 4], 0)
+
+
+@pytest.fixture
+def texts() -> Encoding:
+    """Four texts of up to 7 words."""
+    return encoding([2, 7, 1, 4], 1)
+
+
+def unit(vector: Tensor) -> Tensor:
+    return vector / vector.pow(2).sum().sqrt()
+
+
+def reference(network: AttentionHead, words: Tensor, regions: Tensor) -> Tensor:
+    """Score one text's real words with one photo's real regions, as DBL prints it."""
+    official = network.config.form == "official"
+    columns: list[list[Tensor]] = []
+    for region in regions:
+        column: list[Tensor] = []
+        for word in words:
+            cosine = (word * region).sum()
+            slope = 0.1 if official else 0.0
+            column.append(cosine if cosine > 0 else slope * cosine)
+        squares = torch.stack([value**2 for value in column]).sum()
+        norm = squares.sqrt() if squares > 0 else squares.detach()
+        columns.append([value / (norm + 1e-8) for value in column])
+    pooled = torch.zeros(network.config.dim, dtype=torch.float64)
+    for number, word in enumerate(words):
+        weights = [torch.exp(network.config.temperature * column[number]) for column in columns]
+        total = torch.stack(weights).sum()
+        attended = torch.zeros(WIDTH, dtype=torch.float64)
+        for weight, region in zip(weights, regions, strict=True):
+            attended = attended + weight / total * region
+        if official:
+            attended = unit(attended)
+        difference = (word - attended) ** 2
+        compared = network.comparison.weight @ difference + network.comparison.bias
+        pooled = pooled + unit(compared) / len(words)
+    if official:
+        pooled = unit(pooled)
+    return torch.tanh(network.output.weight[0] @ pooled + network.output.bias[0])
+
+
+def all_by_loops(network: AttentionHead, images: Encoding, texts: Encoding) -> Tensor:
+    return torch.stack(
+        [
+            torch.stack(
+                [
+                    reference(network, texts.item_tokens(text), images.item_tokens(image))
+                    for text in range(texts.size)
+                ]
+            )
+            for image in range(images.size)
+        ]
+    )
+
+
+def gradients(
+    network: AttentionHead, images: Encoding, texts: Encoding, budget_bytes: int | None = None
+) -> list[Tensor]:
+    """Scores of all pairs, and the gradients of a weighted sum; None: by loops."""
+    leaves = images.tokens.clone().requires_grad_(), texts.tokens.clone().requires_grad_()
+    images, texts = images._replace(tokens=leaves[0]), texts._replace(tokens=leaves[1])
+    if budget_bytes is None:
+        scores = all_by_loops(network, images, texts)
+    else:
+        scores = network(images, texts, budget_bytes)
+    weights = torch.arange(scores.numel(), dtype=scores.dtype).view_as(scores)
+    wanted = [*leaves, *network.parameters()]
+    return [scores.detach(), *torch.autograd.grad((scores * weights).sum(), wanted)]
+
+
+def test_two_words_and_two_regions_by_hand() -> None:
+    """At temperature 0 both words attend to the mean of the regions."""
+    network = AttentionHead(AttentionHeadConfig(dim=2, temperature=0.0, form="paper"), 2)
+    with torch.no_grad():
+        network.comparison.weight.copy_(torch.eye(2))
+        network.output.weight.copy_(torch.tensor([[1.0, -1.0]]))
+    real = torch.ones(1, 2, dtype=torch.bool)
+    words = Encoding(torch.ones(1, 1), torch.tensor([[[1.0, 0.0], [0.6, 0.8]]]), real)
+    regions = Encoding(torch.ones(1, 1), torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), real)
+    # v' = (0.5, 0.5): squares (0.25, 0.25) and (0.01, 0.09), normalised and averaged.
+    first = math.sqrt(0.5), math.sqrt(0.5)
+    second = 0.01 / math.hypot(0.01, 0.09), 0.09 / math.hypot(0.01, 0.09)
+    expected = math.tanh((first[0] + second[0]) / 2 - (first[1] + second[1]) / 2)
+    assert network(regions, words).item() == pytest.approx(expected, abs=1e-6)
+    assert expected == pytest.approx(-0.41508, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("form", "weights"),
+    [
+        ("paper", [[8 / 9, 1 / 9], [16 / 17, 1 / 17]]),
+        ("official", [[8 / 9, 1 / 9], [512 / 513, 1 / 513]]),
+    ],
+)
+def test_weights_by_hand(form: Form, weights: list[list[float]]) -> None:
+    """The first region's column is (0.6, 0.8) already; the second suits no word at all."""
+    similarity = torch.tensor([[0.6, 0.0], [0.8, -0.5]], dtype=torch.float64)
+    real = torch.ones(2, dtype=torch.bool)
+    found = attention_weights(similarity, real, real, 5 * math.log(2), form)
+    torch.testing.assert_close(found, torch.tensor(weights, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_values_and_gradients_are_the_loops(form: Form, images: Encoding, texts: Encoding) -> None:
+    network = head(form)
+    ours = gradients(network, images, texts, 10**9)
+    torch.testing.assert_close(ours, gradients(network, images, texts), atol=1e-10, rtol=1e-8)
+    assert bool((ours[0].abs() < 1).all())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_pairs_are_the_diagonal(form: Form, images: Encoding, texts: Encoding) -> None:
+    network = head(form)
+    all_pairs, pairs = network(images, texts), network.paired(images, texts)
+    torch.testing.assert_close(pairs, all_pairs.diagonal())
+    parameters = list(network.parameters())
+    torch.testing.assert_close(
+        torch.autograd.grad(pairs.sum(), parameters),
+        torch.autograd.grad(all_pairs.trace(), parameters),
+    )
+    with pytest.raises(ShapeError, match="4 texts, one for each image, got 3"):
+        network.paired(images, texts.rows(slice(3)))
+
+
+@pytest.mark.parametrize("budget_bytes", [1, 5_000, 20_000])
+def test_chunks_change_neither_scores_nor_gradients(
+    budget_bytes: int, images: Encoding, texts: Encoding
+) -> None:
+    network = head()
+    chunked = gradients(network, images, texts, budget_bytes)
+    torch.testing.assert_close(chunked, gradients(network, images, texts, 10**9))
+    with torch.no_grad():
+        torch.testing.assert_close(network(images, texts, budget_bytes), chunked[0])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_stands_in_padding_changes_nothing(
+    form: Form, images: Encoding, texts: Encoding
+) -> None:
+    network = head(form)
+    expected = network(images, texts)
+    poisoned = [
+        part._replace(
+            tokens=F.pad(
+                part.tokens.masked_fill(~part.mask.unsqueeze(-1), 9.0), (0, 0, 0, 2), value=9.0
+            ),
+            mask=F.pad(part.mask, (0, 2)),
+        )
+        for part in (images, texts)
+    ]
+    torch.testing.assert_close(network(*poisoned), expected)
+    torch.testing.assert_close(network.paired(*poisoned), expected.diagonal())
+
+
+def test_a_pair_scores_the_same_alone(images: Encoding, texts: Encoding) -> None:
+    network = head().float()
+    images, texts = (part._replace(tokens=part.tokens.float()) for part in (images, texts))
+    together = network(images, texts)
+    for row in range(images.size):
+        for column in range(texts.size):
+            alone = network(images.rows(slice(row, row + 1)), texts.rows(slice(column, column + 1)))
+            torch.testing.assert_close(alone[0, 0], together[row, column], atol=1e-5, rtol=0)
+
+
+def test_a_region_that_suits_no_word_has_a_gradient(texts: Encoding) -> None:
+    """In the paper's form its whole column is 0, and so is its norm."""
+    network = head("paper")
+    against = -F.normalize((texts.tokens * texts.mask.unsqueeze(-1))[3].sum(dim=0), dim=-1)
+    words = texts.rows(slice(3, 4))
+    words = words._replace(tokens=against.neg().expand(1, 7, WIDTH).clone().requires_grad_())
+    regions = Encoding(
+        torch.ones(1, 1),
+        torch.stack([against, -against]).unsqueeze(0).requires_grad_(),
+        torch.ones(1, 2, dtype=torch.bool),
+    )
+    scores = network(regions, words)
+    found = torch.autograd.grad(scores.sum(), [regions.tokens, words.tokens, *network.parameters()])
+    assert all(bool(torch.isfinite(gradient).all()) for gradient in (scores, *found))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_photo_without_regions_and_a_text_without_words_stay_finite(form: Form) -> None:
+    network = head(form)
+    images, texts = encoding([0, 3], 0), encoding([2, 0], 1)
+    found = gradients(network, images, texts, 10**9)
+    assert all(bool(torch.isfinite(values).all()) for values in found)
+    torch.testing.assert_close(found[0][:, 1], torch.tanh(network.output.bias).detach().expand(2))
+
+
+def test_autocast_trains_and_scores_in_float32(images: Encoding, texts: Encoding) -> None:
+    network = head().float()
+    images, texts = (part._replace(tokens=part.tokens.float()) for part in (images, texts))
+    expected = network(images, texts)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        scores = network(images, texts, 1)
+        pairs = network.paired(images, texts)
+    scores.sum().backward()
+    assert scores.dtype == pairs.dtype == torch.float32
+    torch.testing.assert_close(scores, expected, atol=0.05, rtol=0)
+    torch.testing.assert_close(pairs, expected.diagonal(), atol=0.05, rtol=0)
+    assert network.comparison.weight.grad is not None
+    assert bool(torch.isfinite(network.comparison.weight.grad).all())
+
+
+def test_a_reset_draws_new_weights() -> None:
+    network = head()
+    before = network.comparison.weight.detach().clone()
+    network.reset_parameters()
+    assert not torch.equal(network.comparison.weight, before)
+    assert not network.comparison.bias.any()
+    assert not network.output.bias.any()
