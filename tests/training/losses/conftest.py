@@ -1,0 +1,34 @@
+"""Batches of every size and kind that the losses are checked on."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from training.losses.negatives import negative_mask
+
+
+@pytest.fixture(params=["diagonal", "image ids"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """How the negatives are told: all but the diagonal, or all pairs of different images."""
+    return request.param
+
+
+@pytest.fixture(params=[4, 8, 17])
+def size(request: pytest.FixtureRequest) -> int:
+    return request.param
+
+
+@pytest.fixture
+def pairs(size: int, kind: str) -> tuple[Tensor, Tensor]:
+    """Float64 scores in (-1, 1) that ask for a gradient, and their negatives.
+
+    Positives are higher on the whole but not everywhere: hinges on both sides of 0.
+    """
+    generator = torch.Generator().manual_seed(size)
+    scores = 1.4 * torch.rand(size, size, generator=generator, dtype=torch.float64) - 0.7
+    scores += 0.25 * torch.eye(size, dtype=torch.float64)
+    # Of three images in four there is one pair, of the fourth there are two.
+    ids = torch.arange(size) if kind == "diagonal" else torch.arange(size) % (3 * size // 4)
+    return scores.requires_grad_(), negative_mask(ids)

@@ -1,0 +1,236 @@
+"""BoostingLoss against loops, hand-worked numbers and the inequalities of the paper."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from aladin.errors import ConfigError, ShapeError
+from training.losses.boosting import BoostingLoss
+from training.losses.negatives import negative_mask
+from training.losses.triplet import TripletMarginLoss
+
+FORMS = [("relative", True), ("relative", False), ("absolute", True), ("absolute", False)]
+
+
+def reference(
+    target: Tensor,
+    anchor: Tensor,
+    negatives: Tensor,
+    *,
+    form: str,
+    hardest: bool,
+    soft: bool,
+    margin: float = 0.2,
+    alpha: float = 0.5,
+    selection: str = "gap",
+) -> tuple[float, Tensor]:
+    """Give the value and its gradient, hinge by hinge (objectives 3.1 and 3.2)."""
+    S, A, batch = target.tolist(), anchor.tolist(), len(target)
+    first, second = alpha * margin, margin - alpha * margin
+    gradient = torch.zeros(batch, batch, dtype=torch.float64)
+    total = 0.0
+
+    def full(c: tuple[int, int], n: tuple[int, int]) -> float:
+        x = A[c[0]][c[1]] - A[n[0]][n[1]]
+        gamma = margin * math.tanh((2 - x) / margin) if soft else margin
+        return gamma + x - (S[c[0]][c[1]] - S[n[0]][n[1]])
+
+    def positive(c: tuple[int, int]) -> float:
+        y = A[c[0]][c[1]]
+        gamma = first * math.tanh((1 - y) / first) if soft else first
+        return gamma + y - S[c[0]][c[1]]
+
+    def negative(n: tuple[int, int]) -> float:
+        y = A[n[0]][n[1]]
+        gamma = second * math.tanh((1 + y) / second) if soft else second
+        return gamma + S[n[0]][n[1]] - y
+
+    for k in range(batch):
+        for cells in (
+            [(k, u) for u in range(batch) if negatives[k, u]],
+            [(j, k) for j in range(batch) if negatives[j, k]],
+        ):
+            if hardest and cells:
+                if selection == "gap":
+                    cells = [max(cells, key=lambda n: S[n[0]][n[1]] - A[n[0]][n[1]])]
+                elif form == "relative":
+                    cells = [max(cells, key=lambda n: full((k, k), n))]
+                else:
+                    cells = [max(cells, key=negative)]
+            for n in cells:
+                if form == "relative":
+                    if full((k, k), n) > 0:
+                        total += full((k, k), n)
+                        gradient[n] += 1
+                        gradient[k, k] -= 1
+                    continue
+                if positive((k, k)) > 0:
+                    total += positive((k, k))
+                    gradient[k, k] -= 1
+                if negative(n) > 0:
+                    total += negative(n)
+                    gradient[n] += 1
+    return total, gradient
+
+
+@pytest.fixture
+def anchor(size: int) -> Tensor:
+    """Scores of a tanh, some of them near its ends, where soft margins shrink."""
+    generator = torch.Generator().manual_seed(100 + size)
+    scores = 2 * torch.randn(size, size, generator=generator, dtype=torch.float64)
+    return (scores + 2 * torch.eye(size, dtype=torch.float64)).tanh().requires_grad_()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"margin": 0.7, "alpha": 0.2}, {"selection": "cost"}, {"margin": 1.1, "alpha": 0.8}],
+    ids=str,
+)
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize(("form", "hardest"), FORMS)
+def test_equals_the_loops(
+    pairs: tuple[Tensor, Tensor],
+    anchor: Tensor,
+    form: str,
+    hardest: bool,
+    soft: bool,
+    options: dict[str, float | str],
+) -> None:
+    scores, negatives = pairs
+    # A target near its anchor: some hinges are active, some are not.
+    target = (anchor.detach() + 0.5 * scores.detach()).requires_grad_()
+    loss = BoostingLoss(form, hardest, soft, **options)(target, anchor, negatives)
+    loss.backward()
+    value, gradient = reference(
+        target, anchor, negatives, form=form, hardest=hardest, soft=soft, **options
+    )
+    assert loss.item() == pytest.approx(value, abs=1e-10)
+    torch.testing.assert_close(target.grad, gradient)
+    assert anchor.grad is None
+
+
+def test_two_pairs_worked_by_hand() -> None:
+    target = torch.tensor([[0.6, 0.3], [0.2, 0.5]], dtype=torch.float64)
+    anchor = torch.tensor([[0.5, 0.4], [0.0, 0.5]], dtype=torch.float64)
+    negatives = negative_mask(torch.arange(2))
+    # S - A is .1 and 0 at the pairs, -.1 and .2 at the negatives.
+    # relative: images .2 - .1 - .1 and .2 + .2 - 0, texts .2 + .2 - .1 and .2 - .1 - 0
+    assert BoostingLoss()(target, anchor, negatives).item() == pytest.approx(0 + 0.4 + 0.3 + 0.1)
+    # absolute: pairs .1 - .1 and .1 - 0, negatives .1 - .1 and .1 + .2, each once a direction
+    absolute = BoostingLoss("absolute")(target, anchor, negatives)
+    assert absolute.item() == pytest.approx(2 * (0.1 + 0.3))
+
+
+def test_inequalities_of_the_forms(pairs: tuple[Tensor, Tensor], anchor: Tensor) -> None:
+    scores, negatives = pairs
+    RM, RS, AM, AS = (
+        BoostingLoss(form, hardest)(scores, anchor, negatives).item() for form, hardest in FORMS
+    )
+    assert RM <= AM and RS <= AS and RM <= RS and AM <= AS
+    assert RM < AS
+
+
+@pytest.mark.parametrize("form", ["relative", "absolute"])
+def test_a_target_equal_to_its_anchor_pays_the_margin_once_a_query(
+    pairs: tuple[Tensor, Tensor], form: str
+) -> None:
+    scores, negatives = pairs
+    loss = BoostingLoss(form, margin=0.3)(scores, scores, negatives)
+    assert loss.item() == pytest.approx(0.3 * 2 * len(scores))
+
+
+@pytest.mark.parametrize("hardest", [True, False])
+def test_an_anchor_without_opinion_leaves_the_triplet_loss(
+    pairs: tuple[Tensor, Tensor], hardest: bool
+) -> None:
+    scores, negatives = pairs
+    loss = BoostingLoss("relative", hardest)(scores, torch.zeros_like(scores), negatives)
+    torch.testing.assert_close(loss, TripletMarginLoss(0.2, hardest)(scores, negatives))
+
+
+def soft_margins(positive: float, negative: float) -> tuple[float, float, float]:
+    """Read the three soft margins off a batch whose target equals its anchor.
+
+    Only image 0 and text 1 have a negative, and it is the same cell.
+    """
+    scores = torch.full((2, 2), positive, dtype=torch.float64)
+    scores[0, 1] = negative
+    negatives = torch.tensor([[False, True], [False, False]])
+    relative, of_positive, of_negative = (
+        BoostingLoss(form, soft=True, margin=0.4, alpha=alpha)(scores, scores, negatives).item() / 2
+        for form, alpha in (("relative", 0.5), ("absolute", 1.0), ("absolute", 0.0))
+    )
+    return relative, of_positive, of_negative
+
+
+def test_soft_margins_shrink_where_little_is_left_to_gain() -> None:
+    assert soft_margins(1.0, -1.0) == pytest.approx((0.0, 0.0, 0.0), abs=1e-15)
+    step = 1e-4  # Slope -1 at the ends: never more than what is still attainable.
+    assert soft_margins(1 - step, -1 + step) == pytest.approx((2 * step, step, step), rel=1e-4)
+    assert soft_margins(-1.0, 1.0) == pytest.approx((0.4, 0.4, 0.4), rel=1e-3)
+    for score in (-0.9, -0.3, 0.0, 0.4, 0.95):
+        relative, of_positive, of_negative = soft_margins(score, score)
+        assert relative == pytest.approx(0.4 * math.tanh(2 / 0.4))
+        assert of_positive <= min(0.4, 1 - score)
+        assert of_negative <= min(0.4, 1 + score)
+
+
+def test_gap_and_cost_may_pick_different_negatives() -> None:
+    anchor = torch.tensor([[0.5, -1.0, 0.5]] * 3, dtype=torch.float64)
+    target = anchor.clone()
+    target[0, 1] += 0.05
+    negatives = torch.zeros(3, 3, dtype=torch.bool)
+    negatives[0, 1:] = True
+    # For image 0 text 1 has the larger gap, .05 against 0. Its soft margin is 0, that of text 2
+    # is whole, so text 2 has the larger bracket. Texts 1 and 2 have no choice.
+    by_gap, by_cost = (
+        BoostingLoss("absolute", soft=True, selection=selection)(target, anchor, negatives)
+        for selection in ("gap", "cost")
+    )
+    assert (by_cost - by_gap).item() == pytest.approx(0.1 * math.tanh(15) - 0.05)
+
+
+@pytest.mark.parametrize(("form", "hardest"), FORMS)
+@pytest.mark.parametrize("soft", [False, True])
+def test_order_of_the_pairs_does_not_matter(
+    pairs: tuple[Tensor, Tensor], anchor: Tensor, form: str, hardest: bool, soft: bool
+) -> None:
+    scores, negatives = pairs
+    order = torch.randperm(len(scores), generator=torch.Generator().manual_seed(0))
+    loss = BoostingLoss(form, hardest, soft)
+    shuffled = (each[order][:, order] for each in (scores, anchor, negatives))
+    torch.testing.assert_close(loss(*shuffled), loss(scores, anchor, negatives))
+
+
+@pytest.mark.parametrize(("form", "hardest"), FORMS)
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_batch_of_one_image_costs_nothing(
+    form: str, hardest: bool, soft: bool, batch: int
+) -> None:
+    scores = torch.randn(batch, batch, requires_grad=True)
+    negatives = negative_mask(torch.zeros(batch, dtype=torch.long))
+    loss = BoostingLoss(form, hardest, soft)(scores, torch.zeros(batch, batch), negatives)
+    loss.backward()
+    assert loss.item() == 0.0
+    assert torch.equal(scores.grad, torch.zeros(batch, batch))
+
+
+def test_impossible_options_and_input_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"unknown form 'ratio', known are .*'relative'"):
+        BoostingLoss("ratio")
+    with pytest.raises(ConfigError, match=r"unknown selection 'top', known are .*'gap', 'cost'"):
+        BoostingLoss(selection="top")
+    with pytest.raises(ConfigError, match=r"got 0\.2 and 1\.5"):
+        BoostingLoss(alpha=1.5)
+    with pytest.raises(ConfigError, match=r"got -0\.1 and 0\.5"):
+        BoostingLoss(margin=-0.1)
+    square, negatives = torch.zeros(2, 2), negative_mask(torch.arange(2))
+    with pytest.raises(ShapeError, match=r"anchor_scores \(2, 2\), got \(2, 3\)"):
+        BoostingLoss()(square, torch.zeros(2, 3), negatives)
+    with pytest.raises(ShapeError, match=r"\(batch, batch\), got \(2, 3\)"):
+        BoostingLoss()(torch.zeros(2, 3), torch.zeros(2, 3), negatives)

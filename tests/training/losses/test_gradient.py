@@ -1,0 +1,254 @@
+"""GradientObjective against loops, and against the losses whose gradients it contains."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aladin.errors import ConfigError, ShapeError
+from training.losses.gradient import GradientObjective
+from training.losses.negatives import negative_mask
+from training.losses.triplet import TripletMarginLoss
+
+TRIPLET_WEIGHTS = ["con", "nca", "cir"]
+PAIR_WEIGHTS = ["con", "lin", "sig", "lin_ms", "sig_ms"]
+COMBINATIONS = list(product(TRIPLET_WEIGHTS, PAIR_WEIGHTS))
+
+
+def mean(values: list[float], empty: float) -> float:
+    return sum(values) / len(values) if values else empty
+
+
+def reference(
+    scores: Tensor,
+    negatives: Tensor,
+    triplet_weight: str,
+    pair_weight: str,
+    margin: float = 0.2,
+    tau: float = 10.0,
+    alpha: float = 2.0,
+    beta: float = 10.0,
+    threshold: float = 0.5,
+    epsilon: float = 0.1,
+    gate: bool = True,
+    circle_offset: float = 0.0,
+    empty: float = 0.0,
+) -> tuple[float, Tensor]:
+    """Give the value to log and the matrix GS of objectives 5.1, query by query."""
+    exp, batch = math.exp, len(scores)
+    GS = torch.zeros(batch, batch, dtype=torch.float64)
+    positives = scores.diagonal().tolist()
+    total = 0.0
+    for n, direction in product(range(batch), ("image", "text")):
+        if direction == "image":
+            candidates = {(n, k): scores[n, k].item() for k in range(batch) if negatives[n, k]}
+        else:
+            candidates = {(k, n): scores[k, n].item() for k in range(batch) if negatives[k, n]}
+        if not candidates:
+            continue
+        hardest = max(candidates, key=lambda cell: candidates[cell])
+        p, q = positives[n], candidates.pop(hardest)
+        total += q - p
+        P = [R for j, R in enumerate(positives) if j != n and q + epsilon > R]
+        N = [R for R in candidates.values() if min(positives) - epsilon < R]
+        T = {
+            "con": float(margin + q - p > 0 or not gate),
+            "nca": 1 / (1 + exp(tau * (p - q))),
+            "cir": 1 / (1 + exp(tau * (p * (2 - p) - q**2 - circle_offset))),
+        }[triplet_weight]
+        to_p, to_q = exp(alpha * (p - threshold)), exp(-beta * (q - threshold))
+        pull, push = {
+            "con": (1.0, 1.0),
+            "lin": (1 - p, q),
+            "sig": (1 / (1 + to_p), 1 / (1 + to_q)),
+            "sig_ms": (
+                1 / (mean([exp(alpha * (p - R)) for R in P], empty) + to_p),
+                1 / (mean([exp(-beta * (q - R)) for R in N], empty) + to_q),
+            ),
+            "lin_ms": (
+                (1 - mean([p - R for R in P], empty)) * (1 - p),
+                (1 + mean([q - R for R in N], empty)) * q,
+            ),
+        }[pair_weight]
+        GS[n, n] -= T * pull
+        GS[hardest] += T * push
+    return total, GS
+
+
+@pytest.mark.parametrize(("triplet_weight", "pair_weight"), COMBINATIONS)
+def test_equals_the_loops(
+    pairs: tuple[Tensor, Tensor], triplet_weight: str, pair_weight: str
+) -> None:
+    scores, negatives = pairs
+    loss = GradientObjective(triplet_weight, pair_weight)(scores, negatives)
+    loss.backward()
+    value, GS = reference(scores.detach(), negatives, triplet_weight, pair_weight)
+    assert loss.item() == pytest.approx(value, abs=1e-10)
+    torch.testing.assert_close(scores.grad, GS, atol=1e-10, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gate": False},
+        {"circle_offset": 0.5},
+        {"empty": 1.0},
+        {"empty": 1.0, "epsilon": -0.6},  # most sets are empty
+        {"margin": 0.5, "tau": 3.0, "alpha": 1.0, "beta": 4.0, "threshold": 0.2, "epsilon": 0.3},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("triplet_weight", "pair_weight"),
+    [("con", "sig"), ("con", "sig_ms"), ("nca", "lin_ms"), ("cir", "sig_ms"), ("cir", "lin_ms")],
+)
+def test_every_option_equals_the_loops(
+    pairs: tuple[Tensor, Tensor],
+    triplet_weight: str,
+    pair_weight: str,
+    options: dict[str, float],
+) -> None:
+    scores, negatives = pairs
+    GradientObjective(triplet_weight, pair_weight, **options)(scores, negatives).backward()
+    _, GS = reference(scores.detach(), negatives, triplet_weight, pair_weight, **options)
+    torch.testing.assert_close(scores.grad, GS, atol=1e-10, rtol=1e-12)
+
+
+def test_two_pairs_worked_by_hand() -> None:
+    values = torch.tensor([[0.5, 0.4], [-0.1, 0.8]], dtype=torch.float64)
+    scores, negatives = values.requires_grad_(), negative_mask(torch.arange(2))
+    # p, q: image 0 (.5, .4), image 1 (.8, -.1), text 0 (.5, -.1), text 1 (.8, .4).
+    # The gate leaves image 0 alone: .2 + .4 - .5 > 0.
+    loss = GradientObjective("con", "lin")(scores, negatives)
+    loss.backward()
+    assert loss.item() == pytest.approx(-0.1 - 0.9 - 0.6 - 0.4)
+    expected = torch.tensor([[-0.5, 0.4], [0.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(scores.grad, expected)
+    # Without it every query pulls by 1 - p and pushes by q, and a negative q < 0 is pulled.
+    scores.grad = None
+    GradientObjective("con", "lin", gate=False)(scores, negatives).backward()
+    expected = torch.tensor([[-0.5 - 0.5, 0.4 + 0.4], [-0.1 - 0.1, -0.2 - 0.2]])
+    torch.testing.assert_close(scores.grad, expected.double())
+
+
+def test_con_con_is_the_gradient_of_the_triplet_loss(pairs: tuple[Tensor, Tensor]) -> None:
+    scores, negatives = pairs
+    images = torch.randn(len(scores), 6, dtype=torch.float64, requires_grad=True)
+    texts = torch.randn(len(scores), 6, dtype=torch.float64, requires_grad=True)
+
+    def gradients(loss: GradientObjective | TripletMarginLoss) -> tuple[Tensor, ...]:
+        cosines = F.normalize(images, dim=1) @ F.normalize(texts, dim=1).T
+        return torch.autograd.grad(loss(cosines, negatives), (images, texts))
+
+    torch.testing.assert_close(gradients(GradientObjective()), gradients(TripletMarginLoss()))
+
+
+def hardest_negatives(scores: Tensor, negatives: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """List (p, q) of both directions, differentiable; every query has a negative."""
+    hard = scores.masked_fill(~negatives, -9.0)
+    return [(scores.diagonal(), hard.amax(1)), (scores.diagonal(), hard.amax(0))]
+
+
+def test_integrable_combinations_are_the_gradients_of_their_losses(
+    pairs: tuple[Tensor, Tensor],
+) -> None:
+    scores, negatives = pairs
+
+    def ntxent(p: Tensor, q: Tensor) -> Tensor:  # divided by tau
+        return F.softplus(10 * (q - p)) / 10
+
+    def circle(p: Tensor, q: Tensor) -> Tensor:
+        return F.softplus(10 * (q**2 - p * (2 - p))) / 20
+
+    def deviance(p: Tensor, q: Tensor) -> Tensor:
+        return F.softplus(-2 * (p - 0.5)) / 2 + F.softplus(10 * (q - 0.5)) / 10
+
+    for loss, objective in (
+        (ntxent, GradientObjective("nca", "con")),
+        (circle, GradientObjective("cir", "lin")),
+        (deviance, GradientObjective("con", "sig", gate=False)),
+    ):
+        value = sum(loss(p, q).sum() for p, q in hardest_negatives(scores, negatives))
+        (expected,) = torch.autograd.grad(value, scores)
+        (found,) = torch.autograd.grad(objective(scores, negatives), scores)
+        torch.testing.assert_close(found, expected)
+
+
+def test_the_circle_of_half_weight() -> None:
+    def weight(p: float, q: float, offset: float) -> float:
+        scores = torch.tensor([[p, q], [q, p]], dtype=torch.float64, requires_grad=True)
+        GradientObjective("cir", circle_offset=offset)(
+            scores, negative_mask(torch.arange(2))
+        ).backward()
+        return scores.grad[0, 1].item() / 2
+
+    assert weight(1 - 0.6, 0.8, offset=0.0) == pytest.approx(0.5)  # (1 - p)^2 + q^2 = 1
+    assert weight(0.5, 0.5, offset=0.5) == pytest.approx(0.5)  # (1 - p)^2 + q^2 = 1/2
+
+
+def test_a_duplicate_similarity_is_a_member_of_its_set() -> None:
+    scores = torch.full((3, 3), 0.4, dtype=torch.float64, requires_grad=True)
+    GradientObjective("con", "sig_ms")(scores, negative_mask(torch.arange(3))).backward()
+    # p = q = R everywhere: both means are 1.
+    pull, push = 1 / (1 + math.exp(-0.2)), 1 / (1 + math.exp(1.0))
+    assert scores.grad.diagonal().tolist() == pytest.approx([-2 * pull] * 3)
+    assert scores.grad.sum().item() == pytest.approx(6 * (push - pull))
+
+
+@pytest.mark.parametrize(("triplet_weight", "pair_weight"), COMBINATIONS)
+def test_the_upstream_gradient_is_honoured(
+    pairs: tuple[Tensor, Tensor], triplet_weight: str, pair_weight: str
+) -> None:
+    scores, negatives = pairs
+    loss = GradientObjective(triplet_weight, pair_weight)
+    (plain,) = torch.autograd.grad(loss(scores, negatives), scores)
+    (scaled,) = torch.autograd.grad(1024 * loss(scores, negatives) + 3, scores)
+    torch.testing.assert_close(scaled, 1024 * plain)
+
+
+@pytest.mark.parametrize(("triplet_weight", "pair_weight"), COMBINATIONS)
+def test_order_of_the_pairs_does_not_matter(
+    pairs: tuple[Tensor, Tensor], triplet_weight: str, pair_weight: str
+) -> None:
+    scores, negatives = pairs
+    order = torch.randperm(len(scores), generator=torch.Generator().manual_seed(0))
+    loss = GradientObjective(triplet_weight, pair_weight)
+    direct = loss(scores, negatives)
+    shuffled = loss(scores[order][:, order], negatives[order][:, order])
+    torch.testing.assert_close(shuffled, direct)
+    torch.testing.assert_close(
+        torch.autograd.grad(shuffled, scores), torch.autograd.grad(direct, scores)
+    )
+
+
+@pytest.mark.parametrize(("triplet_weight", "pair_weight"), COMBINATIONS)
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_batch_of_one_image_costs_nothing(
+    triplet_weight: str, pair_weight: str, batch: int
+) -> None:
+    scores = torch.rand(batch, batch, requires_grad=True)
+    negatives = negative_mask(torch.zeros(batch, dtype=torch.long))
+    loss = GradientObjective(triplet_weight, pair_weight)(scores, negatives)
+    loss.backward()
+    assert loss.item() == 0.0
+    assert torch.equal(scores.grad, torch.zeros(batch, batch))
+
+
+def test_overflowing_weights_show_in_the_loss() -> None:
+    scores = torch.full((2, 2), 1e4, requires_grad=True)  # far from a cosine
+    loss = GradientObjective("nca", "sig_ms")(scores, negative_mask(torch.arange(2)))
+    assert math.isnan(loss.item())
+
+
+def test_impossible_options_and_input_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"unknown triplet_weight 'arc', known are .*'cir'"):
+        GradientObjective("arc")
+    with pytest.raises(ConfigError, match=r"unknown pair_weight 'cir', known are .*'lin_ms'"):
+        GradientObjective("con", "cir")
+    with pytest.raises(ShapeError, match=r"\(batch, batch\), got \(2, 3\)"):
+        GradientObjective()(torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool))

@@ -1,0 +1,210 @@
+"""IntraModalConstraintLoss against loops, hand-worked numbers and its signs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aladin.errors import ConfigError, ShapeError
+from training.losses.intra_modal import IntraModalConstraintLoss
+
+DISTANCES = ["l1", "l2", "msd", "cos"]
+
+
+def distance(v: list[float], w: list[float], kind: str) -> tuple[float, list[float]]:
+    """Give the distance and its derivative with respect to v."""
+    differences = [a - b for a, b in zip(v, w, strict=True)]
+    if kind == "cos":
+        return 1 - sum(a * b for a, b in zip(v, w, strict=True)), [-b for b in w]
+    if kind == "l1":
+        return sum(map(abs, differences)), [float(d > 0) - float(d < 0) for d in differences]
+    square = sum(d * d for d in differences)
+    if kind == "msd":
+        return square, [2 * d for d in differences]
+    root = math.sqrt(square)
+    return root, [d / root if root else 0.0 for d in differences]
+
+
+def reference(
+    embeddings: Tensor,
+    kind: str,
+    mode: str = "official",
+    lower: float = 0.05,
+    upper: float = 0.5,
+    weight: float = 1.0,
+) -> tuple[float, Tensor]:
+    """Give the value and its gradient by the formulas of objectives 6.2 and 6.3."""
+    V = embeddings.tolist()
+    batch, others = len(V), [(n, m) for n in range(len(V)) for m in range(len(V)) if n != m]
+    D = [[distance(v, w, kind)[0] if v is not w else 0.0 for w in V] for v in V]
+    on_distance = [[0.0] * batch for _ in V]  # dL/dD
+    total = 0.0
+    if mode == "paper":
+        for n, m in others:
+            if lower < D[n][m] < upper:
+                total += weight * D[n][m]
+                on_distance[n][m] = weight
+    elif kind == "cos":
+        for n, m in others:
+            if upper < 1 - D[n][m] < 1 - lower:
+                total += weight / batch * (1 - D[n][m])
+                on_distance[n][m] = -weight / batch
+    else:
+        norms = [max(math.sqrt(sum(d * d for d in row)), 1e-12) for row in D]
+        Dn = [[d / norm for d in row] for row, norm in zip(D, norms, strict=True)]
+        first = sorted(Dn[0])
+        lo = first[min(round(lower * batch), batch - 1)]
+        hi = first[min(round(upper * batch), batch - 1)]
+        for n in range(batch):
+            inside = [float(lo < d < hi) for d in Dn[n]]
+            in_band = sum(a * d for a, d in zip(inside, Dn[n], strict=True))
+            total += weight / batch * in_band
+            on_distance[n] = [
+                weight / batch * (inside[m] - in_band * Dn[n][m]) / norms[n] for m in range(batch)
+            ]
+    gradient = torch.zeros_like(embeddings)
+    for n, m in others:
+        for a, b in ((n, m), (m, n)):  # D[n][m] moves with v_n and with v_m
+            slope = torch.tensor(distance(V[a], V[b], kind)[1], dtype=torch.float64)
+            gradient[a] += on_distance[n][m] * slope
+    return total, gradient
+
+
+@pytest.fixture
+def embeddings(size: int) -> Tensor:
+    """Unit vectors around two centres, row 2 equal to row 1 and row 3 very near to it."""
+    generator = torch.Generator().manual_seed(300 + size)
+    centres = torch.randn(2, 5, generator=generator, dtype=torch.float64)
+    noise = torch.randn(size, 5, generator=generator, dtype=torch.float64)
+    rows = centres[torch.arange(size) % 2] + 0.7 * noise
+    rows[2] = rows[1]
+    rows[3] = rows[1] + 0.01
+    return F.normalize(rows, dim=1).requires_grad_()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"lower": 0.2, "upper": 0.7, "weight": 3.0},
+        {"lower": 0.0, "upper": 1.0},
+        {"lower": 0.3, "upper": 0.6},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("mode", ["official", "paper"])
+@pytest.mark.parametrize("kind", DISTANCES)
+def test_equals_the_loops(
+    embeddings: Tensor, kind: str, mode: str, options: dict[str, float]
+) -> None:
+    loss = IntraModalConstraintLoss(kind, mode=mode, **options)(embeddings)
+    loss.backward()
+    value, gradient = reference(embeddings.detach(), kind, mode, **options)
+    assert loss.item() == pytest.approx(value, abs=1e-10)
+    torch.testing.assert_close(embeddings.grad, gradient, atol=1e-10, rtol=0)
+
+
+def test_three_angles_worked_by_hand() -> None:
+    # 0, 60 and 90 degrees: cosines 1/2, 0 and sqrt(3)/2.
+    angles = torch.tensor([0.0, math.pi / 3, math.pi / 2], dtype=torch.float64)
+    embeddings = torch.stack([angles.cos(), angles.sin()], dim=1)
+    root = math.sqrt(3) / 2
+
+    def value(**options: object) -> float:
+        return IntraModalConstraintLoss(**options)(embeddings).item()
+
+    # Official cos, 1/2 < s < .95 : the pair at 30 degrees, twice, divided by 3 rows.
+    assert value(distance="cos", upper=0.51) == pytest.approx(2 * root / 3)
+    # Paper: 1 - s is 1/2, 1 and .134; of them .134 lies within (.05, .5), and .5 with .6.
+    assert value(distance="cos", mode="paper", upper=0.49) == pytest.approx(2 * (1 - root))
+    assert value(distance="cos", mode="paper", upper=0.6) == pytest.approx(2 * (1.5 - root))
+    # msd is 2 (1 - s): 1, 2 and .268. Row 0 over its norm is (0, 1, 2) / sqrt(5); ranks
+    # round(.15) = 0 and round(2.4) = 2 leave the band (0, .894). Rows 1 and 2 have the norms
+    # sqrt(1 + .072) and sqrt(4 + .072): in the band are .268 / 1.035 and .268 / 2.018.
+    near = 2 * (1 - root)
+    expected = 1 / math.sqrt(5) + near / math.hypot(1, near) + near / math.hypot(2, near)
+    assert value(distance="msd", upper=0.8) == pytest.approx(expected / 3)
+
+
+@pytest.mark.parametrize(("batch", "rank"), [(5, 2), (7, 4), (17, 8), (19, 10)])
+def test_half_a_rank_is_rounded_to_even(batch: int, rank: int) -> None:
+    # On a line row 0's distances are 0 .. B-1 times a step: the band ends below `rank`.
+    line = torch.arange(batch, dtype=torch.float64).unsqueeze(1)
+    loss = IntraModalConstraintLoss("l1", lower=0.0, upper=0.5)(line).item()
+    hi = rank / math.sqrt(sum(k * k for k in range(batch)))
+    expected = 0.0
+    for n in range(batch):
+        norm = math.sqrt(sum((n - m) ** 2 for m in range(batch)))
+        expected += sum(d for m in range(batch) if 0 < (d := abs(n - m) / norm) < hi - 1e-12)
+    assert loss == pytest.approx(expected / batch)
+
+
+def test_official_cos_spares_far_pairs_and_duplicates() -> None:
+    loss = IntraModalConstraintLoss("cos")
+    assert loss(torch.eye(4)).item() == 0.0
+    same = F.normalize(torch.tensor([[1.0, 2.0], [1.0, 2.0], [1.0, 2.1]]), dim=1)
+    assert loss(same).item() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "apart"), [("cos", True), ("l1", False), ("l2", False), ("msd", False)]
+)
+def test_official_cos_pushes_apart_and_distances_pull_together(kind: str, apart: bool) -> None:
+    generator = torch.Generator().manual_seed(1)
+    centres = torch.randn(8, 64, generator=generator)
+    rows = centres.repeat_interleave(8, dim=0) + 0.6 * torch.randn(64, 64, generator=generator)
+    embeddings = F.normalize(rows, dim=1).requires_grad_()
+    loss = IntraModalConstraintLoss(kind, upper=0.5 if kind == "cos" else 0.1)
+    loss(embeddings).backward()
+    stepped = F.normalize((embeddings - 0.01 * embeddings.grad).detach(), dim=1)
+    same = torch.block_diag(*[torch.ones(8, 8)] * 8).bool() & ~torch.eye(64, dtype=torch.bool)
+    before = (embeddings @ embeddings.T)[same].mean().item()
+    after = (stepped @ stepped.T)[same].mean().item()
+    assert (after < before) == apart
+
+
+@pytest.mark.parametrize("mode", ["official", "paper"])
+@pytest.mark.parametrize("kind", DISTANCES)
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_batch_of_one_embedding_costs_nothing(kind: str, mode: str, batch: int) -> None:
+    embeddings = F.normalize(torch.ones(batch, 3, dtype=torch.float64), dim=1).requires_grad_()
+    loss = IntraModalConstraintLoss(kind, mode=mode)(embeddings)
+    loss.backward()
+    assert loss.item() == 0.0
+    assert torch.equal(embeddings.grad, torch.zeros(batch, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"), [("cos", "official"), *((kind, "paper") for kind in DISTANCES)]
+)
+def test_order_of_the_rows_does_not_matter(embeddings: Tensor, kind: str, mode: str) -> None:
+    order = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(0))
+    loss = IntraModalConstraintLoss(kind, mode=mode)
+    torch.testing.assert_close(loss(embeddings[order]), loss(embeddings))
+
+
+@pytest.mark.parametrize("kind", ["l1", "l2", "msd"])
+def test_order_of_all_rows_but_the_first_does_not_matter(embeddings: Tensor, kind: str) -> None:
+    # The official quantiles are those of row 0.
+    rest = 1 + torch.randperm(len(embeddings) - 1, generator=torch.Generator().manual_seed(0))
+    order = torch.cat([torch.zeros(1, dtype=torch.long), rest])
+    loss = IntraModalConstraintLoss(kind)
+    torch.testing.assert_close(loss(embeddings[order]), loss(embeddings))
+
+
+def test_impossible_options_and_input_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"unknown distance 'l3', known are .*'l1', 'l2'"):
+        IntraModalConstraintLoss("l3")
+    with pytest.raises(ConfigError, match=r"unknown mode 'code', known are .*'official', 'paper'"):
+        IntraModalConstraintLoss(mode="code")
+    with pytest.raises(ConfigError, match=r"below upper, got 0\.5 and 0\.5"):
+        IntraModalConstraintLoss(lower=0.5)
+    with pytest.raises(ConfigError, match=r"quantiles within \[0, 1\], got 0\.05 and 7"):
+        IntraModalConstraintLoss(upper=7)
+    IntraModalConstraintLoss(upper=7, mode="paper")
+    with pytest.raises(ShapeError, match=r"\(batch, dim\), got \(3,\)"):
+        IntraModalConstraintLoss()(torch.zeros(3))

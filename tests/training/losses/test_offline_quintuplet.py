@@ -1,0 +1,202 @@
+"""OfflineQuintupletLoss against loops with the gradient of the paper's eq 6."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from aladin.errors import ConfigError, ShapeError
+from training.losses.negatives import negative_mask
+from training.losses.offline_quintuplet import OfflineQuintupletLoss, OfflineScores
+from training.losses.triplet import TripletMarginLoss
+
+FORMS = ["triplet", "quintuplet", "adaptive"]
+
+
+def reference(
+    scores: Tensor,
+    offline: OfflineScores,
+    negatives: Tensor,
+    form: str,
+    g1: float = 0.2,
+    g2: float = 0.0,
+    alpha: float = 0.3,
+    beta: float = 1.5,
+) -> tuple[float, Tensor, list[Tensor]]:
+    """Give the value, the gradient on the scores and those on the four offline scores."""
+    S, batch = scores.tolist(), len(scores)
+    text, image, cross_text, cross_image = (each.tolist() for each in offline)
+    on_scores = torch.zeros(batch, batch, dtype=torch.float64)
+    on_offline = [torch.zeros(batch, dtype=torch.float64) for _ in range(4)]
+    total = 0.0
+    for n in range(batch):
+        texts = [(n, u) for u in range(batch) if negatives[n, u]]
+        images = [(j, n) for j in range(batch) if negatives[j, n]]
+        for cells, off, cross, to_off, to_cross in (
+            (texts, text[n], cross_text[n], on_offline[0], on_offline[2]),
+            (images, image[n], cross_image[n], on_offline[1], on_offline[3]),
+        ):
+            p = S[n][n]
+            if cells:
+                hardest = max(cells, key=lambda cell: S[cell[0]][cell[1]])
+                on = S[hardest[0]][hardest[1]]
+                active = float(g1 - p + on > 0)
+                if form == "adaptive":
+                    weight = beta - (off - on) / alpha
+                    on_scores[hardest] += ((2 * on - p - off + g1) / alpha + beta) * active
+                    to_off[n] += (p - on - g1) / alpha * active
+                else:
+                    weight = 1.0
+                    on_scores[hardest] += active
+                on_scores[n, n] -= weight * active
+                total += weight * (g1 - p + on) * active
+            others = [(off, to_off)] if form == "triplet" else [(off, to_off), (cross, to_cross)]
+            for score, gradient in others:
+                if g2 - p + score > 0:
+                    total += g2 - p + score
+                    gradient[n] += 1
+                    on_scores[n, n] -= 1
+    return total, on_scores, on_offline
+
+
+@pytest.fixture
+def offline(size: int) -> OfflineScores:
+    """Offline scores in (-0.6, 0.9): weights of both signs, hinges on both sides of 0."""
+    generator = torch.Generator().manual_seed(200 + size)
+    values = 1.5 * torch.rand(4, size, generator=generator, dtype=torch.float64) - 0.6
+    return OfflineScores(*(each.clone().requires_grad_() for each in values))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"online_margin": 0.5, "offline_margin": 0.1},
+        {"alpha": 0.1, "beta": 2.5, "online_margin": 0.05},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_equals_the_loops(
+    pairs: tuple[Tensor, Tensor], offline: OfflineScores, form: str, options: dict[str, float]
+) -> None:
+    scores, negatives = pairs
+    loss = OfflineQuintupletLoss(form, **options)(scores, offline, negatives)
+    loss.backward()
+    renamed = {
+        {"online_margin": "g1", "offline_margin": "g2"}.get(k, k): options[k] for k in options
+    }
+    value, on_scores, on_offline = reference(scores, offline, negatives, form, **renamed)
+    assert loss.item() == pytest.approx(value, abs=1e-10)
+    torch.testing.assert_close(scores.grad, on_scores)
+    for given, expected in zip(offline, on_offline, strict=True):
+        found = torch.zeros_like(given) if given.grad is None else given.grad
+        torch.testing.assert_close(found, expected)
+
+
+def test_two_pairs_worked_by_hand() -> None:
+    scores = torch.tensor([[0.6, 0.5], [0.1, 0.4]], dtype=torch.float64)
+    offline = OfflineScores(
+        text=torch.tensor([0.7, 0.3], dtype=torch.float64),
+        image=torch.tensor([0.2, 0.4], dtype=torch.float64),
+        cross_text=torch.tensor([0.8, 0.0], dtype=torch.float64),
+        cross_image=torch.tensor([0.5, 0.7], dtype=torch.float64),
+    )
+    negatives = negative_mask(torch.arange(2))
+
+    def value(form: str) -> float:
+        return OfflineQuintupletLoss(form)(scores, offline, negatives).item()
+
+    # online: images .2 - .6 + .5 and .2 - .4 + .1 < 0, texts .2 - .6 + .1 < 0 and .2 - .4 + .5
+    # offline: images .7 - .6 and .3 - .4 < 0, texts .2 - .6 < 0 and .4 - .4
+    assert value("triplet") == pytest.approx(0.1 + 0.3 + 0.1)
+    # cross: images .8 - .6 and 0 - .4 < 0, texts .5 - .6 < 0 and .7 - .4
+    assert value("quintuplet") == pytest.approx(0.5 + 0.2 + 0.3)
+    # weights: image 0 has 1.5 - (.7 - .5)/.3 = 5/6, text 1 has 1.5 - (.4 - .5)/.3 = 11/6
+    assert value("adaptive") == pytest.approx(5 / 6 * 0.1 + 11 / 6 * 0.3 + 0.1 + 0.5)
+
+
+def test_a_weight_of_1_leaves_the_quintuplet_loss(pairs: tuple[Tensor, Tensor]) -> None:
+    scores, negatives = pairs
+    hardest = scores.detach().masked_fill(~negatives, -2)
+    offline = OfflineScores(
+        text=hardest.amax(1) + 0.15,  # beta - 0.15 / alpha = 1
+        image=hardest.amax(0) + 0.15,
+        cross_text=hardest.amax(1) - 0.1,
+        cross_image=hardest.amax(0) - 0.1,
+    )
+    adaptive = OfflineQuintupletLoss("adaptive")(scores, offline, negatives)
+    plain = OfflineQuintupletLoss("quintuplet")(scores, offline, negatives)
+    torch.testing.assert_close(adaptive, plain)
+
+
+def test_easy_offline_negatives_leave_the_triplet_loss(pairs: tuple[Tensor, Tensor]) -> None:
+    scores, negatives = pairs
+    easy = torch.full((len(scores),), -1.0, dtype=torch.float64)
+    loss = OfflineQuintupletLoss()(scores, OfflineScores(easy, easy), negatives)
+    torch.testing.assert_close(loss, TripletMarginLoss()(scores, negatives))
+
+
+@pytest.mark.parametrize("form", ["quintuplet", "adaptive"])
+def test_a_cross_score_of_minus_infinity_drops_that_term(
+    pairs: tuple[Tensor, Tensor], offline: OfflineScores, form: str
+) -> None:
+    scores, negatives = pairs
+    dropped = torch.zeros(len(scores), dtype=torch.bool)
+    dropped[::2] = True
+    loss = OfflineQuintupletLoss(form)
+
+    def with_cross_of(value: float) -> tuple[Tensor, tuple[Tensor, ...]]:
+        text, image, cross_text, cross_image = offline
+        cross = [each.masked_fill(dropped, value) for each in (cross_text, cross_image)]
+        result = loss(scores, OfflineScores(text, image, *cross), negatives)
+        return result, torch.autograd.grad(result, (scores, *offline))
+
+    # -5 is below every positive: its hinges are 0.
+    torch.testing.assert_close(with_cross_of(float("-inf")), with_cross_of(-5.0))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_order_of_the_pairs_does_not_matter(
+    pairs: tuple[Tensor, Tensor], offline: OfflineScores, form: str
+) -> None:
+    scores, negatives = pairs
+    order = torch.randperm(len(scores), generator=torch.Generator().manual_seed(0))
+    loss = OfflineQuintupletLoss(form)
+    shuffled = loss(
+        scores[order][:, order],
+        OfflineScores(*(each[order] for each in offline)),
+        negatives[order][:, order],
+    )
+    torch.testing.assert_close(shuffled, loss(scores, offline, negatives))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_batch_of_one_image_has_no_online_term(form: str, batch: int) -> None:
+    scores = torch.full((batch, batch), 0.5, requires_grad=True)
+    negatives = negative_mask(torch.zeros(batch, dtype=torch.long))
+    easy, hard = torch.full((batch,), 0.2), torch.full((batch,), 0.6)
+    nothing = OfflineQuintupletLoss(form)(scores, OfflineScores(easy, easy, easy, easy), negatives)
+    nothing.backward()
+    assert nothing.item() == 0.0
+    assert torch.equal(scores.grad, torch.zeros(batch, batch))
+    offline_only = OfflineQuintupletLoss(form)(
+        scores, OfflineScores(hard, hard, easy, easy), negatives
+    )
+    assert offline_only.item() == pytest.approx(2 * batch * 0.1)
+
+
+def test_impossible_options_and_input_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"unknown form 'quadruplet', known are .*'quintuplet'"):
+        OfflineQuintupletLoss("quadruplet")
+    with pytest.raises(ConfigError, match="alpha must be positive, got 0"):
+        OfflineQuintupletLoss(alpha=0)
+    two, scores, negatives = torch.zeros(2), torch.zeros(2, 2), negative_mask(torch.arange(2))
+    with pytest.raises(ConfigError, match="'adaptive' needs cross scores"):
+        OfflineQuintupletLoss("adaptive")(scores, OfflineScores(two, two), negatives)
+    with pytest.raises(ShapeError, match=r"offline.image \(2,\), got \(1,\)"):
+        OfflineQuintupletLoss()(scores, OfflineScores(two, two[:1]), negatives)
+    with pytest.raises(ShapeError, match=r"\(batch, batch\), got \(2, 3\)"):
+        OfflineQuintupletLoss()(torch.zeros(2, 3), OfflineScores(two, two), negatives)
