@@ -95,9 +95,9 @@ def _wrong_texts_ahead(
     ahead: list[Tensor] = []
     for texts in torch.arange(scores.shape[1], device=scores.device).split(_TEXTS_AT_A_TIME):
         images = image_of_text[texts]
-        preferred = scores[images] >= right[texts].unsqueeze(1)  # (block, texts)
+        behind = scores[images] < right[texts].unsqueeze(1)  # (block, texts)
         wrong = image_of_text != images.unsqueeze(1)
-        ahead.append((preferred & wrong).sum(dim=1))
+        ahead.append((~behind & wrong).sum(dim=1))
     return torch.cat(ahead)
 
 

@@ -78,9 +78,9 @@ def _rank_queries(
     places = (match.shape[1] if num_candidates is None else num_candidates) - above.sum(dim=1)
     right_fits = (level & ~right).sum(dim=1) < places
     found = right & (above | (level & right_fits.unsqueeze(1)))
-    ahead = ~right & (score >= _best(score, found))
+    ahead = ~right & ~(score < _best(score, found))
     reranked = (ahead & above).sum(dim=1) + (ahead & level).sum(dim=1).minimum(places)
-    missed = (~right & (match >= _best(match, right))).sum(dim=1)
+    missed = (~right & ~(match < _best(match, right))).sum(dim=1)
     return torch.where(found.any(dim=1), reranked, missed)
 
 

@@ -15,6 +15,14 @@ from service.tables import MetricsRow, metrics_table
 def evaluation_data(evaluation: SystemEvaluation) -> dict[str, Any]:
     """Return what ``--json`` prints: percent, ranks counted from 1, milliseconds."""
     data: dict[str, Any] = {name: _metrics_data(each) for name, each in evaluation.metrics.items()}
+    for name, ranks in evaluation.cross_ranks.items():
+        data[name]["mean_difference"] = _rounded(evaluation.mean_difference[name])
+        data[name]["cross_rank"] = {"median": ranks.median, "mean": _rounded(ranks.mean)}
+    if evaluation.folded is not None:
+        data["folded"] = {
+            "folds": evaluation.folded.folds,
+            **{name: _metrics_data(each) for name, each in evaluation.folded.metrics.items()},
+        }
     if evaluation.served is not None and evaluation.gain is not None:
         directions = {
             "text_to_image": evaluation.served.text_to_image,
@@ -44,11 +52,22 @@ def evaluation_table(title: str, evaluation: SystemEvaluation) -> Table:
         MetricsRow(name, metrics, ms if name == "two_stage" else None)
         for name, metrics in evaluation.metrics.items()
     ]
+    if evaluation.folded is not None:
+        rows += [
+            MetricsRow(f"{name}, {evaluation.folded.folds} folds", metrics)
+            for name, metrics in evaluation.folded.metrics.items()
+        ]
     return metrics_table(title, rows)
 
 
 def evaluation_lines(evaluation: SystemEvaluation) -> Iterator[str]:
-    """Say what the index adds to the table; nothing if there was none."""
+    """Say what has no column in the table: of the pairs, and of the index if there was one."""
+    for name, ranks in evaluation.cross_ranks.items():
+        yield (
+            f"{name}: mean difference of positive pairs to others "
+            f"{evaluation.mean_difference[name]:.3f}, "
+            f"cross-retrieval rank median {ranks.median:.0f}, mean {ranks.mean:.1f}"
+        )
     served, gain = evaluation.served, evaluation.gain
     if served is None or gain is None:
         return
@@ -77,6 +96,7 @@ def _direction_data(direction: DirectionMetrics) -> dict[str, float]:
         "r5": _rounded(direction.r5),
         "r10": _rounded(direction.r10),
         "median_rank": direction.median_rank,
+        "mean_rank": _rounded(direction.mean_rank),
     }
 
 

@@ -26,7 +26,7 @@ class MetricsRow(NamedTuple):
 
 
 def metrics_table(title: str, rows: Sequence[MetricsRow]) -> Table:
-    """Lay out recalls in percent, median ranks and rsum of several systems.
+    """Lay out recalls in percent, median and mean ranks and rsum of several systems.
 
     Args:
         title: above the table.
@@ -37,7 +37,7 @@ def metrics_table(title: str, rows: Sequence[MetricsRow]) -> Table:
     table.add_column("", no_wrap=True)
     # A header cannot span columns, so the direction's words are spread over its recalls.
     for start, end in (("text", "image"), ("image", "text")):
-        for words in (f"{start}\nR@1", "to\nR@5", f"{end}\nR@10", "\nmedian"):
+        for words in (f"{start}\nR@1", "to\nR@5", f"{end}\nR@10", "median\nrank", "mean\nrank"):
             table.add_column(words, justify="right")
     table.add_column("\nrsum", justify="right")
     if timed:
@@ -65,8 +65,10 @@ def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
 
 def print_table(table: Table) -> None:
     """Print a table on stdout, in full wherever it goes: nobody scrolls a file sideways."""
-    Console(width=None if Console().is_terminal else 120, highlight=False).print(table)
+    Console(width=None if Console().is_terminal else 132, highlight=False).print(table)
 
 
 def _direction_cells(metrics: DirectionMetrics) -> list[str]:
-    return [*(f"{each:.1f}" for each in metrics[:3]), f"{metrics.median_rank:.0f}"]
+    recalls = (f"{each:.1f}" for each in metrics[:3])
+    # Over folds a median rank is a mean of medians: it may be a fraction.
+    return [*recalls, f"{round(metrics.median_rank, 1):g}", f"{metrics.mean_rank:.1f}"]

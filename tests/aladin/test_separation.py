@@ -65,6 +65,11 @@ def test_cross_ranks_worked_by_hand_where_the_ratio_is_a_fraction() -> None:
     assert summarize_cross_ranks(torch.tensor([1, 2])) == (1.0, 1.5)
 
 
+def test_scores_that_are_no_numbers_count_against_us() -> None:
+    scores = torch.full((3, 4), float("nan"))
+    assert cross_retrieval_ranks(scores, torch.tensor([0, 0, 1, 2])).tolist() == [4] * 4
+
+
 def test_the_mean_difference_equals_a_loop_over_the_pairs() -> None:
     scores, image_of_text = random_case(5, 10**6)
     positives: list[float] = []

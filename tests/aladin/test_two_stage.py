@@ -85,3 +85,11 @@ def test_a_second_stage_that_agrees_changes_nothing() -> None:
     expected = retrieval_ranks(match, image_of_text)
     assert torch.equal(ranks.text_to_image, expected.text_to_image)
     assert torch.equal(ranks.image_to_text, expected.image_to_text)
+
+
+@pytest.mark.parametrize("num_candidates", [2, None])
+def test_scores_that_are_no_numbers_count_against_us(num_candidates: int | None) -> None:
+    match = torch.full((3, 4), float("nan"))
+    ranks = two_stage_ranks(match, match, Fusion(), torch.tensor([0, 0, 1, 2]), num_candidates)
+    assert ranks.text_to_image.tolist() == [2] * 4
+    assert ranks.image_to_text.tolist() == [2, 3, 3]

@@ -65,7 +65,7 @@ def test_a_second_time_it_only_searches_and_its_table_has_every_way(out: Path) -
         assert ours[:3] == pytest.approx(theirs[:3], abs=100 / 6 + 0.1)
     table = metrics_table("test scenes", rows)
     assert [column.header for column in table.columns][-2:] == ["\nrsum", "ms a\nquery"]
-    assert list(table.columns[9].cells) == [f"{row.metrics.rsum:.1f}" for row in rows]
+    assert list(table.columns[11].cells) == [f"{row.metrics.rsum:.1f}" for row in rows]
 
 
 def test_a_folder_of_another_recipe_is_refused(out: Path) -> None:

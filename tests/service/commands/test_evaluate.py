@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,12 @@ from typer.testing import CliRunner
 
 from aladin.checkpoint import load_checkpoint
 from aladin.inference import encode_photos, encode_texts
+from aladin.separation import cross_retrieval_ranks
 from index.builder import build_index
 from service.cli import app
 from service.sources import image_items, text_items
+
+HEADS = ("matching", "alignment")
 
 
 def evaluate(*words: object) -> str:
@@ -32,8 +37,8 @@ def with_index(tiny_checkpoint: Path, data_file: Path, index_folder: Path) -> di
     return json.loads(evaluate(*words))
 
 
-def slow_recalls(scores: torch.Tensor, image_of_text: list[int]) -> dict[str, dict[str, float]]:
-    """Recall at 1, 5, 10 of both directions, by counting for each query."""
+def slow_metrics(scores: torch.Tensor, image_of_text: list[int]) -> dict[str, dict[str, float]]:
+    """Recalls and mean rank of both directions, by counting for each query."""
     by_text: list[int] = []
     for column, own in enumerate(image_of_text):
         right = scores[own, column]
@@ -47,6 +52,7 @@ def slow_recalls(scores: torch.Tensor, image_of_text: list[int]) -> dict[str, di
         by_image.append(sum(bool(scores[row, column] >= right) for column in others))
     return {
         name: {f"r{k}": 100 * sum(rank < k for rank in ranks) / len(ranks) for k in (1, 5, 10)}
+        | {"mean_rank": 1 + sum(ranks) / len(ranks)}
         for name, ranks in (("text_to_image", by_text), ("image_to_text", by_image))
     }
 
@@ -56,10 +62,12 @@ def test_the_json_has_exactly_the_documented_shape(with_index: dict[str, Any]) -
     assert list(with_index) == [*systems, "two_stage_minus_matching", "agreement", "median_ms"]
     for system in systems:
         metrics = with_index[system]
-        assert list(metrics) == ["text_to_image", "image_to_text", "rsum"]
+        of_pairs = ["mean_difference", "cross_rank"] if system in HEADS else []
+        assert list(metrics) == ["text_to_image", "image_to_text", "rsum", *of_pairs]
         recalls = 0.0
         for direction in ("text_to_image", "image_to_text"):
-            assert list(metrics[direction]) == ["r1", "r5", "r10", "median_rank"]
+            names = ["r1", "r5", "r10", "median_rank", "mean_rank"]
+            assert list(metrics[direction]) == names
             recalls += sum(metrics[direction][name] for name in ("r1", "r5", "r10"))
         assert metrics["rsum"] == pytest.approx(recalls, abs=0.01)
     assert list(with_index["two_stage_minus_matching"]) == ["rsum", "low", "high"]
@@ -81,13 +89,20 @@ def test_the_numbers_are_those_of_the_model(
     texts = encode_texts(model, [caption for pair in captions for caption in pair])
     image_of_text = [number // 2 for number in range(2 * len(captions))]
     expected = {
-        "matching": slow_recalls(images.embedding @ texts.embedding.T, image_of_text),
-        "alignment": slow_recalls(model.alignment_scores(images, texts), image_of_text),
+        "matching": images.embedding @ texts.embedding.T,
+        "alignment": model.alignment_scores(images, texts),
     }
-    for system, directions in expected.items():
-        for direction, recalls in directions.items():
-            ours = {name: with_index[system][direction][name] for name in recalls}
-            assert ours == pytest.approx(recalls, abs=0.01)
+    own = torch.arange(len(captions)).unsqueeze(1) == torch.tensor(image_of_text)
+    for system, scores in expected.items():
+        shown = with_index[system]
+        for direction, metrics in slow_metrics(scores, image_of_text).items():
+            ours = {name: shown[direction][name] for name in metrics}
+            assert ours == pytest.approx(metrics, abs=0.01)
+        difference = float(scores[own].mean() - scores[~own].mean())
+        assert shown["mean_difference"] == pytest.approx(difference, abs=0.001)
+        ranks = cross_retrieval_ranks(scores, torch.tensor(image_of_text)).tolist()
+        assert shown["cross_rank"]["mean"] == pytest.approx(sum(ranks) / len(ranks), abs=0.001)
+        assert shown["cross_rank"]["median"] == math.floor(statistics.median(ranks))
 
 
 def test_an_index_that_reranks_all_items_serves_the_fused_order(
@@ -108,6 +123,62 @@ def test_without_an_index_and_for_people(tiny_checkpoint: Path, data_file: Path)
     for words in ("R@1", "rsum", "matching", "alignment", "fused", "split test"):
         assert words in shown
     assert f"{data['alignment']['rsum']:.1f}" in shown
+    for name in HEADS:
+        pairs = data[name]
+        assert (
+            f"{name}: mean difference of positive pairs to others {pairs['mean_difference']:.3f}, "
+            f"cross-retrieval rank median {pairs['cross_rank']['median']:.0f}, "
+            f"mean {pairs['cross_rank']['mean']:.1f}"
+        ) in shown
+
+
+def test_folds_are_blocks_of_photos_evaluated_beside_the_whole(
+    tiny_checkpoint: Path, data_file: Path
+) -> None:
+    lines = data_file.read_text().splitlines()
+    blocks = [lines[:3], lines[3:]]
+    alone: list[dict[str, Any]] = []
+    for number, block in enumerate(blocks):
+        file = data_file.with_name(f"block-{number}.jsonl")
+        file.write_text("\n".join(block) + "\n")
+        alone.append(json.loads(evaluate(tiny_checkpoint, file, "--split", "all", "--json")))
+        file.unlink()
+    words = [tiny_checkpoint, data_file, "--split", "all"]
+    whole = json.loads(evaluate(*words, "--json"))
+    both = json.loads(evaluate(*words, "--folds", 2, "--json"))
+    folded = both.pop("folded")
+    assert both == whole
+    assert folded.pop("folds") == 2
+    assert list(folded) == ["matching", "alignment", "fused"]
+    for name, metrics in folded.items():
+        mean = (alone[0][name]["rsum"] + alone[1][name]["rsum"]) / 2
+        assert metrics["rsum"] == pytest.approx(mean, abs=0.01)
+    assert json.loads(evaluate(*words, "--folds", 1, "--json")) == whole
+    shown = evaluate(*words, "--folds", 2)
+    assert "fused, 2 folds" in shown
+    assert f"{folded['fused']['rsum']:.1f}" in shown
+
+
+def test_more_folds_than_photos(tiny_checkpoint: Path, data_file: Path) -> None:
+    words = [str(tiny_checkpoint), str(data_file), "--split", "all", "--folds", "7"]
+    result = CliRunner().invoke(app, ["evaluate", *words])
+    assert result.exit_code == 2
+    assert "folds: expected at most one a photo, 6, found 7" in result.stderr
+
+
+def test_a_photo_without_captions_competes_but_does_not_ask(
+    tiny_checkpoint: Path, data_file: Path
+) -> None:
+    lines = [json.loads(line) for line in data_file.read_text().splitlines()]
+    lines[0]["captions"] = []
+    lines[1]["captions"] = lines[1]["captions"][:1]
+    file = data_file.with_name("uneven.jsonl")
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    data = json.loads(evaluate(tiny_checkpoint, file, "--split", "all", "--json"))
+    file.unlink()
+    assert data["matching"]["image_to_text"]["r10"] == 100.0  # 9 texts
+    r1 = data["matching"]["image_to_text"]["r1"] / 100 * 5  # 5 photos ask
+    assert r1 == pytest.approx(round(r1), abs=1e-3)
 
 
 def test_the_table_says_what_the_index_gains(
