@@ -13,7 +13,7 @@ from aladin.config import ModelConfig
 from aladin.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from aladin.encoders.base import Features, TextBatch
 from aladin.encoders.hf_image import HFImageEncoder
-from aladin.encoders.hf_text import HFTextEncoder
+from aladin.encoders.tokenized_text import TokenizedTextEncoder
 from aladin.encoding import Encoding
 from aladin.errors import ConfigError
 from aladin.heads.alignment import AlignmentHead
@@ -38,7 +38,7 @@ class AladinModel(nn.Module):
     """
 
     def __init__(
-        self, config: ModelConfig, image_encoder: HFImageEncoder, text_encoder: HFTextEncoder
+        self, config: ModelConfig, image_encoder: HFImageEncoder, text_encoder: TokenizedTextEncoder
     ) -> None:
         """Put the towers and heads on two encoders.
 
@@ -155,7 +155,7 @@ def image_encoder_class(config: ModelConfig) -> type[HFImageEncoder]:
     return _look_up(IMAGE_ENCODERS, config.image_encoder.name, "image_encoder")
 
 
-def text_encoder_class(config: ModelConfig) -> type[HFTextEncoder]:
+def text_encoder_class(config: ModelConfig) -> type[TokenizedTextEncoder]:
     """Look a text encoder up by its configured name."""
     return _look_up(TEXT_ENCODERS, config.text_encoder.name, "text_encoder")
 

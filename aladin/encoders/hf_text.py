@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import cast
 
 import torch
@@ -14,12 +14,13 @@ from transformers.configuration_utils import PretrainedConfig
 
 from aladin.config import TextEncoderConfig
 from aladin.encoders.base import Features, TextBatch
-from aladin.encoders.frozen import Freezable
+from aladin.encoders.tokenized_text import TokenizedTextEncoder, random_start
 from aladin.encoders.transformers_model import build_tower, load_tower
-from aladin.errors import CheckpointError, ConfigError, TextTooLongError
+from aladin.encoders.vocabulary import train_tokenizer
+from aladin.errors import CheckpointError, ConfigError
 
 
-class HFTextEncoder(Freezable):
+class HFTextEncoder(TokenizedTextEncoder):
     """Word-piece states of a text transformer, with the tokenizer that belongs to it."""
 
     def __init__(
@@ -35,70 +36,29 @@ class HFTextEncoder(Freezable):
         Raises:
             ConfigError: `architecture` is missing, impossible, or too small for the tokenizer.
         """
-        super().__init__(config.frozen)
+        super().__init__(config, tokenizer)
         if config.architecture is None:
             raise ConfigError("text_encoder: give a source or an architecture")
-        self.config = config
         self.model = model if model is not None else build_tower(config.architecture)
         self.freeze()
         settings = cast(PretrainedConfig, self.model.config)
         self.dim = int(settings.hidden_size)
-        rows = int(settings.vocab_size)
-        if tokenizer.get_vocab_size() > rows:
-            raise ConfigError(
-                f"text_encoder: the tokenizer has {tokenizer.get_vocab_size()} entries, "
-                f"the architecture's vocab_size is {rows}"
-            )
-        self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
-        self.tokenizer.no_padding()
-        self.tokenizer.no_truncation()
-        self._truncating = Tokenizer.from_str(self.tokenizer.to_str())
-        self._truncating.enable_truncation(config.max_tokens)
+        self._check_vocabulary(int(settings.vocab_size))
 
     @classmethod
     def from_source(cls, config: TextEncoderConfig, tokenizer: Tokenizer | None) -> HFTextEncoder:
-        """Load the pretrained weights and the tokenizer that ``config.source`` names.
-
-        Args:
-            config: `source` is set, or `architecture` with a `tokenizer`.
-            tokenizer: for a random start; a pretrained source brings its own.
-
-        Raises:
-            ConfigError: a random start without a tokenizer.
-        """
+        """Load the pretrained weights and the tokenizer that ``config.source`` names."""
         if config.source is None:
-            if tokenizer is None:
-                raise ConfigError("text_encoder: a random start needs a trained tokenizer")
-            return cls(_sized_for(config, tokenizer), tokenizer)
+            return cls(*random_start(config, tokenizer))
         source = config.source
         model, architecture = load_tower(source, "text")
         config = dataclasses.replace(config, architecture=architecture)
         return cls(config, _load_tokenizer(source), model)
 
-    def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
-        """Tokenise and pad to the longest text.
-
-        Args:
-            texts: at least one.
-            truncate: cut long texts instead of refusing them.
-
-        Raises:
-            TextTooLongError: a text has more than ``max_tokens`` tokens and `truncate` is off.
-        """
-        tokenizer = self._truncating if truncate else self.tokenizer
-        encodings = tokenizer.encode_batch(list(texts))
-        longest = max(len(encoding.ids) for encoding in encodings)
-        if longest > self.config.max_tokens:
-            raise TextTooLongError(longest, self.config.max_tokens)
-        ids = torch.zeros(len(encodings), longest, dtype=torch.long)
-        mask = torch.zeros(len(encodings), longest, dtype=torch.bool)
-        content = torch.zeros(len(encodings), longest, dtype=torch.bool)
-        for row, encoding in enumerate(encodings):
-            length = len(encoding.ids)
-            ids[row, :length] = torch.tensor(encoding.ids)
-            mask[row, :length] = True
-            content[row, :length] = ~torch.tensor(encoding.special_tokens_mask, dtype=torch.bool)
-        return TextBatch(ids, mask, content)
+    @staticmethod
+    def learn_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
+        """Learn word pieces; see `train_tokenizer`."""
+        return train_tokenizer(texts, vocabulary_size)
 
     def forward(self, batch: TextBatch) -> Features:
         """Encode tokenised texts."""
@@ -107,15 +67,6 @@ class HFTextEncoder(Freezable):
                 input_ids=batch.ids, attention_mask=batch.mask.long()
             ).last_hidden_state
         return Features(states, batch.mask, batch.content)
-
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the characters [start, end) of each content token."""
-        encoding = self._truncating.encode(text)
-        return [
-            span
-            for span, special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
-            if not special
-        ]
 
 
 def _load_tokenizer(source: str) -> Tokenizer:
@@ -128,10 +79,3 @@ def _load_tokenizer(source: str) -> Tokenizer:
     if tokenizer.get_vocab_size() <= len(wrapper.all_special_ids):
         raise CheckpointError(f"{source}: cannot load a tokenizer (it has no vocabulary)")
     return tokenizer
-
-
-def _sized_for(config: TextEncoderConfig, tokenizer: Tokenizer) -> TextEncoderConfig:
-    """Fill in the vocabulary size of a random start that leaves it open."""
-    architecture = dict(config.architecture or {})
-    architecture.setdefault("vocab_size", tokenizer.get_vocab_size())
-    return dataclasses.replace(config, architecture=architecture or None)

@@ -1,4 +1,4 @@
-"""A word-piece vocabulary learnt from captions, for text encoders that start at random."""
+"""Vocabularies learnt from captions, for text encoders that start at random."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
+from tokenizers.models import WordLevel, WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+WORD_SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
@@ -25,25 +26,56 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
         texts: the training captions.
         vocabulary_size: upper bound, special tokens included; characters always get in.
     """
-    normalizer, splitter = BertNormalizer(lowercase=True), BertPreTokenizer()
-    words = Counter(
+    words = _by_frequency(texts)
+    characters = sorted({character for word in words for character in word})
+    entries = [*SPECIAL_TOKENS, *characters, *(f"##{character}" for character in characters)]
+    known = set(entries)
+    whole = [word for word in words if word not in known]
+    entries += whole[: max(0, vocabulary_size - len(entries))]
+    vocabulary = {entry: number for number, entry in enumerate(entries)}
+
+    model = WordPiece(vocabulary, unk_token="[UNK]")  # type: ignore[call-arg]
+    return _between(Tokenizer(model), "[CLS]", "[SEP]")
+
+
+def train_word_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
+    """Learn a lower-case tokenizer of whole words: ``<start> words <end>``.
+
+    A word that is not among the most frequent ones becomes ``<unk>``, as in the vocabularies
+    of the recurrent encoders of this field (VSE++, DBL).
+
+    Args:
+        texts: the training captions.
+        vocabulary_size: upper bound, special tokens included; those always get in.
+    """
+    room = max(0, vocabulary_size - len(WORD_SPECIAL_TOKENS))
+    entries = [*WORD_SPECIAL_TOKENS, *_by_frequency(texts)[:room]]
+    vocabulary = {entry: number for number, entry in enumerate(entries)}
+    model = WordLevel(vocabulary, unk_token="<unk>")  # type: ignore[call-arg]
+    return _between(Tokenizer(model), "<start>", "<end>")
+
+
+def _by_frequency(texts: Iterable[str]) -> list[str]:
+    """Return the texts' words, the most frequent first, equally frequent ones by the alphabet."""
+    normalizer, splitter = _normalizer(), BertPreTokenizer()
+    counts = Counter(
         word
         for text in texts
         for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))
     )
-    characters = sorted({character for word in words for character in word})
-    entries = [*SPECIAL_TOKENS, *characters, *(f"##{character}" for character in characters)]
-    by_frequency = sorted(words, key=lambda word: (-words[word], word))
-    known = set(entries)
-    whole = [word for word in by_frequency if word not in known]
-    entries += whole[: max(0, vocabulary_size - len(entries))]
-    vocabulary = {entry: number for number, entry in enumerate(entries)}
+    return sorted(counts, key=lambda word: (-counts[word], word))
 
-    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))  # type: ignore[call-arg]
-    tokenizer.normalizer = normalizer  # type: ignore[assignment]
-    tokenizer.pre_tokenizer = splitter  # type: ignore[assignment]
+
+def _between(tokenizer: Tokenizer, first: str, last: str) -> Tokenizer:
+    """Split as the vocabulary was learnt, and put special tokens around every text."""
+    tokenizer.normalizer = _normalizer()  # type: ignore[assignment]
+    tokenizer.pre_tokenizer = BertPreTokenizer()  # type: ignore[assignment]
     tokenizer.post_processor = TemplateProcessing(  # type: ignore[assignment]
-        single="[CLS] $A [SEP]",
-        special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")],
+        single=f"{first} $A {last}",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (first, last)],
     )
     return tokenizer
+
+
+def _normalizer() -> BertNormalizer:
+    return BertNormalizer(lowercase=True)
