@@ -47,6 +47,29 @@ def test_equals_the_loops(batch: tuple[Tensor, Tensor], temperature: float) -> N
     assert loss.item() == pytest.approx(reference(*batch, temperature), rel=1e-12)
 
 
+@pytest.mark.parametrize("temperature", [0.07, 1.0])
+def test_gradient_is_what_each_candidate_takes_of_the_softmax(
+    pairs: tuple[Tensor, Tensor], temperature: float
+) -> None:
+    scores, negatives = pairs
+    batch = len(scores)
+    loss = InfoNCELoss(temperature)(scores, negatives)
+    loss.backward()
+    expected = torch.zeros(batch, batch, dtype=torch.float64)
+    for n in range(batch):
+        for cells in (
+            [(n, u) for u in range(batch) if negatives[n, u] or u == n],
+            [(j, n) for j in range(batch) if negatives[j, n] or j == n],
+        ):
+            exponentials = [math.exp(scores[cell].item() / temperature) for cell in cells]
+            for cell, exponential in zip(cells, exponentials, strict=True):
+                share = exponential / sum(exponentials) - float(cell == (n, n))
+                expected[cell] += share / temperature / (2 * batch)
+    torch.testing.assert_close(scores.grad, expected, atol=1e-10, rtol=0)
+    value = reference(scores, negatives, temperature)
+    assert loss.item() == pytest.approx(value, abs=1e-10)
+
+
 def test_two_pairs_worked_by_hand() -> None:
     scores = torch.tensor([[2.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
     loss = InfoNCELoss(temperature=1.0)(scores, negative_mask(torch.arange(2)))

@@ -45,6 +45,25 @@ def test_equals_the_loops(pair: tuple[Tensor, Tensor], temperature: float, scale
     assert loss.item() == pytest.approx(reference(*pair, temperature, scale), rel=1e-12)
 
 
+def test_every_batch_size_equals_the_loops(size: int) -> None:
+    generator = torch.Generator().manual_seed(400 + size)
+    student = torch.rand(size, size, generator=generator, dtype=torch.float64) * 2 - 1
+    teacher = torch.randn(size, size, generator=generator, dtype=torch.float64) * 3
+    loss = ListNetLoss()(student.requires_grad_(), teacher)
+    loss.backward()
+    assert loss.item() == pytest.approx(reference(student, teacher, 6.0, 1.0), rel=1e-12)
+    expected = torch.zeros(size, size, dtype=torch.float64)
+    for n in range(size):
+        for line in ((n, slice(None)), (slice(None), n)):
+            q, p = softmax((6 * student[line]).tolist()), softmax(teacher[line].tolist())
+            expected[line] += (
+                6
+                * (torch.tensor(q, dtype=torch.float64) - torch.tensor(p, dtype=torch.float64))
+                / size
+            )
+    torch.testing.assert_close(student.grad, expected, atol=1e-10, rtol=0)
+
+
 def test_two_by_two_worked_by_hand() -> None:
     student = torch.zeros(2, 2, dtype=torch.float64)
     teacher = torch.tensor([[math.log(3.0), 0.0], [0.0, 0.0]], dtype=torch.float64)

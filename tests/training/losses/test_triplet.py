@@ -45,6 +45,32 @@ def test_equals_the_loops(batch: tuple[Tensor, Tensor], hardest: bool, margin: f
     assert loss.item() == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize("hardest", [True, False])
+def test_every_active_hinge_adds_1_at_its_negative_and_takes_1_from_its_positive(
+    pairs: tuple[Tensor, Tensor], hardest: bool
+) -> None:
+    scores, negatives = pairs
+    batch = len(scores)
+    loss = TripletMarginLoss(0.2, hardest)(scores, negatives)
+    loss.backward()
+    expected = torch.zeros(batch, batch, dtype=torch.float64)
+    for n in range(batch):
+        for cells in (
+            [(n, u) for u in range(batch) if negatives[n, u]],
+            [(j, n) for j in range(batch) if negatives[j, n]],
+        ):
+            if hardest:
+                cells = [max(cells, key=lambda cell: scores[cell].item())]
+            for cell in cells:
+                if 0.2 + scores[cell].item() - scores[n, n].item() > 0:
+                    expected[cell] += 1
+                    expected[n, n] -= 1
+    torch.testing.assert_close(scores.grad, expected)
+    diagonal = [(n, n) for n in range(batch)]
+    value = reference(scores, negatives, diagonal, 0.2, hardest)
+    assert loss.item() == pytest.approx(value, abs=1e-10)
+
+
 def test_two_pairs_worked_by_hand() -> None:
     scores = torch.tensor([[0.5, 0.4], [0.1, 0.7]], requires_grad=True)
     loss = TripletMarginLoss(margin=0.2)(scores, negative_mask(torch.arange(2)))
