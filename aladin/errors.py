@@ -8,6 +8,7 @@
         TextTooLongError
         ShapeError            a tensor of the wrong shape
         DataError             a line of a data file
+        StaleNegativesError   negatives mined from other data, by another model or otherwise
       CheckpointError         missing file, wrong schema version
       SearchIndexError
         IndexNotReadyError    no live generation
@@ -25,6 +26,7 @@ Errors are raised in the domain and rendered at the front doors: into exit codes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -80,6 +82,24 @@ class DataError(InputError):
         self.file = Path(file)
         self.line = line
         self.reason = reason
+
+
+class StaleNegativesError(InputError):
+    """Mined negatives that belong to other data, another model or other settings."""
+
+    def __init__(self, file: Path | str, differences: Sequence[tuple[str, object, object]]) -> None:
+        """Name every difference.
+
+        Args:
+            file: of the negatives.
+            differences: what it is that differs, what was expected, what was found.
+        """
+        listed = "; ".join(
+            f"{what}: expected {expected}, found {found}" for what, expected, found in differences
+        )
+        super().__init__(f"{file}: these negatives were mined from something else: {listed}")
+        self.file = Path(file)
+        self.differences = tuple(differences)
 
 
 class CheckpointError(AladinError):

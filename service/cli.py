@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from service.commands import demo, evaluate, index, search, serve, train
+from service.commands import compare, demo, evaluate, index, mine, search, serve, train
 from service.failures import exit_code, one_line
 from service.logs import log_to_stderr
 
@@ -60,6 +60,8 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
+app.command("mine")(mine.mine)
+app.command("compare")(compare.compare)
 app.command("evaluate")(evaluate.evaluate)
 app.add_typer(index.app, name="index")
 app.command("search")(search.search)

@@ -1,0 +1,71 @@
+"""``aladin mine``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.progress import stderr_progress
+
+ALL_SPLITS = "all"
+
+
+class Score(StrEnum):
+    """Which score of the network finds the negatives."""
+
+    matching = "matching"
+    alignment = "alignment"
+    attention = "attention"
+
+
+def mine(
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CHECKPOINT", help="Folder of the network that scores.")
+    ],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="JSONL, Karpathy JSON or folder, with captions.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="File of the negatives; safetensors.")],
+    split: Annotated[
+        str, typer.Option("--split", help=f"Split of DATA; {ALL_SPLITS!r} takes every photo.")
+    ] = "train",
+    score: Annotated[Score, typer.Option("--score", help="Score to mine by.")] = Score.matching,
+    texts: Annotated[
+        int, typer.Option("--texts", min=1, help="Captions to keep for each photo.")
+    ] = 300,
+    images: Annotated[
+        int, typer.Option("--images", min=1, help="Photos to keep for each caption.")
+    ] = 60,
+    memory_mb: Annotated[
+        int, typer.Option("--memory-mb", min=1, help="MiB of scores held at any time.")
+    ] = 512,
+    cache: Annotated[
+        Path, typer.Option("--cache", help="Folder for the outputs of frozen encoders.")
+    ] = Path("~/.cache/aladin-search/features"),
+) -> None:
+    """Find the hardest negatives of every training photo and caption, for offline sampling.
+
+    In: CHECKPOINT, and the photos and captions of DATA. Out: in the file --out, for each photo
+    the captions and for each caption the photos that score highest and do not belong to it; on
+    stdout, the path of the file. A file that holds the same already is left as it is; one mined
+    from other data, by another network or with other settings is never replaced.
+    """
+    from training.mining.job import mine_file
+
+    with stderr_progress() as progress:
+        mine_file(
+            checkpoint,
+            data,
+            None if split == ALL_SPLITS else split,
+            out,
+            cache=cache.expanduser(),
+            score=score.value,
+            num_texts=texts,
+            num_images=images,
+            memory_budget_bytes=memory_mb * 2**20,
+            progress=progress,
+        )
+    typer.echo(str(out))

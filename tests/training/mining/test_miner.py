@@ -1,0 +1,122 @@
+"""Mining by each score of a real, tiny network, against its whole score matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from aladin.errors import InputError
+from aladin.model import AladinModel
+from aladin.progress import NullProgress
+from aladin.scoring import ScoreName
+from training.data import Record, read_records
+from training.dataset import PairDataset
+from training.mining import encodings
+from training.mining.miner import mine_negatives
+from training.mining.negatives import MinedFrom
+
+
+@pytest.fixture
+def model(build_tiny: Callable[..., AladinModel]) -> AladinModel:
+    return build_tiny()
+
+
+@pytest.fixture
+def records(data_set: Path) -> list[Record]:
+    return read_records(data_set, "train")
+
+
+def prepare(records: list[Record], model: AladinModel, cache: Path) -> PairDataset:
+    return PairDataset.prepare(records, model, cache, ["plain"], "float32", NullProgress())
+
+
+@pytest.mark.parametrize("score", ["matching", "alignment"])
+@torch.inference_mode()
+def test_keeps_the_hardest_of_the_whole_matrix(
+    model: AladinModel,
+    records: list[Record],
+    tmp_path: Path,
+    score: ScoreName,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(encodings, "_ITEMS_A_BATCH", 5)
+    dataset = prepare(records, model, tmp_path)
+    mined = mine_negatives(model, "teacher", dataset, score, num_texts=4, num_images=3)
+    assert mined.mined_from == MinedFrom(
+        data=dataset.digest, model_id="teacher", score=score, num_texts=4, num_images=3
+    )
+    images, texts = dataset.encode(model)
+    scores = model.scores(score, images, texts)
+    own = torch.arange(len(records))[:, None] == dataset.image_of_text
+    scores = scores.masked_fill(own, float("-inf"))
+    # Pictures of one colour are alike to the network: only the scores of the lists are fixed.
+    expected = scores.topk(4, dim=1).values
+    assert torch.allclose(scores.gather(1, mined.texts.long()), expected, atol=1e-5)
+    expected = scores.T.topk(3, dim=1).values
+    assert torch.allclose(scores.T.gather(1, mined.images.long()), expected, atol=1e-5)
+    for lists in (mined.texts, mined.images):
+        assert all(len(set(rows)) == len(rows) for rows in lists.tolist())
+
+
+def test_takes_all_there_are_if_they_are_few(
+    model: AladinModel, records: list[Record], tmp_path: Path
+) -> None:
+    dataset = prepare(records[:3], model, tmp_path)  # with one, two and three captions
+    mined = mine_negatives(model, "teacher", dataset)
+    assert mined.texts.shape == (3, 300)
+    assert mined.images.shape == (6, 60)
+    taken = [sorted(row for row in rows if row >= 0) for rows in mined.texts.tolist()]
+    assert taken == [[1, 2, 3, 4, 5], [0, 3, 4, 5], [0, 1, 2]]
+    taken = [sorted(row for row in rows if row >= 0) for rows in mined.images.tolist()]
+    assert taken == [[1, 2], [0, 2], [0, 2], [0, 1], [0, 1], [0, 1]]
+
+
+def test_the_data_and_their_order_are_part_of_what_was_mined(
+    model: AladinModel, records: list[Record], tmp_path: Path
+) -> None:
+    digests = {
+        mine_negatives(model, "teacher", prepare(each, model, tmp_path)).mined_from.data
+        for each in (records, records[::-1], records[1:])
+    }
+    assert len(digests) == 3
+
+
+def test_embeddings_are_mined_without_keeping_tokens(
+    model: AladinModel, records: list[Record], tmp_path: Path
+) -> None:
+    dataset = prepare(records, model, tmp_path)
+    whole = dataset.encode(model)
+    slim = encodings.encode_for_score(model, dataset, "matching", NullProgress())
+    for ours, theirs in zip(slim, whole, strict=True):
+        assert torch.allclose(ours.embedding, theirs.embedding, atol=1e-6)
+        assert ours.tokens.numel() == ours.mask.numel() == 0
+    full = encodings.encode_for_score(model, dataset, "alignment", NullProgress())
+    for ours, theirs in zip(full, whole, strict=True):
+        assert torch.allclose(ours.tokens, theirs.tokens, atol=1e-6)
+        assert torch.equal(ours.mask, theirs.mask)
+
+
+@pytest.mark.parametrize("counts", [(0, 5), (5, 0)])
+def test_lists_of_nothing_are_refused(
+    model: AladinModel, records: list[Record], tmp_path: Path, counts: tuple[int, int]
+) -> None:
+    with pytest.raises(InputError, match=f"got {counts[0]} texts and {counts[1]} images"):
+        mine_negatives(model, "", prepare(records, model, tmp_path), "matching", *counts)
+
+
+def test_a_score_that_the_network_lacks_is_refused(
+    model: AladinModel, records: list[Record], tmp_path: Path
+) -> None:
+    dataset = prepare(records, model, tmp_path)
+    with pytest.raises(InputError, match="no score 'attention', only matching, alignment"):
+        mine_negatives(model, "", dataset, "attention")
+
+
+def test_a_single_photo_has_no_negatives(
+    model: AladinModel, records: list[Record], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="at least 2 photos, got 1"):
+        mine_negatives(model, "", prepare(records[:1], model, tmp_path))

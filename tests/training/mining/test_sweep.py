@@ -1,0 +1,114 @@
+"""Both lists from a matrix that is never whole, against the whole matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from aladin.errors import InputError
+from aladin.progress import NullProgress
+from training.mining import sweep
+from training.mining.sweep import hardest_negatives
+
+
+def slow_lists(scores: Tensor, image_of_text: Tensor, count: int) -> list[list[int]]:
+    """For each row of the whole matrix sort the columns; own pairs never come in."""
+    own = torch.arange(len(scores))[:, None] == image_of_text
+    values = scores.masked_fill(own, float("-inf")).double().numpy()
+    order = np.argsort(-values, axis=1, kind="stable")[:, :count]
+    rows = np.where(np.isinf(np.take_along_axis(values, order, axis=1)), -1, order)
+    return np.pad(rows, [(0, 0), (0, max(0, count - rows.shape[1]))], constant_values=-1).tolist()
+
+
+def slow_lists_of_texts(scores: Tensor, image_of_text: Tensor, count: int) -> list[list[int]]:
+    lists: list[list[int]] = []
+    for text, own in enumerate(image_of_text.tolist()):
+        others = [photo for photo in range(len(scores)) if photo != own]
+        others.sort(key=lambda photo: (-float(scores[photo, text]), photo))
+        lists.append((others + [-1] * count)[:count])
+    return lists
+
+
+class Recorder(NullProgress):
+    """Sums what is reported."""
+
+    def __init__(self) -> None:
+        self.pieces: list[tuple[int | None, str]] = []
+        self.done = 0
+
+    def start(self, total: int | None, unit: str) -> None:
+        self.pieces.append((total, unit))
+
+    def advance(self, count: int = 1) -> None:
+        self.done += count
+
+
+@pytest.fixture
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of 4 x 8 pairs, so that few pairs make many blocks."""
+    monkeypatch.setattr(sweep, "TILE_PHOTOS", 4)
+    monkeypatch.setattr(sweep, "TILE_TEXTS", 8)
+
+
+# 21 photos with one to five captions each, not in groups of equal size.
+CAPTIONS = [1 + (7 * photo) % 5 for photo in range(21)]
+IMAGE_OF_TEXT = torch.arange(21).repeat_interleave(torch.tensor(CAPTIONS))
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("budget", [1, 4000, 2**30])
+@pytest.mark.parametrize(("num_texts", "num_images"), [(10, 4), (300, 60), (1, 1)])
+def test_both_lists_equal_the_whole_matrix_sorted(
+    budget: int, num_texts: int, num_images: int
+) -> None:
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randint(-4, 5, (21, len(IMAGE_OF_TEXT)), generator=generator) / 8  # many ties
+    largest = 0
+
+    def tile(photos: slice, texts: slice) -> Tensor:
+        nonlocal largest
+        part = scores[photos, texts]
+        largest = max(largest, part.numel())
+        return part
+
+    progress = Recorder()
+    texts, images = hardest_negatives(
+        tile, IMAGE_OF_TEXT, 21, num_texts, num_images, budget, progress
+    )
+    assert texts.tolist() == slow_lists(scores, IMAGE_OF_TEXT, num_texts)
+    assert images.tolist() == slow_lists_of_texts(scores, IMAGE_OF_TEXT, num_images)
+    assert largest <= 4 * 8
+    assert progress.pieces == [(21, "photos compared")]
+    assert progress.done == 21
+
+
+def test_real_tiles_give_the_same_whatever_the_memory() -> None:
+    generator = torch.Generator().manual_seed(5)
+    photos = torch.randn(sweep.TILE_PHOTOS + 30, 8, generator=generator)
+    texts = torch.randn(2 * sweep.TILE_TEXTS + 10, 8, generator=generator)
+    texts[100::300] = texts[100]  # captions that are written twice
+    image_of_text = torch.arange(len(texts)) % len(photos)
+
+    def mined(budget: int) -> tuple[Tensor, Tensor]:
+        def tile(rows: slice, columns: slice) -> Tensor:
+            return photos[rows] @ texts[columns].T
+
+        return hardest_negatives(tile, image_of_text, len(photos), 20, 5, budget, NullProgress())
+
+    for large, small in zip(mined(2**30), mined(1), strict=True):
+        assert torch.equal(large, small)
+
+
+def test_scores_that_are_no_numbers_are_refused() -> None:
+    with pytest.raises(InputError, match="NaN"):
+        hardest_negatives(
+            lambda photos, texts: torch.full((photos.stop, texts.stop), float("nan")),
+            torch.tensor([0, 1]),
+            2,
+            1,
+            1,
+            2**20,
+            NullProgress(),
+        )

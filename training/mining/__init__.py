@@ -1,0 +1,1 @@
+"""Offline hard negatives (AOQ): mined once from all training pairs, sampled at every step."""
