@@ -1,0 +1,63 @@
+"""A stored evaluation comes back as it was, and only for the weights and split it is of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from training.comparison.evaluation import RunEvaluation, load_evaluation
+from training.comparison.plan import Plan, PlannedRun
+
+TEXT_RANKS, IMAGE_RANKS = [0, 4, 9, 10, 0, 0, 2, 30], [0, 0, 5, 10]
+
+
+@pytest.fixture
+def run(plan: Plan) -> PlannedRun:
+    return plan.runs()[0]
+
+
+def test_everything_comes_back(finish_run: Callable[..., RunEvaluation], run: PlannedRun) -> None:
+    saved = finish_run(run, TEXT_RANKS, IMAGE_RANKS)
+    loaded = load_evaluation(run.folder, "val")
+    assert loaded is not None
+    assert loaded.metrics() == saved.metrics()
+    assert loaded.mean_difference == saved.mean_difference
+    assert loaded.cross_rank == saved.cross_rank
+    assert torch.equal(loaded.image_of_text, saved.image_of_text)
+    assert loaded.histograms.keys() == {"matching", "alignment"}
+    for name, histogram in loaded.histograms.items():
+        assert histogram.edges() == saved.histograms[name].edges()
+        assert torch.equal(histogram.positive, saved.histograms[name].positive)
+        assert torch.equal(histogram.negative, saved.histograms[name].negative)
+
+
+def test_the_numbers_can_be_read_without_us(
+    finish_run: Callable[..., RunEvaluation], run: PlannedRun
+) -> None:
+    finish_run(run, TEXT_RANKS, IMAGE_RANKS)
+    numbers = json.loads((run.folder / "evaluation.json").read_text())
+    matching = numbers["metrics"]["matching"]
+    # Of eight captions three are at rank 1, five below 5, six below 10; of four photos 2, 2, 3.
+    assert matching["text_to_image"]["r1"] == 37.5
+    assert matching["rsum"] == 37.5 + 62.5 + 75 + 50 + 50 + 75
+
+
+def test_other_weights_split_or_version_are_no_evaluation_of_the_run(
+    finish_run: Callable[..., RunEvaluation], run: PlannedRun
+) -> None:
+    assert load_evaluation(run.folder, "val") is None
+    finish_run(run, TEXT_RANKS, IMAGE_RANKS)
+    assert load_evaluation(run.folder, "test") is None
+    path = run.folder / "evaluation.json"
+    text = path.read_text()
+    path.write_text(text.replace('"schema_version": 1', '"schema_version": 0'))
+    assert load_evaluation(run.folder, "val") is None
+    path.write_text(text)
+    assert load_evaluation(run.folder, "val") is not None
+    weights = {"weight": torch.tensor([99])}
+    save_file(weights, run.folder / "checkpoint" / "model.safetensors")
+    assert load_evaluation(run.folder, "val") is None

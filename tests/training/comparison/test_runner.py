@@ -1,0 +1,146 @@
+"""Real runs of two small recipes: trained, evaluated, resumed, refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aladin.checkpoint import load_checkpoint
+from aladin.progress import NullProgress
+from training.comparison.compare import compare
+from training.comparison.evaluation import load_evaluation
+from training.comparison.plan import Plan
+from training.comparison.runner import is_trained, perform_all
+from training.comparison.summary import summarize_plan
+from training.data import read_records
+from training.evaluation import evaluate_checkpoint
+from training.recipe import Recipe
+
+
+class InterruptionError(BaseException):
+    """Stands for an interruption at the keyboard."""
+
+
+class Interrupt(NullProgress):
+    """Interrupts after some states of runs."""
+
+    def __init__(self, states: int) -> None:
+        self.states = states
+
+    def advance(self, count: int = 1) -> None:  # noqa: ARG002
+        """Count states down."""
+        self.states -= 1
+        if self.states < 0:
+            raise InterruptionError
+
+
+@pytest.fixture(scope="module")
+def tiny_plan(variant: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """Two recipes that begin with the same stage, two seeds."""
+    short = ("stage.joint.epochs=1", "stage.student.epochs=1")
+    recipes = (variant("base", *short), variant("faster", *short, "stage.student.lr=0.01"))
+    return Plan(recipes, "base", (0, 1), "val", tmp_path_factory.mktemp("comparison") / "out")
+
+
+@pytest.fixture(scope="module")
+def compared(tiny_plan: Plan) -> Plan:
+    result = compare(tiny_plan)
+    assert result.failures == {}
+    return tiny_plan
+
+
+def test_every_run_is_trained_evaluated_and_reported(compared: Plan) -> None:
+    comparison = summarize_plan(compared, {}, {})
+    assert [len(summary.runs) for summary in comparison.summaries] == [2, 2]
+    assert comparison.summaries[1].difference is not None
+    assert "| faster | matching |" in (compared.out / "report.md").read_text()
+    assert (compared.out / "report.html").exists()
+
+
+def test_the_shared_start_is_trained_once(compared: Plan) -> None:
+    """Two seeds of one start, and of two ends: six stages in all."""
+    stages = [path for path in (compared.out / "stages").iterdir() if path.is_dir()]
+    assert len(stages) == 6
+    starts = [
+        compared.run(recipe, 0).folder / "stages" / "joint" / "checkpoint" / "model.safetensors"
+        for recipe in compared.recipes
+    ]
+    assert starts[0].read_bytes() == starts[1].read_bytes()
+
+
+def test_a_stored_evaluation_is_that_of_the_served_network(compared: Plan) -> None:
+    run = compared.runs()[1]
+    stored = load_evaluation(run.folder, "val")
+    assert stored is not None
+    records = read_records(Path(run.recipe.data.source), "val")
+    served = evaluate_checkpoint(load_checkpoint(run.folder / "checkpoint"), records)
+    # Features of frozen encoders pass through the cache in half precision.
+    assert stored.metrics() == served.metrics()
+    assert stored.mean_difference == pytest.approx(served.mean_difference, abs=1e-3)
+
+
+def test_a_second_call_only_writes_the_report(compared: Plan) -> None:
+    runs = {file: file.stat().st_mtime_ns for file in (compared.out / "runs").rglob("*.*")}
+    report = compared.out / "report.md"
+    before = report.read_text()
+    report.unlink()
+    compare(compared)
+    assert report.read_text() == before
+    assert runs == {file: file.stat().st_mtime_ns for file in (compared.out / "runs").rglob("*.*")}
+
+
+def test_another_split_is_evaluated_without_training(compared: Plan) -> None:
+    other = dataclasses.replace(compared, split="train", seeds=(1,), recipes=compared.recipes[:1])
+    weights = other.runs()[0].folder / "checkpoint" / "model.safetensors"
+    before = weights.stat().st_mtime_ns
+    assert perform_all(other, 1) == {}
+    evaluation = load_evaluation(other.runs()[0].folder, "train")
+    assert evaluation is not None
+    assert evaluation.image_of_text.max() == 11
+    assert weights.stat().st_mtime_ns == before
+    assert perform_all(compared, 1) == {}  # back on the comparison's own split
+
+
+def test_an_interrupted_comparison_ends_alike(
+    compared: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.comparison.run_progress._TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("training.loop.SAVE_EVERY_S", 0.0)
+    plan = dataclasses.replace(compared, out=tmp_path / "out", seeds=(0,))
+    with pytest.raises(InterruptionError):
+        perform_all(plan, 1, Interrupt(7))
+    assert not any(is_trained(run) for run in plan.runs())
+    assert perform_all(plan, 1) == {}
+    (plan.runs()[0].folder / "checkpoint" / "config.json").unlink()
+    assert perform_all(plan, 1) == {}
+    for ours, theirs in zip(plan.runs(), compared.runs()[:2], strict=True):
+        evaluations = [load_evaluation(run.folder, "val") for run in (ours, theirs)]
+        assert evaluations[0] is not None
+        assert evaluations[1] is not None
+        assert evaluations[0].model_id == evaluations[1].model_id
+
+
+def test_a_failing_run_does_not_end_the_others(
+    compared: Plan, variant: Callable[..., Recipe], caplog: pytest.LogCaptureFixture
+) -> None:
+    changed = dataclasses.replace(compared.recipes[0], precision="bfloat16")
+    broken = variant("broken", "stage.student.lr=1e30", "stage.student.clip_norm=1e30")
+    missing = variant("missing", "data.source=gone.jsonl")
+    last = variant("last", "stage.joint.epochs=1", "stage.student.epochs=1")
+    plan = dataclasses.replace(compared, recipes=(changed, broken, missing, last), seeds=(0,))
+    with caplog.at_level(logging.ERROR):
+        result = compare(plan)
+    assert result.failures.keys() == {"base seed 0", "broken seed 0", "missing seed 0"}
+    assert "another recipe" in result.failures["base seed 0"]
+    assert "not a finite number" in result.failures["broken seed 0"]
+    assert "gone.jsonl" in result.failures["missing seed 0"]
+    assert is_trained(plan.runs()[3])
+    assert "run 2 of 4, broken seed 0: failed: stage 'student'" in caplog.text
+    report = result.markdown.read_text()
+    assert "| broken | matching | - | - |" in report
+    assert "0 of 1, 1 failed" in report
+    assert "broken seed 0: failed: stage 'student', step" in report

@@ -1,0 +1,195 @@
+"""What a finished run is worth on a split, stored beside it so that a report needs no network.
+
+RUN/evaluation.json           the numbers, for reading; written last
+RUN/evaluation.safetensors    the rank of every query and the distribution of scores
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from aladin.atomic import atomic_file, write_json
+from aladin.checkpoint import load_checkpoint
+from aladin.metrics import Ranks, RetrievalMetrics, summarize
+from aladin.progress import Progress
+from aladin.separation import summarize_cross_ranks
+from training.comparison.histogram import ScoreHistogram, score_histogram
+from training.comparison.plan import PlannedRun
+from training.data import read_records
+from training.dataset import PairDataset
+from training.evaluation import ExhaustiveEvaluation, evaluate_encodings
+from training.views import PLAIN
+
+SCHEMA_VERSION = 1
+_NUMBERS, _ARRAYS = "evaluation.json", "evaluation.safetensors"
+_DIRECTIONS = ("text_to_image", "image_to_text")
+
+
+@dataclass(frozen=True)
+class RunEvaluation:
+    """The stored evaluation of a run.
+
+    Attributes:
+        model_id: sha256 of the weights that were evaluated.
+        split: of the data.
+        ranks: by score name: matching, alignment, fused, two_stage and, where there is one,
+            attention.
+        mean_difference: DBL's MD by score name.
+        cross_rank: median of AOQ's cross-retrieval rank over positive pairs, by score name.
+        histograms: by score name.
+        image_of_text: row of each text's image, (texts,) int64.
+    """
+
+    model_id: str
+    split: str
+    ranks: dict[str, Ranks]
+    mean_difference: dict[str, float]
+    cross_rank: dict[str, float]
+    histograms: dict[str, ScoreHistogram]
+    image_of_text: Tensor
+
+    def metrics(self) -> dict[str, RetrievalMetrics]:
+        """Summarise the ranks by score name."""
+        return {name: summarize(ranks) for name, ranks in self.ranks.items()}
+
+
+def evaluate_run(run: PlannedRun, split: str, progress: Progress) -> RunEvaluation:
+    """Evaluate a finished run in float32, as it would be served.
+
+    Args:
+        run: with a checkpoint.
+        split: of the recipe's data.
+        progress: told of photos and captions.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be read.
+        DataError: the split has no photo, or none that can be decoded.
+    """
+    checkpoint = load_checkpoint(run.folder / "checkpoint")
+    data = run.recipe.data
+    dataset = PairDataset.prepare(
+        read_records(Path(data.source).expanduser(), split),
+        checkpoint.model,
+        Path(data.cache).expanduser(),
+        views=[PLAIN],
+        precision=run.recipe.precision,
+        progress=progress,
+    )
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = checkpoint.model.to(device)
+    images, texts = dataset.encode(model)
+    evaluation = evaluate_encodings(
+        model, checkpoint.fusion, images, texts, dataset.image_of_text.to(device)
+    )
+    return _condense(evaluation, checkpoint.model_id, split)
+
+
+def _condense(evaluation: ExhaustiveEvaluation, model_id: str, split: str) -> RunEvaluation:
+    image_of_text = evaluation.image_of_text.cpu()
+    return RunEvaluation(
+        model_id=model_id,
+        split=split,
+        ranks={
+            name: Ranks(*(of_queries.cpu() for of_queries in ranks))
+            for name, ranks in evaluation.ranks.items()
+        },
+        mean_difference=dict(evaluation.mean_difference),
+        cross_rank={
+            name: summarize_cross_ranks(ranks).median
+            for name, ranks in evaluation.cross_ranks.items()
+        },
+        histograms={
+            name: score_histogram(scores, image_of_text)
+            for name, scores in evaluation.scores.items()
+        },
+        image_of_text=image_of_text,
+    )
+
+
+def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
+    """Write an evaluation into a run's folder.
+
+    Args:
+        folder: of the run.
+        evaluation: replaces what is there.
+    """
+    # Copies: the format refuses tensors that share memory, as equal ranks well may.
+    arrays = {"image_of_text": evaluation.image_of_text.clone()}
+    for name, ranks in evaluation.ranks.items():
+        for direction, of_queries in zip(_DIRECTIONS, ranks, strict=True):
+            arrays[f"ranks.{name}.{direction}"] = of_queries.clone()
+    for name, histogram in evaluation.histograms.items():
+        arrays[f"histogram.{name}.positive"] = histogram.positive.clone()
+        arrays[f"histogram.{name}.negative"] = histogram.negative.clone()
+    # The numbers vouch for the arrays, so they must never be the older ones of the two.
+    (folder / _NUMBERS).unlink(missing_ok=True)
+    with atomic_file(folder / _ARRAYS) as partial:
+        save_file(arrays, partial)
+    numbers = {
+        "schema_version": SCHEMA_VERSION,
+        "model_id": evaluation.model_id,
+        "split": evaluation.split,
+        "metrics": {
+            name: {direction: getattr(each, direction)._asdict() for direction in _DIRECTIONS}
+            | {"rsum": each.rsum}
+            for name, each in evaluation.metrics().items()
+        },
+        "mean_difference": evaluation.mean_difference,
+        "cross_rank": evaluation.cross_rank,
+        "histogram_range": {
+            name: [each.low, each.high] for name, each in evaluation.histograms.items()
+        },
+    }
+    write_json(folder / _NUMBERS, numbers)
+
+
+def load_evaluation(folder: Path, split: str) -> RunEvaluation | None:
+    """Read the evaluation of a run's present checkpoint.
+
+    Args:
+        folder: of the run.
+        split: that was evaluated.
+
+    Returns:
+        None if there is no evaluation, or only one of other weights, of another split or of
+        another version: it has to be made again.
+    """
+    try:
+        numbers: dict[str, Any] = json.loads((folder / _NUMBERS).read_text(encoding="utf-8"))
+        weights = (folder / "checkpoint" / "model.safetensors").open("rb")
+    except FileNotFoundError:
+        return None
+    with weights:
+        model_id = hashlib.file_digest(weights, "sha256").hexdigest()
+    wanted = {"schema_version": SCHEMA_VERSION, "model_id": model_id, "split": split}
+    if {key: numbers.get(key) for key in wanted} != wanted:
+        return None
+    arrays = load_file(folder / _ARRAYS)
+    return RunEvaluation(
+        model_id=model_id,
+        split=split,
+        ranks={
+            name: Ranks(*(arrays[f"ranks.{name}.{direction}"] for direction in _DIRECTIONS))
+            for name in numbers["metrics"]
+        },
+        mean_difference=numbers["mean_difference"],
+        cross_rank=numbers["cross_rank"],
+        histograms={
+            name: ScoreHistogram(
+                low,
+                high,
+                arrays[f"histogram.{name}.positive"],
+                arrays[f"histogram.{name}.negative"],
+            )
+            for name, (low, high) in numbers["histogram_range"].items()
+        },
+        image_of_text=arrays["image_of_text"],
+    )

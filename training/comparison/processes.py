@@ -1,0 +1,99 @@
+"""Jobs in processes of their own, several at a time.
+
+A process a job, not a pool: one that the system kills for its memory takes no other with it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Generic, NamedTuple, TypeVar, cast
+
+from aladin.errors import AladinError
+from aladin.progress import Progress
+from training.comparison.run_progress import RunProgress, RunState
+
+J = TypeVar("J")
+
+
+class _Ended(NamedTuple):
+    """A job's last word."""
+
+    failure: str | None
+
+
+class _Running(NamedTuple, Generic[J]):
+    job: J
+    process: SpawnProcess
+
+
+def run_in_processes(
+    perform: Callable[[J, Progress], None],
+    jobs: Sequence[J],
+    at_a_time: int,
+    told: Callable[[J, RunState], None],
+    ended: Callable[[J, str | None], None],
+) -> None:
+    """Perform jobs in order, some at a time, and end all of them if this process is interrupted.
+
+    Args:
+        perform: does one job; a function of a module, for another process has to find it.
+        jobs: can be pickled.
+        at_a_time: number of processes.
+        told: receives the state of a job now and then.
+        ended: receives each job that is done, with the reason if it failed.
+    """
+    context = multiprocessing.get_context("spawn")
+    waiting = list(reversed(jobs))
+    running: dict[Connection, _Running[J]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_a_time:
+                job = waiting.pop()
+                ours, theirs = context.Pipe(duplex=False)
+                process = context.Process(target=_child, args=(perform, job, theirs), daemon=True)
+                process.start()
+                theirs.close()  # so that the end of the process is the end of the pipe
+                running[ours] = _Running(job, process)
+            for ready in wait(list(running)):
+                connection = cast(Connection, ready)
+                job, process = running[connection]
+                try:
+                    message: RunState | _Ended = connection.recv()
+                except EOFError:
+                    process.join()
+                    message = _Ended(f"its process ended with exit code {process.exitcode}")
+                if isinstance(message, RunState):
+                    told(job, message)
+                    continue
+                process.join()
+                connection.close()
+                del running[connection]
+                ended(job, message.failure)
+    finally:
+        for each in running.values():
+            each.process.terminate()
+        for each in running.values():
+            each.process.join()
+
+
+def describe(error: Exception) -> str:
+    """Describe an error in one line; one that nobody foresaw also by its class."""
+    message = " ".join(str(error).split())
+    if isinstance(error, AladinError) and message:
+        return message
+    return f"{type(error).__name__}: {message}"
+
+
+def _child(perform: Callable[[J, Progress], None], job: J, connection: Connection) -> None:
+    # The first process decides when to stop: an interruption at the keyboard reaches all of them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        perform(job, RunProgress(connection.send))
+    except Exception as error:
+        connection.send(_Ended(describe(error)))
+    else:
+        connection.send(_Ended(None))
