@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,12 @@ import torch
 from torch.nn.functional import normalize
 
 from aladin.checkpoint import load_checkpoint
+from aladin.config import AttentionHeadConfig
 from aladin.encoding import Encoding
 from aladin.errors import InputError
 from aladin.fusion import DirectionFusion, Fusion
 from aladin.metrics import mean_metrics, retrieval_metrics, retrieval_ranks, summarize
+from aladin.model import AladinModel
 from aladin.separation import cross_retrieval_ranks, mean_difference
 from aladin.two_stage import two_stage_ranks
 from training.data import Record
@@ -85,6 +88,21 @@ def test_every_measure_of_every_score(evaluation: ExhaustiveEvaluation) -> None:
     assert torch.equal(fused.image_to_text, retrieval_ranks(by_image, IMAGE_OF_TEXT).image_to_text)
     # Fewer items than candidates: the second stage orders them all.
     assert evaluation.metrics()["two_stage"] == evaluation.metrics()["fused"]
+
+
+def test_a_network_with_the_attention_head_is_measured_by_it_too(
+    build_tiny: Callable[..., AladinModel], images: Encoding, texts: Encoding
+) -> None:
+    model = build_tiny(attention=AttentionHeadConfig())
+    evaluation = evaluate_encodings(model, FUSION, images, texts, IMAGE_OF_TEXT)
+    assert list(evaluation.ranks) == ["matching", "alignment", "attention", "fused", "two_stage"]
+    with torch.inference_mode():
+        scores = model.scores("attention", images, texts)
+    assert torch.equal(evaluation.scores["attention"], scores)
+    assert evaluation.metrics()["attention"] == retrieval_metrics(scores, IMAGE_OF_TEXT)
+    assert evaluation.mean_difference["attention"] == mean_difference(scores, IMAGE_OF_TEXT)
+    assert "attention" in evaluation.cross_ranks
+    assert "attention" in evaluation.folded_metrics(2)
 
 
 def test_two_stages_see_a_hundred_candidates(tiny_checkpoint: Path) -> None:

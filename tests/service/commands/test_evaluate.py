@@ -167,18 +167,29 @@ def test_more_folds_than_photos(tiny_checkpoint: Path, data_file: Path) -> None:
 
 
 def test_a_photo_without_captions_competes_but_does_not_ask(
-    tiny_checkpoint: Path, data_file: Path
+    tiny_checkpoint: Path, data_file: Path, tmp_path: Path
 ) -> None:
     lines = [json.loads(line) for line in data_file.read_text().splitlines()]
     lines[0]["captions"] = []
     lines[1]["captions"] = lines[1]["captions"][:1]
-    file = data_file.with_name("uneven.jsonl")
+    file, captioned = data_file.with_name("uneven.jsonl"), data_file.with_name("captioned.jsonl")
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    data = json.loads(evaluate(tiny_checkpoint, file, "--split", "all", "--json"))
+    captioned.write_text("".join(json.dumps(line) + "\n" for line in lines[1:]))
+    index = tmp_path / "index"
+    build_index(tiny_checkpoint, index, image_items(file, None), text_items(captioned, None))
+    words = [tiny_checkpoint, file, "--split", "all", "--index", index, "--json"]
+    data = json.loads(evaluate(*words))
     file.unlink()
-    assert data["matching"]["image_to_text"]["r10"] == 100.0  # 9 texts
-    r1 = data["matching"]["image_to_text"]["r1"] / 100 * 5  # 5 photos ask
-    assert r1 == pytest.approx(round(r1), abs=1e-3)
+    captioned.unlink()
+    # As served or exhaustive: of six photos and nine texts, five photos ask.
+    assert data["two_stage"] == data["fused"]
+    for system in ("matching", "two_stage"):
+        assert data[system]["image_to_text"]["r10"] == 100.0
+        asking_hits = data[system]["image_to_text"]["r1"] / 100 * 5
+        assert asking_hits == pytest.approx(round(asking_hits), abs=1e-3)
+    gain = data["two_stage_minus_matching"]
+    difference = data["two_stage"]["rsum"] - data["matching"]["rsum"]
+    assert gain["rsum"] == pytest.approx(difference, abs=0.01)
 
 
 def test_the_table_says_what_the_index_gains(
