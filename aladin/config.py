@@ -64,7 +64,8 @@ class TextEncoderConfig:
     Attributes:
         name: key in the registry.
         source: folder or hub name of pretrained weights; None starts at random.
-        architecture: the transformers configuration; read from `source` when None.
+        architecture: the transformers configuration; read from `source` when None. For a
+            recurrent encoder the options of `RecurrentArchitecture` that differ from DBL's.
         frozen: no gradient, evaluation mode always, outputs cached on disk for training.
         max_tokens: longest text, special tokens included.
     """

@@ -19,8 +19,7 @@ from aladin.config import (
     TowerConfig,
     TrunkConfig,
 )
-from aladin.encoders.vocabulary import train_tokenizer
-from aladin.model import AladinModel
+from aladin.model import AladinModel, text_encoder_class
 
 CAPTIONS = [
     "a small red circle above a striped blue square",
@@ -68,7 +67,9 @@ def tiny_config(**changes: object) -> ModelConfig:
 def tiny_model(**changes: object) -> AladinModel:
     """A random `tiny_config` network in evaluation mode, the same at every call."""
     torch.manual_seed(7)
-    return AladinModel.create(tiny_config(**changes), train_tokenizer(CAPTIONS, 400)).eval()
+    config = tiny_config(**changes)
+    tokenizer = text_encoder_class(config).learn_tokenizer(CAPTIONS, 400)
+    return AladinModel.create(config, tokenizer).eval()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aladin.encoding import Encoding
-from aladin.scoring import alignment_scores, matching_scores, maxsim
+from aladin.errors import ShapeError
+from aladin.scoring import (
+    alignment_scores,
+    matching_scores,
+    maxsim,
+    paired_alignment_scores,
+    paired_matching_scores,
+    paired_maxsim,
+)
 
 Operands = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -166,3 +174,64 @@ def test_matching_scores_are_cosines() -> None:
         pytest.approx([0.6, -1.0]),
         pytest.approx([0.8, 0.0]),
     ]
+
+
+@pytest.fixture
+def pairs(operands: Operands) -> Operands:
+    """Four texts for the four images; the last text has no word, the last image no region."""
+    words, regions, word_mask, region_mask = operands
+    return (
+        torch.cat([words, words[:1]]),
+        regions,
+        torch.cat([word_mask[1:], word_mask[:1], torch.zeros(1, 5, dtype=torch.bool)]),
+        region_mask,
+    )
+
+
+@pytest.mark.parametrize("padding_score", [float("-inf"), 0.0])
+def test_pairs_are_the_diagonal_of_all(pairs: Operands, padding_score: float) -> None:
+    found: list[tuple[Tensor, ...]] = []
+    for paired in (False, True):
+        leaves = [tokens.clone().requires_grad_() for tokens in pairs[:2]]
+        if paired:
+            scores = paired_maxsim(*leaves, *pairs[2:], padding_score)
+        else:
+            scores = maxsim(*leaves, *pairs[2:], padding_score).diagonal()
+        gradients = torch.autograd.grad((scores * torch.arange(1, 5)).sum(), leaves)
+        found.append((scores.detach(), *gradients))
+    torch.testing.assert_close(found[1], found[0])
+    assert found[1][0][3] == 0
+
+
+def test_paddings_content_changes_no_pair(pairs: Operands) -> None:
+    words, regions, word_mask, region_mask = pairs
+    poisoned = (
+        words.masked_fill(~word_mask.unsqueeze(-1), 9.0),
+        regions.masked_fill(~region_mask.unsqueeze(-1), 9.0),
+    )
+    assert torch.equal(paired_maxsim(*poisoned, word_mask, region_mask), paired_maxsim(*pairs))
+
+
+def test_pairs_under_autocast_are_rounded_as_all_are(pairs: Operands) -> None:
+    words, regions, word_mask, region_mask = pairs
+    single = words.float(), regions.float(), word_mask, region_mask
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        scores = paired_maxsim(*single)
+        expected = maxsim(*single).diagonal()
+    assert scores.dtype == torch.float32
+    # The products round their sums to bfloat16, each in its own order: one unit a word.
+    torch.testing.assert_close(scores, expected, atol=0.02, rtol=0)
+
+
+def test_paired_scores_of_encodings(pairs: Operands) -> None:
+    words, regions, word_mask, region_mask = pairs
+    generator = torch.Generator().manual_seed(5)
+    vectors = F.normalize(torch.randn(2, 4, 3, generator=generator), dim=-1)
+    images = Encoding(vectors[0], regions, region_mask)
+    texts = Encoding(vectors[1], words, word_mask)
+    align, match = paired_alignment_scores(images, texts), paired_matching_scores(images, texts)
+    torch.testing.assert_close(align, alignment_scores(images, texts).diagonal())
+    torch.testing.assert_close(match, matching_scores(images, texts).diagonal())
+    for score in (paired_alignment_scores, paired_matching_scores):
+        with pytest.raises(ShapeError, match="4 texts, one for each image, got 1"):
+            score(images, texts.rows(slice(1)))

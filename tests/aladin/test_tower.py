@@ -105,6 +105,20 @@ def test_an_encoder_without_cls_needs_an_aggregate(build_tiny: Build) -> None:
         model.encode_images(torch.randn(1, 3, 224, 224))
 
 
+@pytest.mark.parametrize("name", ["l2", "none"])
+def test_what_the_projection_reads(build_tiny: Build, features: Features, name: str) -> None:
+    """Unit length for IMC, the states as they are for DBL; neither has weights."""
+    plain = TrunkConfig(width=16, layers=0, heads=2, dropout=0.0, input_norm=name)  # type: ignore[arg-type]
+    tower = build_tiny(image_tower=TowerConfig(trunk=plain)).image
+    assert tower.trunk is not None
+    assert not list(tower.trunk.norm.parameters())
+    states = features.states
+    if name == "l2":
+        states = states / states.square().sum(dim=-1, keepdim=True).sqrt()
+    layer = tower.trunk.projection
+    torch.testing.assert_close(tower(features).states, states @ layer.weight.T + layer.bias)
+
+
 def test_learned_positions_tell_equal_regions_apart(build_tiny: Build) -> None:
     mask = torch.ones(1, 17, dtype=torch.bool)
     content = mask.clone()

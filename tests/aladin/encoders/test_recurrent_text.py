@@ -1,0 +1,185 @@
+"""The recurrent text encoders against a loop over single steps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from aladin.config import TextEncoderConfig
+from aladin.encoders import TEXT_ENCODERS
+from aladin.encoders.base import TextEncoder
+from aladin.encoders.recurrent_text import GRUTextEncoder, LSTMTextEncoder, RecurrentTextEncoder
+from aladin.errors import ConfigError, TextTooLongError
+
+CAPTIONS = ["a small red circle above a striped blue square", "two dogs run on the green grass"]
+TEXTS = ["a circle", "two dogs run on a small red square", "red"]
+SMALL: dict[str, object] = {"embedding_size": 5, "hidden_size": 6, "dropout": 0.0}
+KINDS: list[type[RecurrentTextEncoder]] = [GRUTextEncoder, LSTMTextEncoder]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """The captions' words."""
+    return GRUTextEncoder.learn_tokenizer(CAPTIONS, 100)
+
+
+def build(
+    tokenizer: Tokenizer, kind: type[RecurrentTextEncoder] = GRUTextEncoder, **options: object
+) -> RecurrentTextEncoder:
+    torch.manual_seed(0)
+    config = TextEncoderConfig(name="gru", architecture=SMALL | options, max_tokens=16)
+    return kind.from_source(config, tokenizer).eval()
+
+
+def step_by_step(encoder: RecurrentTextEncoder, text: str, backward: bool) -> Tensor:
+    """Run one direction's cell from token to token: (tokens, hidden)."""
+    cell_type = nn.GRUCell if isinstance(encoder, GRUTextEncoder) else nn.LSTMCell
+    cell = cell_type(encoder.embedding.embedding_dim, encoder.dim)
+    suffix = "_reverse" if backward else ""
+    for name, parameter in cell.named_parameters():
+        parameter.data = getattr(encoder.network, f"{name}_l0{suffix}").detach()
+    ids = encoder.tokenizer.encode(text).ids
+    hidden, memory = torch.zeros(encoder.dim), torch.zeros(encoder.dim)
+    states: list[Tensor] = []
+    for number in reversed(ids) if backward else ids:
+        vector = encoder.embedding.weight[number]
+        if isinstance(cell, nn.LSTMCell):
+            hidden, memory = cell(vector, (hidden, memory))
+        else:
+            hidden = cell(vector, hidden)
+        states.append(hidden)
+    return torch.stack(states[::-1] if backward else states)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_the_states_are_those_of_single_steps(
+    tokenizer: Tokenizer, kind: type[RecurrentTextEncoder], bidirectional: bool
+) -> None:
+    encoder = build(tokenizer, kind, bidirectional=bidirectional)
+    features = encoder(encoder.preprocess(TEXTS))
+    assert encoder.dim == features.states.shape[-1] == 6
+    for row, text in enumerate(TEXTS):
+        expected = step_by_step(encoder, text, backward=False)
+        if bidirectional:
+            expected = (expected + step_by_step(encoder, text, backward=True)) / 2
+        torch.testing.assert_close(features.states[row, 1 : 1 + len(expected)], expected)
+        torch.testing.assert_close(features.states[row, 0], expected[-1])  # at <end>
+        assert features.mask[row].sum() == 1 + len(expected)
+
+
+def test_start_and_end_count_as_words_or_not(tokenizer: Tokenizer) -> None:
+    text = "Red  dogs, run"
+    counting, plain = build(tokenizer), build(tokenizer, special_tokens_are_words=False)
+    batch = counting.preprocess([text, "red"])
+    words = ["Red", "dogs", ",", "run"]
+    assert counting(batch).content[0].tolist() == [False] + [True] * 6
+    assert counting(batch).content[1].tolist() == [False] + [True] * 3 + [False] * 3
+    assert [text[start:end] for start, end in counting.spans(text)] == ["", *words, ""]
+    assert counting.spans(text)[-1] == (len(text), len(text))
+    assert plain(batch).content[0].tolist() == [False, False] + [True] * 4 + [False]
+    assert [text[start:end] for start, end in plain.spans(text)] == words
+    for encoder in (counting, plain):
+        assert isinstance(encoder, TextEncoder)
+        assert encoder.preprocess([text]).content.sum() == 4  # what the user wrote
+
+
+def test_neither_padding_nor_other_texts_change_a_state(tokenizer: Tokenizer) -> None:
+    encoder = build(tokenizer, layers=2)
+    batch = encoder.preprocess(TEXTS)
+    poisoned = batch._replace(ids=batch.ids.masked_fill(~batch.mask, 9))
+    together = encoder(batch)
+    assert torch.equal(encoder(poisoned).states, together.states)
+    for row, text in enumerate(TEXTS):
+        alone = encoder(encoder.preprocess([text])).states[0]
+        torch.testing.assert_close(together.states[row, : len(alone)], alone, atol=1e-6, rtol=1e-5)
+
+
+def test_unknown_words_share_a_vector_and_stay_words(tokenizer: Tokenizer) -> None:
+    encoder = build(tokenizer)
+    first, second = (encoder(encoder.preprocess([f"a {word}"])) for word in ("xylophone", "犬"))
+    assert torch.equal(first.states, second.states)
+    assert encoder.preprocess(["xylophone"]).content.tolist() == [[False, True, False]]
+
+
+def test_a_long_text_is_refused_or_cut(tokenizer: Tokenizer) -> None:
+    encoder, text = build(tokenizer), "red " * 20
+    with pytest.raises(TextTooLongError, match="22 tokens, at most 16"):
+        encoder.preprocess([text])
+    features = encoder(encoder.preprocess([text], truncate=True))
+    assert int(features.content.sum()) == len(encoder.spans(text)) == 16
+
+
+def test_dropout_of_word_vectors_in_training_only(tokenizer: Tokenizer) -> None:
+    encoder = build(tokenizer, dropout=0.4)
+    batch = encoder.preprocess(TEXTS)
+    assert torch.equal(encoder(batch).states, encoder(batch).states)
+    encoder.train()
+    assert not torch.equal(encoder(batch).states, encoder(batch).states)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_autocast_computes_in_float32_and_trains(
+    tokenizer: Tokenizer, kind: type[RecurrentTextEncoder]
+) -> None:
+    encoder = build(tokenizer, kind)
+    batch = encoder.preprocess(TEXTS)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        states = encoder(batch).states
+    assert torch.equal(states, encoder(batch).states)
+    states.square().sum().backward()
+    assert all(parameter.grad is not None for parameter in encoder.parameters())
+
+
+def test_a_random_start(tokenizer: Tokenizer) -> None:
+    encoder = GRUTextEncoder.from_source(TextEncoderConfig(name="gru"), tokenizer)
+    assert encoder.config.architecture == {
+        "vocab_size": tokenizer.get_vocab_size(),
+        "embedding_size": 300,
+        "hidden_size": 1024,
+        "layers": 1,
+        "bidirectional": True,
+        "dropout": 0.4,
+        "special_tokens_are_words": True,
+    }
+    vectors = encoder.embedding.weight
+    assert 0.09 < float(vectors.detach().abs().max()) <= 0.1
+
+
+def test_a_frozen_encoder_gets_no_gradient(tokenizer: Tokenizer) -> None:
+    config = TextEncoderConfig(name="gru", architecture=SMALL | {"dropout": 0.4}, frozen=True)
+    encoder = GRUTextEncoder.from_source(config, tokenizer).train()
+    states = encoder(encoder.preprocess(TEXTS)).states
+    assert not states.requires_grad
+    assert torch.equal(states, encoder(encoder.preprocess(TEXTS)).states)
+
+
+def test_the_registry() -> None:
+    assert TEXT_ENCODERS["gru"] is GRUTextEncoder
+    assert TEXT_ENCODERS["lstm"] is LSTMTextEncoder
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"hidden": 3}, "text_encoder.architecture: hidden: unknown key"),
+        ({"layers": "1"}, "text_encoder.architecture: layers: "),
+        ({"hidden_size": 0}, "hidden_size must be greater than zero"),
+        ({"dropout": 1.5}, "dropout probability"),
+        ({"vocab_size": 10}, "the architecture's vocab_size is 10"),
+    ],
+)
+def test_an_impossible_architecture(
+    tokenizer: Tokenizer, options: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        build(tokenizer, **options)
+
+
+def test_what_a_recurrent_encoder_refuses(tokenizer: Tokenizer) -> None:
+    with pytest.raises(ConfigError, match="needs a trained tokenizer"):
+        GRUTextEncoder.from_source(TextEncoderConfig(name="gru"), None)
+    with pytest.raises(ConfigError, match="gru starts at random, it has no source 'glove'"):
+        GRUTextEncoder.from_source(TextEncoderConfig(name="gru", source="glove"), tokenizer)
