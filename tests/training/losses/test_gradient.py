@@ -136,6 +136,12 @@ def test_two_pairs_worked_by_hand() -> None:
     torch.testing.assert_close(scores.grad, expected.double())
 
 
+def test_a_triplet_satisfied_exactly_is_left_alone() -> None:
+    scores = torch.tensor([[0.5, 0.25], [0.25, 0.5]], requires_grad=True)
+    GradientObjective(margin=0.25)(scores, negative_mask(torch.arange(2))).backward()
+    assert torch.equal(scores.grad, torch.zeros(2, 2))
+
+
 def test_con_con_is_the_gradient_of_the_triplet_loss(pairs: tuple[Tensor, Tensor]) -> None:
     scores, negatives = pairs
     images = torch.randn(len(scores), 6, dtype=torch.float64, requires_grad=True)
