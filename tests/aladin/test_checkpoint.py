@@ -21,7 +21,12 @@ from aladin.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from aladin.config import ImageEncoderConfig, ImagePreprocessing
+from aladin.config import (
+    AttentionHeadConfig,
+    ImageEncoderConfig,
+    ImagePreprocessing,
+    TextEncoderConfig,
+)
 from aladin.errors import CheckpointError
 from aladin.fusion import DirectionFusion, Fusion
 from aladin.inference import encode_photos, encode_texts
@@ -65,6 +70,43 @@ def test_what_is_loaded_computes_the_same_to_the_bit(
         for one, other in zip(ours, theirs, strict=True):
             assert torch.equal(one, other)
     assert loaded.model.text.encoder.spans(TEXTS[0]) == model.text.encoder.spans(TEXTS[0])
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_recurrent_words_and_attention_are_loaded_whole(
+    build_tiny: Callable[..., AladinModel], tmp_path: Path, kind: str
+) -> None:
+    architecture = {"embedding_size": 5, "hidden_size": 6, "special_tokens_are_words": False}
+    model = build_tiny(
+        text_encoder=TextEncoderConfig(name=kind, architecture=architecture),
+        attention=AttentionHeadConfig(dim=5, form="paper"),
+    )
+    save_checkpoint(tmp_path / "c", model)
+    loaded = load_checkpoint(tmp_path / "c").model
+    assert loaded.config == model.config
+    texts = [*TEXTS, "an unknown armadillo"]
+    images = encode_photos(model, [Image.new("RGB", (50, 40), "red")])
+    ours, theirs = encode_texts(model, texts), encode_texts(loaded, texts)
+    assert torch.equal(ours.tokens, theirs.tokens)
+    with torch.inference_mode():
+        assert torch.equal(
+            loaded.scores("attention", images, theirs), model.scores("attention", images, ours)
+        )
+    assert loaded.text.encoder.spans(texts[-1]) == model.text.encoder.spans(texts[-1])
+    save_checkpoint(tmp_path / "again", loaded)
+    for name in CHECKPOINT_FILES:
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
+
+
+def test_a_checkpoint_of_before_these_options(folder: Path) -> None:
+    def without_the_new_keys(config: dict[str, Any]) -> None:
+        config["model"].pop("attention")
+        for tower in ("image_tower", "text_tower"):
+            config["model"][tower]["trunk"].pop("input_norm")
+
+    expected = load_checkpoint(folder).model.config
+    edit_config(folder, without_the_new_keys)
+    assert load_checkpoint(folder).model.config == expected
 
 
 def test_saving_what_was_loaded_gives_the_same_files(folder: Path, tmp_path: Path) -> None:
@@ -155,6 +197,8 @@ def test_no_folder_at_all(tmp_path: Path) -> None:
         (lambda c: c["model"]["image_encoder"].update(name="vgg"), "unknown 'vgg'"),
         (lambda c: c["model"]["alignment"].update(dim=16), r"expected \(16.*, got \(8"),
         (lambda c: c["model"]["matching"].update(layers=2), "missing tensors"),
+        (lambda c: c["model"].update(attention={}), r"missing tensors \['attention\.comparison"),
+        (lambda c: c["model"]["text_encoder"].update(name="gru"), "architecture: .* unknown key"),
         (lambda c: c["model"]["matching"].update(layers=0), r"unknown \['matching\.stack"),
     ],
 )

@@ -9,12 +9,18 @@ import pytest
 import torch
 from PIL import Image
 
-from aladin.config import AlignmentHeadConfig, MatchingHeadConfig, TowerConfig, TrunkConfig
+from aladin.config import (
+    AlignmentHeadConfig,
+    AttentionHeadConfig,
+    MatchingHeadConfig,
+    TextEncoderConfig,
+    TowerConfig,
+    TrunkConfig,
+)
 from aladin.encoding import concatenate
 from aladin.errors import InputError, TextTooLongError
 from aladin.inference import encode_photos, encode_pixels, encode_texts
 from aladin.model import AladinModel
-from aladin.scoring import matching_scores
 
 TEXTS = [
     "a dog",
@@ -23,6 +29,7 @@ TEXTS = [
     "a man rides a motorcycle in the street left of two dogs on the green grass",
 ]
 TRUNK = TrunkConfig(width=16, layers=2, heads=2, feedforward=32)
+RECURRENT = TextEncoderConfig(name="gru", architecture={"embedding_size": 6, "hidden_size": 10})
 VARIANTS: dict[str, dict[str, object]] = {
     "default": {},
     "pre-norm, mean and maximum": {
@@ -33,6 +40,10 @@ VARIANTS: dict[str, dict[str, object]] = {
     "the official code's options": {
         "image_tower": TowerConfig(trunk=TRUNK, aggregate="mean", positions=True),
         "alignment": AlignmentHeadConfig(dim=None, official_trim=True, empty_fill="zero"),
+    },
+    "recurrent words compared by attention": {
+        "text_encoder": RECURRENT,
+        "attention": AttentionHeadConfig(dim=8),
     },
 }
 
@@ -53,15 +64,14 @@ def test_a_pair_scores_the_same_alone_and_in_any_batch(
 ) -> None:
     model = build_tiny(**VARIANTS[variant])
     images, texts = encode_photos(model, photos), encode_texts(model, TEXTS)
-    align, match = model.alignment_scores(images, texts), matching_scores(images, texts)
-    for row, photo in enumerate(photos):
-        for column, text in enumerate(TEXTS):
-            image, one_text = encode_photos(model, [photo]), encode_texts(model, [text])
-            for scores, alone in (
-                (align, model.alignment_scores(image, one_text)),
-                (match, matching_scores(image, one_text)),
-            ):
-                assert alone.item() == pytest.approx(scores[row, column].item(), abs=1e-5)
+    with torch.inference_mode():
+        together = {name: model.scores(name, images, texts) for name in model.score_names}
+        for row, photo in enumerate(photos):
+            for column, text in enumerate(TEXTS):
+                image, one_text = encode_photos(model, [photo]), encode_texts(model, [text])
+                for name, scores in together.items():
+                    alone = model.scores(name, image, one_text)
+                    assert alone.item() == pytest.approx(scores[row, column].item(), abs=1e-5)
 
 
 def test_batches_joined_in_any_way_score_the_same(
@@ -79,10 +89,13 @@ def test_batches_joined_in_any_way_score_the_same(
     )
 
 
+@pytest.mark.parametrize("text_encoder", [None, RECURRENT])
 def test_encodings_have_unit_length_and_the_right_number_of_tokens(
-    build_tiny: Callable[..., AladinModel], photos: list[Image.Image]
+    build_tiny: Callable[..., AladinModel],
+    photos: list[Image.Image],
+    text_encoder: TextEncoderConfig | None,
 ) -> None:
-    model = build_tiny()
+    model = build_tiny(**{"text_encoder": text_encoder} if text_encoder else {})
     images, texts = encode_photos(model, photos), encode_texts(model, TEXTS)
     for encoding in (images, texts):
         torch.testing.assert_close(encoding.embedding.norm(dim=1), torch.ones(4))
@@ -122,11 +135,12 @@ def test_a_blank_text(build_tiny: Callable[..., AladinModel], text: str) -> None
         encode_texts(build_tiny(), ["a dog", text])
 
 
+@pytest.mark.parametrize("changes", [{}, {"text_encoder": RECURRENT}])
 def test_a_text_of_which_the_tokenizer_keeps_nothing(
-    build_tiny: Callable[..., AladinModel],
+    build_tiny: Callable[..., AladinModel], changes: dict[str, object]
 ) -> None:
     with pytest.raises(InputError, match="no word that the tokenizer"):
-        encode_texts(build_tiny(), ["\u200b\u0000"])
+        encode_texts(build_tiny(**changes), ["\u200b\u0000"])
 
 
 def test_a_text_that_is_too_long(build_tiny: Callable[..., AladinModel]) -> None:

@@ -1,0 +1,179 @@
+"""The whole network: its scores by name, and the networks of the papers as configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aladin.config import (
+    AlignmentHeadConfig,
+    AttentionHeadConfig,
+    ImageEncoderConfig,
+    ImagePreprocessing,
+    MatchingHeadConfig,
+    TextEncoderConfig,
+    TowerConfig,
+    TrunkConfig,
+)
+from aladin.encoding import Encoding
+from aladin.errors import ConfigError, ShapeError
+from aladin.model import AladinModel
+from aladin.scoring import ScoreName, matching_scores
+
+Build = Callable[..., AladinModel]
+NAMES: tuple[ScoreName, ...] = ("matching", "alignment", "attention")
+TEXTS = ["a small red circle", "two dogs run on the green grass", "a giraffe"]
+WIDTH = 12
+
+
+def grid(*pyramid: int) -> ImageEncoderConfig:
+    """A convolutional network with a 4 x 4 map on 64 x 64 px, averaged to coarser grids."""
+    return ImageEncoderConfig(
+        architecture={
+            "model_type": "resnet",
+            "embedding_size": 8,
+            "hidden_sizes": [8, 20],
+            "depths": [1, 1],
+            "layer_type": "basic",
+            "downsample_in_first_stage": True,
+        },
+        preprocessing=ImagePreprocessing(height_px=64, width_px=64),
+        pyramid=pyramid,
+    )
+
+
+def words(kind: str, **options: object) -> TextEncoderConfig:
+    architecture = {"embedding_size": 6, "hidden_size": WIDTH, **options}
+    return TextEncoderConfig(name=kind, architecture=architecture)
+
+
+def photos(model: AladinModel) -> Tensor:
+    side_px = model.image.encoder.preprocessing.height_px
+    return torch.randn(3, 3, side_px, side_px, generator=torch.Generator().manual_seed(1))
+
+
+def encode(model: AladinModel) -> tuple[Encoding, Encoding]:
+    with torch.no_grad():
+        texts = model.encode_texts(model.text.encoder.preprocess(TEXTS))
+        return model.encode_images(photos(model)), texts
+
+
+def single_branch(build_tiny: Build, input_norm: str = "none") -> AladinModel:
+    """DBL's: linear regions, BiGRU words, both of unit length, compared by attention."""
+    image = TrunkConfig(width=WIDTH, layers=0, dropout=0.0, input_norm=input_norm)  # type: ignore[arg-type]
+    return build_tiny(
+        image_encoder=grid(4, 1),
+        text_encoder=words("gru"),
+        image_tower=TowerConfig(trunk=image, aggregate="mean"),
+        text_tower=TowerConfig(trunk=None),
+        alignment=AlignmentHeadConfig(dim=None),
+        matching=MatchingHeadConfig(layers=0),
+        attention=AttentionHeadConfig(dim=5),
+    )
+
+
+def test_every_score_by_its_name(build_tiny: Build) -> None:
+    model = build_tiny(attention=AttentionHeadConfig(dim=5))
+    assert model.score_names == NAMES
+    images, texts = encode(model)
+    assert model.attention is not None
+    expected = {
+        "matching": matching_scores(images, texts),
+        "alignment": model.alignment_scores(images, texts),
+        "attention": model.attention(images, texts),
+    }
+    for name in NAMES:
+        assert torch.equal(model.scores(name, images, texts), expected[name])
+        torch.testing.assert_close(
+            model.paired_scores(name, images, texts), expected[name].diagonal()
+        )
+        with pytest.raises(ShapeError, match="3 texts, one for each image, got 2"):
+            model.paired_scores(name, images, texts.rows(slice(2)))
+
+
+def test_pairs_follow_the_alignment_heads_rule_for_padding(build_tiny: Build) -> None:
+    model = build_tiny(alignment=AlignmentHeadConfig(dim=8, empty_fill="zero"))
+    images, texts = encode(model)
+    images = images._replace(mask=torch.arange(16) < torch.tensor([[16], [2], [1]]))
+    pairs = model.paired_scores("alignment", images, texts)
+    torch.testing.assert_close(pairs, model.scores("alignment", images, texts).diagonal())
+    excluded = build_tiny().paired_scores("alignment", images, texts)
+    assert not torch.allclose(pairs, excluded)
+
+
+def test_a_network_without_attention(build_tiny: Build) -> None:
+    model = build_tiny()
+    images, texts = encode(model)
+    assert model.score_names == ("matching", "alignment")
+    for score in (model.scores, model.paired_scores):
+        with pytest.raises(ConfigError, match="this network has no such head"):
+            score("attention", images, texts)
+
+
+def test_attention_compares_unit_vectors(build_tiny: Build) -> None:
+    with pytest.raises(ConfigError, match=r"set alignment\.normalize"):
+        build_tiny(
+            alignment=AlignmentHeadConfig(normalize=False), attention=AttentionHeadConfig(dim=5)
+        )
+
+
+def test_the_single_branch_of_dbl(build_tiny: Build) -> None:
+    model = single_branch(build_tiny)
+    images, texts = encode(model)
+    batch = model.text.encoder.preprocess(TEXTS)
+    with torch.no_grad():
+        read = model.text.encoder(batch).states[:, 1:]
+    torch.testing.assert_close(texts.tokens[batch.mask], F.normalize(read[batch.mask], dim=-1))
+    assert texts.mask.sum(dim=1).tolist() == [6, 9, 4]  # with <start> and <end>
+    assert images.mask.sum(dim=1).tolist() == [17] * 3
+    with torch.no_grad():
+        cells = model.image.encoder(photos(model)).states
+        assert model.image.trunk is not None
+        linear = model.image.trunk.projection(cells)
+    torch.testing.assert_close(images.tokens, F.normalize(linear, dim=-1))
+    assert model.scores("attention", images, texts).shape == (3, 3)
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_the_pair_of_imc_and_vse(build_tiny: Build, kind: str) -> None:
+    """One linear map of the pooled photo's unit vector; the last state of the words."""
+    image = TrunkConfig(width=WIDTH, layers=0, dropout=0.0, input_norm="l2")
+    model = build_tiny(
+        image_encoder=grid(1),
+        text_encoder=words(kind),
+        image_tower=TowerConfig(trunk=image, aggregate="mean"),
+        text_tower=TowerConfig(trunk=None),
+        alignment=AlignmentHeadConfig(dim=None),
+        matching=MatchingHeadConfig(layers=0),
+    )
+    images, texts = encode(model)
+    assert not list(model.matching.parameters())
+    with torch.no_grad():
+        pooled = model.image.encoder(photos(model)).states[:, 0]
+        assert model.image.trunk is not None
+        linear = model.image.trunk.projection(F.normalize(pooled, dim=-1))
+        for row, text in enumerate(TEXTS):
+            alone = model.text.encoder(model.text.encoder.preprocess([text])).states[0]
+            torch.testing.assert_close(
+                texts.embedding[row], F.normalize(alone[-1], dim=-1), atol=1e-6, rtol=1e-5
+            )
+    torch.testing.assert_close(images.embedding, F.normalize(linear, dim=-1))
+
+
+def test_the_single_branch_trains_all_that_attention_reads(build_tiny: Build) -> None:
+    model = single_branch(build_tiny).train()
+    images = model.encode_images(photos(model))
+    texts = model.encode_texts(model.text.encoder.preprocess(TEXTS))
+    model.scores("attention", images, texts).square().sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(torch.isfinite(parameter.grad).all()), name
+
+
+def test_an_unknown_text_encoder(build_tiny: Build) -> None:
+    with pytest.raises(ConfigError, match=r"unknown 'rnn', known are \['gru', 'hf', 'lstm'\]"):
+        build_tiny(text_encoder=TextEncoderConfig(name="rnn"))
