@@ -9,7 +9,7 @@ from torch import Tensor
 from aladin.fusion import DirectionFusion, Fusion
 from aladin.metrics import Ranks
 
-_QUERIES_AT_A_TIME = 256
+_QUERIES_AT_A_TIME = 128
 
 
 def two_stage_ranks(
