@@ -5,6 +5,23 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
+from training.mining.negatives import OfflineNegatives
+from training.mining.sampling import OfflineRows, sample_offline
+
+
+class OfflineDraw(NamedTuple):
+    """Mined negatives for the pairs of a batch.
+
+    Attributes:
+        rows: of photos and captions, pair by pair.
+        views_bar: which view of each photo of ``rows.images_bar`` is shown.
+        views_tilde: the same for ``rows.images_tilde``.
+    """
+
+    rows: OfflineRows
+    views_bar: list[int]
+    views_tilde: list[int]
+
 
 class BatchRows(NamedTuple):
     """One batch of photos with K captions each.
@@ -13,11 +30,13 @@ class BatchRows(NamedTuple):
         photos: B rows of the training photos.
         captions: B * K rows of all training captions; those of ``photos[n]`` are n * K onwards.
         views: which view of each photo is shown; 0 is the photo itself.
+        offline: mined negatives of the B pairs, where the stage has them.
     """
 
     photos: list[int]
     captions: list[int]
     views: list[int]
+    offline: OfflineDraw | None = None
 
 
 class BatchPlan:
@@ -30,6 +49,8 @@ class BatchPlan:
         captions_per_photo: int | None,
         views: int,
         seed: str,
+        offline: OfflineNegatives | None = None,
+        coupled: bool = False,
     ) -> None:
         """Lay out a stage.
 
@@ -40,6 +61,8 @@ class BatchPlan:
                 single pairs, and an epoch shows each caption once (the papers' sampling).
             views: number of views to draw from.
             seed: any text.
+            offline: mined negatives to draw from for each pair.
+            coupled: see `sample_offline`.
         """
         self._captions_of_photo = captions_of_photo
         self._pairs = [
@@ -50,6 +73,11 @@ class BatchPlan:
         self._captions_per_photo = captions_per_photo
         self._views = views
         self._seed = seed
+        self._offline = offline
+        self._coupled = coupled
+        self._photo_of_caption = [
+            photo for photo, captions in enumerate(captions_of_photo) for _ in captions
+        ]
         items = len(self._pairs) if captions_per_photo is None else len(captions_of_photo)
         self.batch_size = min(batch_size, items)
         self.batches_per_epoch = items // self.batch_size
@@ -66,13 +94,31 @@ class BatchPlan:
             shown = [(photo, self._draw(photo, generator)) for photo in photos]
         size = self.batch_size
         return [
-            BatchRows(
-                photos=[photo for photo, _ in shown[start : start + size]],
-                captions=[caption for _, own in shown[start : start + size] for caption in own],
-                views=[generator.randrange(self._views) for _ in range(size)],
-            )
+            self._batch(shown[start : start + size], generator)
             for start in range(0, self.batches_per_epoch * size, size)
         ]
+
+    def _batch(self, shown: list[tuple[int, list[int]]], generator: random.Random) -> BatchRows:
+        rows = BatchRows(
+            photos=[photo for photo, _ in shown],
+            captions=[caption for _, own in shown for caption in own],
+            views=self._draw_views(len(shown), generator),
+        )
+        if self._offline is None:
+            return rows
+        drawn = sample_offline(
+            list(zip(rows.photos, rows.captions, strict=True)),
+            self._offline,
+            self._captions_of_photo,
+            self._photo_of_caption,
+            generator,
+            self._coupled,
+        )
+        views = [self._draw_views(len(shown), generator) for _ in range(2)]
+        return rows._replace(offline=OfflineDraw(drawn, *views))
+
+    def _draw_views(self, count: int, generator: random.Random) -> list[int]:
+        return [generator.randrange(self._views) for _ in range(count)]
 
     def _draw(self, photo: int, generator: random.Random) -> list[int]:
         """Draw K captions of a photo, different ones as far as it has them."""

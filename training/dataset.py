@@ -14,12 +14,12 @@ from aladin.errors import DataError
 from aladin.model import AladinModel
 from aladin.progress import Progress
 from aladin.strict_config import dump_config
-from training.batches import BatchRows
+from training.batches import BatchRows, OfflineDraw
 from training.data import Record
 from training.inputs import PhotoInputs, TextInputs, prepare_photos, prepare_texts
 from training.losses.negatives import negative_mask
 from training.precision import Precision
-from training.tasks.base import Batch, to_device, tuple_to_device
+from training.tasks.batch import Batch, OfflineBatch, to_device, tuple_to_device
 
 
 class PairDataset:
@@ -93,8 +93,9 @@ class PairDataset:
 
     @property
     def digest(self) -> str:
-        """Identify the captions and their order; a resumed run must find the same."""
-        content = json.dumps([self.captions, self.captions_of_photo])
+        """Identify photos, captions and their order; a resumed run must find the same."""
+        ids = [record.id for record in self.records]
+        content = json.dumps([ids, self.captions, self.captions_of_photo])
         return hashlib.sha256(content.encode()).hexdigest()
 
     def batch(self, rows: BatchRows) -> Batch:
@@ -105,6 +106,17 @@ class PairDataset:
             images=self.photos.get(rows.photos, rows.views),
             texts=self.texts.get(rows.captions),
             negatives=negative_mask(photos, photos.repeat_interleave(per_photo)),
+            offline=self._offline(rows.offline) if rows.offline else None,
+        )
+
+    def _offline(self, drawn: OfflineDraw) -> OfflineBatch:
+        rows, views_bar, views_tilde = drawn
+        return OfflineBatch(
+            images_bar=self.photos.get(rows.images_bar, views_bar),
+            texts_bar=self.texts.get(rows.texts_bar),
+            images_tilde=self.photos.get(rows.images_tilde, views_tilde),
+            texts_tilde=self.texts.get(rows.texts_tilde),
+            cross=torch.tensor(rows.cross),
         )
 
     @torch.inference_mode()

@@ -24,11 +24,14 @@ from aladin.metrics import RetrievalMetrics
 from aladin.progress import Progress
 from training.batches import BatchPlan, BatchRows
 from training.dataset import PairDataset
+from training.mining.negatives import OfflineNegatives
 from training.optimization import build_optimizer, lr_factor, set_lr
 from training.precision import computing
-from training.recipe import Recipe, StageConfig
+from training.recipe import Recipe
 from training.run_log import RunLog
-from training.tasks.joint import JointTask
+from training.stage import StageConfig
+from training.tasks.joint import JointTask, LossReport
+from training.tasks.online import OnlineBranches
 from training.weight_average import WeightAverage
 
 # A kill costs at most this much work. It changes nothing in the result.
@@ -63,11 +66,12 @@ class StageTrainer:
         self,
         recipe: Recipe,
         stage: StageConfig,
-        task: JointTask,
+        task: JointTask | OnlineBranches,
         train_set: PairDataset,
         validate: Validate,
         folder: Path,
         progress: Progress,
+        offline: OfflineNegatives | None = None,
     ) -> None:
         """Set the stage up; nothing runs yet.
 
@@ -79,6 +83,7 @@ class StageTrainer:
             validate: metrics of the network as it stands, by score name.
             folder: of this stage's state, log and best weights.
             progress: told of steps.
+            offline: mined negatives of the quintuplet tasks.
         """
         self._recipe = recipe
         self._stage = stage
@@ -94,13 +99,19 @@ class StageTrainer:
             stage.captions_per_photo,
             train_set.views,
             self._seed,
+            offline,
+            stage.offline is not None and stage.offline.coupled,
         )
         self.steps = stage.epochs * self._plan.batches_per_epoch
         self._optimizer = build_optimizer(task, stage)
-        self._trained = [value for value in task.parameters() if value.requires_grad]
+        # Each branch has the bound of its gradient's norm to itself.
+        self._trained = [
+            [value for value in branch.parameters() if value.requires_grad]
+            for branch in task.branches
+        ]
         self._average = WeightAverage(task, stage.average_decay)
-        self._device = self._trained[0].device
-        self._clock = Clock()
+        self._device = self._trained[0][0].device
+        self.clock = Clock()
         self._drawn_at = time.monotonic()
         self.step = 0
         self.best_rsum = -math.inf
@@ -125,7 +136,7 @@ class StageTrainer:
             epoch, done = divmod(self.step, self._plan.batches_per_epoch)
             self._task.train()
             for rows in self._plan.epoch(epoch)[done:]:
-                self._train_step(rows, log)
+                self._report(self.train_step(rows), log)
                 inside_epoch = self.step % self._plan.batches_per_epoch != 0
                 if inside_epoch and time.monotonic() - saved_at > SAVE_EVERY_S:
                     self._save()
@@ -136,14 +147,29 @@ class StageTrainer:
         log.close()
         self._load_best()
 
-    def _train_step(self, rows: BatchRows, log: RunLog) -> None:
+    @property
+    def trained_parameters(self) -> int:
+        """Count the numbers that the target has learnt: those that a gradient has reached."""
+        reached = self._optimizer.state
+        return sum(value.numel() for value in self._trained[-1] if value in reached)
+
+    def epoch(self, number: int) -> list[BatchRows]:
+        """Return the batches of an epoch."""
+        return self._plan.epoch(number)
+
+    def train_step(self, rows: BatchRows) -> LossReport:
+        """Take one optimizer step.
+
+        Args:
+            rows: of the batch.
+
+        Raises:
+            NonFiniteLossError: the loss is not a finite number.
+        """
         begun = time.monotonic()
         batch = self._train_set.batch(rows).to(self._device)
         fetched = time.monotonic()
-        factor = lr_factor(
-            self.step, self.steps, self._plan.batches_per_epoch, self._stage.schedule
-        )
-        set_lr(self._optimizer, self._stage.lr * factor)
+        set_lr(self._optimizer, self._lr())
         with computing(self._recipe.precision, self._device):
             report = self._task(batch)
         loss = report.total.item()
@@ -151,17 +177,27 @@ class StageTrainer:
             raise NonFiniteLossError(self._stage.name, self.step, loss)
         self._optimizer.zero_grad(set_to_none=True)
         report.total.backward()
-        nn.utils.clip_grad_norm_(self._trained, self._stage.clip_norm)
+        for trained in self._trained:
+            nn.utils.clip_grad_norm_(trained, self._stage.clip_norm)
         self._optimizer.step()
+        self._task.after_step(self.step, self.steps)
         self._average.update()
         self.step += 1
-        self._clock.data_s += fetched - begun
-        self._clock.step_s += time.monotonic() - fetched
+        self.clock.data_s += fetched - begun
+        self.clock.step_s += time.monotonic() - fetched
+        return report
+
+    def _lr(self) -> float:
+        per_epoch = self._plan.batches_per_epoch
+        return self._stage.lr * lr_factor(self.step, self.steps, per_epoch, self._stage.schedule)
+
+    def _report(self, report: LossReport, log: RunLog) -> None:
         self._progress.advance()
         if self.step % LOG_EVERY_STEPS == 0:
+            loss = report.total.item()
             terms = {f"{name}_loss": term.item() for name, term in report.terms.items()}
-            log.write(self.step, {"loss": loss, **terms, "lr": self._stage.lr * factor})
-            self._progress.note(loss=loss, **self._clock.shares())
+            log.write(self.step, {"loss": loss, **terms, "lr": self._lr()})
+            self._progress.note(loss=loss, **self.clock.shares())
 
     def _end_epoch(self, epoch: int, log: RunLog) -> None:
         """Validate where it is due; keep the weights if they are the best so far."""
@@ -173,7 +209,7 @@ class StageTrainer:
         with self._average.applied():
             metrics = self._validate()
             # Selection: the rsum of every head that is trained, added (objectives 2.7).
-            rsum = sum(metrics[name].rsum for name in sorted(self._task.trains))
+            rsum = sum(metrics[name].rsum for name in sorted(self._stage.trained_scores))
             if rsum > self.best_rsum:
                 self.best_rsum, self.best_step = rsum, self.step
                 with atomic_file(self._folder / "best.safetensors") as partial:
@@ -183,7 +219,7 @@ class StageTrainer:
         if last or time.monotonic() - self._drawn_at > DRAW_EVERY_S:
             log.draw()
             self._drawn_at = time.monotonic()
-        self._clock.validation_s += time.monotonic() - begun
+        self.clock.validation_s += time.monotonic() - begun
         self._progress.note(**rsums)
 
     def _weights(self) -> dict[str, Tensor]:
@@ -201,10 +237,11 @@ class StageTrainer:
             "step": self.step,
             "best_rsum": self.best_rsum,
             "best_step": self.best_step,
-            "clock": vars(self._clock),
+            "clock": vars(self.clock),
             "weights": self._weights(),
             "optimizer": self._optimizer.state_dict(),
             "average": self._average.state_dict(),
+            "anchors": self._task.anchor_state(),
             "generator": torch.get_rng_state(),
         }
         with atomic_file(self._folder / "state.pt") as partial:
@@ -225,10 +262,11 @@ class StageTrainer:
             )
         self.step = state["step"]
         self.best_rsum, self.best_step = state["best_rsum"], state["best_step"]
-        self._clock = Clock(**state["clock"])
+        self.clock = Clock(**state["clock"])
         self._task.load_state_dict(state["weights"], strict=False)
         self._optimizer.load_state_dict(state["optimizer"])
         self._average.load_state_dict(state["average"])
+        self._task.load_anchor_state(state["anchors"])
         torch.set_rng_state(state["generator"].cpu())
 
     def _load_best(self) -> None:

@@ -7,7 +7,7 @@ import math
 from torch import nn
 from torch.optim import AdamW
 
-from training.recipe import ScheduleConfig, StageConfig
+from training.stage import ScheduleConfig, StageConfig
 from training.tasks.parts import part_of
 
 

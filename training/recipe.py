@@ -11,21 +11,16 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 
 from aladin.config import ModelConfig
 from aladin.errors import ConfigError
+from aladin.scoring import ScoreName
 from aladin.strict_config import STRICT, parse_config
 from training.precision import Precision
-
-Part = Literal[
-    "image_encoder", "text_encoder", "image_trunk", "text_trunk", "alignment", "matching"
-]
-
-TaskName = Literal["alignment", "matching", "distillation", "alignment_distillation", "captions"]
-ResettablePart = Literal["image_trunk", "text_trunk", "alignment", "matching"]
+from training.stage import RANDOM, StageConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,104 +49,6 @@ class TokenizerConfig:
     """The vocabulary of a text encoder that starts at random, learnt from the captions."""
 
     vocabulary_size: int = 4000
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskConfig:
-    """One task of a stage.
-
-    Attributes:
-        loss: key in `training.losses.LOSSES`.
-        weight: of this loss in the stage's sum.
-        options: arguments of the loss.
-    """
-
-    loss: str
-    weight: float = 1.0
-    options: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScheduleConfig:
-    """The learning rate over a stage.
-
-    Attributes:
-        shape: "cosine" falls to zero; "step" multiplies by `gamma` every `step_epochs`.
-        warmup_steps: linear rise from zero.
-        step_epochs: for "step".
-        gamma: for "step".
-    """
-
-    shape: Literal["cosine", "step", "constant"] = "cosine"
-    warmup_steps: int = 0
-    step_epochs: int = 15
-    gamma: float = 0.1
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageConfig:
-    """One stage of training.
-
-    Attributes:
-        name: unique in the recipe.
-        tasks: by name, keys of `training.tasks.TASKS`; more than one is joint training.
-        start: stage whose best weights this one starts from; None: the previous stage's.
-        teacher: earlier stage whose frozen network is the teacher of the distillation tasks;
-            None: this network's own alignment scores are.
-        teacher_score: the teacher's score that is distilled; "fused" is that of its second stage.
-        reset: parts that start at random again.
-        train: parts that are trained; None: all that the encoders' configuration leaves free.
-        epochs: passes over the training split.
-        batch_size: photos a step.
-        captions_per_photo: random captions of each photo in a batch, an epoch being all photos;
-            None: one caption each, an epoch being all captions, as the papers sample.
-        lr: peak learning rate.
-        lr_scale: factor for single parts.
-        weight_decay: decoupled (AdamW), not on biases, norms and vectors.
-        schedule: of the learning rate.
-        clip_norm: bound of the gradient's norm.
-        average_decay: decay of the weights' moving average; 0 validates the weights themselves.
-        validate_every_epochs: how often; the last epoch always is.
-    """
-
-    name: str
-    tasks: dict[TaskName, TaskConfig]
-    start: str | None = None
-    teacher: str | None = None
-    teacher_score: Literal["alignment", "matching", "fused"] = "alignment"
-    reset: tuple[ResettablePart, ...] = ()
-    train: tuple[Part, ...] | None = None
-    epochs: int = 10
-    batch_size: int = 128
-    captions_per_photo: int | None = None
-    lr: float = 1e-3
-    lr_scale: dict[Part, float] = field(default_factory=dict)
-    weight_decay: float = 0.0
-    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
-    clip_norm: float = 2.0
-    average_decay: float = 0.0
-    validate_every_epochs: int = 1
-
-    def __post_init__(self) -> None:
-        """Refuse impossible values.
-
-        Raises:
-            ConfigError: a count or a rate is out of its range.
-        """
-        where = f"stage {self.name!r}"
-        for name in ("epochs", "batch_size", "validate_every_epochs"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{where}: {name} is {getattr(self, name)}, expected at least 1")
-        if self.captions_per_photo is not None and self.captions_per_photo < 1:
-            raise ConfigError(f"{where}: captions_per_photo is {self.captions_per_photo}")
-        if self.lr <= 0 or self.clip_norm <= 0:
-            raise ConfigError(f"{where}: lr and clip_norm must be above 0")
-        if not 0 <= self.average_decay < 1:
-            raise ConfigError(f"{where}: average_decay is {self.average_decay}, expected [0, 1)")
-        if "alignment_distillation" in self.tasks and self.teacher is None:
-            raise ConfigError(f"{where}: alignment_distillation needs a teacher")
-        if not self.tasks:
-            raise ConfigError(f"{where}: give it at least one task")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +83,7 @@ class Recipe:
         """Check that stages are unique and refer to earlier ones.
 
         Raises:
-            ConfigError: there is no stage, a name repeats, or `start` or `final` names none.
+            ConfigError: there is no stage, a name repeats, or a reference names no earlier stage.
         """
         if self.threads is not None and self.threads < 1:
             raise ConfigError(f"threads is {self.threads}, expected at least 1")
@@ -194,9 +91,10 @@ class Recipe:
         for stage in self.stage:
             if stage.name in names:
                 raise ConfigError(f"two stages are named {stage.name!r}")
-            for key in ("start", "teacher"):
-                earlier = getattr(stage, key)
-                if earlier is not None and earlier not in names:
+            if stage.name == RANDOM:
+                raise ConfigError(f"no stage can be named {RANDOM!r}: it stands for new weights")
+            for key, earlier in stage.needed_stages.items():
+                if earlier not in names:
                     where = f"stage {stage.name!r}"
                     raise ConfigError(f"{where}: {key} {earlier!r} is no earlier stage")
             names.append(stage.name)
@@ -205,12 +103,25 @@ class Recipe:
         if self.final is not None and self.final not in names:
             raise ConfigError(f"final {self.final!r} is no stage, known are {names}")
 
+    @property
+    def final_stage(self) -> StageConfig:
+        """The stage whose checkpoint is the run's."""
+        return next((stage for stage in self.stage if stage.name == self.final), self.stage[-1])
+
+    @property
+    def own_score(self) -> ScoreName:
+        """The score that the final stage trains; the matching if it trains several."""
+        scores = self.final_stage.trained_scores
+        return "matching" if "matching" in scores else min(scores)
+
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe.
 
     Args:
-        path: TOML file; its key `extends` may name another one, beside it, to build on.
+        path: TOML file; its key `extends` may name another one, relative to it, to build on:
+            tables are completed, stages of the same name too, and new stages are appended. Its
+            table `stage_defaults` holds what stages leave open.
         overrides: ``dotted.key=value`` settings that replace the file's; stages are reached by
             name, e.g. ``stage.warmup.epochs=2``. A value is JSON, or else taken as a string.
 
@@ -220,7 +131,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     data = _read(path)
     for override in overrides:
         _override(data, override)
-    return parse_config(Recipe, data, str(path))
+    return parse_config(Recipe, _with_defaults(data), str(path))
 
 
 def _read(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -241,12 +152,43 @@ def _read(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
     return _merge(_read(path.parent / base, (*extended_by, path)), data)
 
 
+def _with_defaults(data: dict[str, Any]) -> dict[str, Any]:
+    """Complete every stage from the table of defaults."""
+    rest = {key: value for key, value in data.items() if key != "stage_defaults"}
+    defaults, stages = data.get("stage_defaults"), data.get("stage")
+    if isinstance(defaults, dict) and isinstance(stages, list):
+        rest["stage"] = [
+            _merge(defaults, stage) if isinstance(stage, dict) else stage for stage in stages
+        ]
+    return rest
+
+
 def _merge(base: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """Complete tables key by key; anything else, the list of stages too, is replaced."""
+    """Complete tables key by key and the list of stages name by name; replace the rest."""
     merged = dict(base)
     for key, value in data.items():
-        both = isinstance(value, dict) and isinstance(base.get(key), dict)
-        merged[key] = _merge(base[key], value) if both else value
+        old = base.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            merged[key] = _merge(old, value)
+        elif key == "stage" and isinstance(value, list) and isinstance(old, list):
+            merged[key] = _merge_stages(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _merge_stages(base: list[Any], stages: list[Any]) -> list[Any]:
+    """Complete the stages of the same name, and append the new ones."""
+    merged = list(base)
+    for stage in stages:
+        name = stage.get("name") if isinstance(stage, dict) else None
+        same = [
+            n for n, old in enumerate(base) if isinstance(old, dict) and old.get("name") == name
+        ]
+        if same and name is not None:
+            merged[same[0]] = _merge(base[same[0]], stage)
+        else:
+            merged.append(stage)
     return merged
 
 

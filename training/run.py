@@ -7,10 +7,11 @@ OUT/checkpoint/               the final stage's checkpoint
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,30 +20,29 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 from aladin.atomic import atomic_folder, write_json
-from aladin.checkpoint import Provenance, load_checkpoint, save_checkpoint
-from aladin.encoders.vocabulary import train_tokenizer
+from aladin.checkpoint import Provenance, save_checkpoint
 from aladin.errors import ConfigError
 from aladin.fusion import Fusion, fit_fusion
-from aladin.metrics import DirectionMetrics, RetrievalMetrics, retrieval_metrics
-from aladin.model import AladinModel
+from aladin.metrics import DirectionMetrics, RetrievalMetrics
+from aladin.model import AladinModel, text_encoder_class
 from aladin.progress import NullProgress, Progress
-from aladin.scoring import matching_scores
 from aladin.strict_config import dump_config
 from training.data import Record, read_records
 from training.dataset import PairDataset
 from training.evaluation import evaluate_encodings
 from training.loop import StageTrainer
-from training.precision import computing
 from training.provenance import code_commit
-from training.recipe import Recipe, StageConfig
-from training.tasks.joint import JointTask, build_loss
-from training.tasks.parts import reset_part
-from training.tasks.teacher import Teacher
+from training.recipe import Recipe
+from training.stage import StageConfig
+from training.stage_setup import RunSources, set_up_stage
+from training.stage_store import StageStore, link_tree
+from training.tasks.joint import build_tasks
 from training.threads import torch_threads
 from training.views import PLAIN, view_names
 
 logger = logging.getLogger(__name__)
 
+_TIMING = "timing.json"
 # Written last: a stage that has it is finished.
 _VALIDATION = "validation.json"
 
@@ -59,8 +59,27 @@ class RunResult(NamedTuple):
     validation: dict[str, dict[str, RetrievalMetrics]]
 
 
+class PreparedRun(NamedTuple):
+    """A network and its data, before any stage.
+
+    Attributes:
+        model: with pretrained encoders, the rest at random.
+        train_set: pairs to train on.
+        validation_set: pairs that choose the best weights.
+    """
+
+    model: AladinModel
+    train_set: PairDataset
+    validation_set: PairDataset
+
+
 def run_recipe(
-    recipe: Recipe, out: Path, *, resume: bool = False, progress: Progress | None = None
+    recipe: Recipe,
+    out: Path,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    shared: Path | None = None,
 ) -> RunResult:
     """Train all stages of a recipe.
 
@@ -69,6 +88,8 @@ def run_recipe(
         out: folder of the run.
         resume: go on with an interrupted run; finished stages are not trained again.
         progress: told of photos, captions and steps.
+        shared: folder of finished stages. One with the same history, made by this run or by any
+            other with the same folder, is copied from there instead of being trained.
 
     Raises:
         ConfigError: `out` holds a run already and `resume` is off, or it is another recipe's.
@@ -76,44 +97,66 @@ def run_recipe(
         NonFiniteLossError: training diverged.
     """
     progress = progress or NullProgress()
-    for stage in recipe.stage:
-        for task in stage.tasks.values():
-            build_loss(task)  # a fault in the last stage is better found before the first
-    torch.manual_seed(recipe.seed)
-    train_records = _read(recipe, recipe.data.train_split)
-    validation_records = _read(recipe, recipe.data.validation_split)
-    model = AladinModel.create(recipe.model, _tokenizer(recipe, train_records))
-    # Only now: a mistake in the recipe or the data leaves no folder that has to be cleared.
-    _claim(out, recipe, resume)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    cache = Path(recipe.data.cache).expanduser()
-    views = view_names(recipe.data.mirror, recipe.data.crops)
-    prepare = functools.partial(
-        PairDataset.prepare,
-        model=model,
-        cache_root=cache,
-        precision=recipe.precision,
-        progress=progress,
+    # A mistake in the last stage is better found before the first; and one in the recipe or in
+    # the data leaves no folder that has to be cleared.
+    model, train_set, validation_set = prepare_run(
+        recipe, progress, before_encoding=lambda: _claim(out, recipe, resume)
     )
-    train_set = prepare(train_records, views=views)
-    validation_set = prepare(validation_records, views=[PLAIN])
-    model.to(device)
-
+    store = StageStore(shared, recipe, train_set.digest) if shared is not None else None
     validation: dict[str, dict[str, RetrievalMetrics]] = {}
     with torch_threads(recipe.threads):
         for number, stage in enumerate(recipe.stage):
             folder = out / "stages" / stage.name
-            if not (folder / _VALIDATION).exists():
-                start = stage.start or (recipe.stage[number - 1].name if number else None)
-                if start is not None:
-                    _load_weights(model, out / "stages" / start / "checkpoint")
-                _train_stage(recipe, stage, model, train_set, validation_set, folder, progress)
+            with store.claim(number) if store is not None else contextlib.nullcontext():
+                finished = (folder / _VALIDATION).exists()
+                if not finished and not (store is not None and store.take(number, folder)):
+                    start = stage.start or (recipe.stage[number - 1].name if number else None)
+                    if start is not None:
+                        _load_weights(model, out / "stages" / start / "checkpoint")
+                    _train_stage(recipe, stage, model, train_set, validation_set, folder, progress)
+                    if store is not None:
+                        store.give(number, folder)
             validation[stage.name] = read_validation(folder)
             _report(stage.name, validation[stage.name])
-    final = recipe.final or recipe.stage[-1].name
     with atomic_folder(out / "checkpoint") as partial:
-        shutil.copytree(out / "stages" / final / "checkpoint", partial, dirs_exist_ok=True)
+        link_tree(out / "stages" / recipe.final_stage.name / "checkpoint", partial)
     return RunResult(out / "checkpoint", validation)
+
+
+def prepare_run(
+    recipe: Recipe, progress: Progress, before_encoding: Callable[[], None] = lambda: None
+) -> PreparedRun:
+    """Check a recipe, build its network and make its data ready.
+
+    Args:
+        recipe: what is to be trained.
+        progress: told of photos and captions.
+        before_encoding: called when recipe and data have been read without fault, before the
+            frozen encoders' long work.
+
+    Raises:
+        ConfigError: a stage names a loss that it cannot use.
+        DataError: the data cannot be used.
+    """
+    for stage in recipe.stage:
+        build_tasks(stage)
+    torch.manual_seed(recipe.seed)
+    train_records = _read(recipe, recipe.data.train_split)
+    validation_records = _read(recipe, recipe.data.validation_split)
+    model = AladinModel.create(recipe.model, _tokenizer(recipe, train_records))
+    before_encoding()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    prepare = functools.partial(
+        PairDataset.prepare,
+        model=model,
+        cache_root=Path(recipe.data.cache).expanduser(),
+        precision=recipe.precision,
+        progress=progress,
+    )
+    views = view_names(recipe.data.mirror, recipe.data.crops)
+    train_set = prepare(train_records, views=views)
+    validation_set = prepare(validation_records, views=[PLAIN])
+    return PreparedRun(model.to(device), train_set, validation_set)
 
 
 def _report(stage: str, metrics: dict[str, RetrievalMetrics]) -> None:
@@ -130,6 +173,15 @@ def read_validation(stage_folder: Path) -> dict[str, RetrievalMetrics]:
             DirectionMetrics(**directions["image_to_text"]),
         )
         for name, directions in data.items()
+    }
+
+
+def _timing(trainer: StageTrainer) -> dict[str, float]:
+    """Return what a stage cost: steps, seconds of each part, and how much it trained."""
+    return {
+        "steps": trainer.steps,
+        "parameters": trainer.trained_parameters,
+        **vars(trainer.clock),
     }
 
 
@@ -155,7 +207,8 @@ def _tokenizer(recipe: Recipe, records: list[Record]) -> Tokenizer | None:
     if recipe.model.text_encoder.source is not None:
         return None
     captions = (caption for record in records for caption in record.captions)
-    return train_tokenizer(captions, recipe.tokenizer.vocabulary_size)
+    encoder = text_encoder_class(recipe.model)
+    return encoder.learn_tokenizer(captions, recipe.tokenizer.vocabulary_size)
 
 
 def _load_weights(model: AladinModel, checkpoint: Path) -> None:
@@ -172,28 +225,11 @@ def _train_stage(
     progress: Progress,
 ) -> None:
     """Train one stage and write its checkpoint, with the fusion fitted on the validation split."""
-    torch.manual_seed(recipe.seed)
-    for part in stage.reset:
-        reset_part(model, part)
     device = next(model.parameters()).device
-    teacher = None
-    if stage.teacher is not None:
-        taught_by = folder.parent / stage.teacher / "checkpoint"
-        teacher = Teacher(load_checkpoint(taught_by, device), stage.teacher_score)
-    task = JointTask(model, stage, teacher)
-
-    def validate() -> dict[str, RetrievalMetrics]:
-        with torch.inference_mode(), computing(recipe.precision, device):
-            images, texts = validation_set.encode(model)
-            scores = {}
-            if "matching" in task.trains:
-                scores["matching"] = matching_scores(images, texts)
-            if "alignment" in task.trains:
-                scores["alignment"] = model.alignment_scores(images, texts)
-        truth = validation_set.image_of_text.to(device)
-        return {name: retrieval_metrics(each, truth) for name, each in scores.items()}
-
-    trainer = StageTrainer(recipe, stage, task, train_set, validate, folder, progress)
+    sources = RunSources(folder.parent, folder, train_set, device, progress)
+    trainer = set_up_stage(
+        recipe, stage, model, train_set, validation_set, folder, sources, progress
+    )
     trainer.run()
 
     # Chosen in the training's number format, measured in the serving's: float32.
@@ -211,6 +247,7 @@ def _train_stage(
         validation={f"{name}_rsum": each.rsum for name, each in metrics.items()},
     )
     save_checkpoint(folder / "checkpoint", model, fusion, provenance)
+    write_json(folder / _TIMING, _timing(trainer))
     directions = ("text_to_image", "image_to_text")
     write_json(
         folder / _VALIDATION,

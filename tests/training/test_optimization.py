@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from training.optimization import build_optimizer, lr_factor, set_lr
-from training.recipe import ScheduleConfig, StageConfig, TaskConfig
+from training.stage import ScheduleConfig, StageConfig, TaskConfig
 
 
 class Network(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from importlib.resources import files
 from pathlib import Path
 
@@ -10,10 +11,10 @@ import pytest
 from aladin.errors import ConfigError
 from training.recipe import load_recipe
 from training.tasks import TASKS
-from training.tasks.joint import build_loss
+from training.tasks.joint import build_tasks
 
 SHIPPED = sorted(Path(str(files("training") / "recipes")).rglob("*.toml"))
-RUNS = [path for path in SHIPPED if not path.stem.endswith("base")]
+RUNS = [path for path in SHIPPED if not (path.stem.endswith("-base") or path.stem.startswith("_"))]
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
@@ -21,8 +22,7 @@ def test_every_shipped_recipe_loads(path: Path) -> None:
     recipe = load_recipe(path)
     for stage in recipe.stage:
         assert stage.tasks.keys() <= TASKS.keys()
-        for task in stage.tasks.values():
-            build_loss(task)
+        build_tasks(stage)
 
 
 def test_the_five_variants_of_aladin_are_shipped() -> None:
@@ -41,17 +41,20 @@ def test_overrides_reach_tables_and_stages_by_name(recipe_path: Path) -> None:
     assert [stage.epochs for stage in recipe.stage] == [3, 7]
 
 
-def test_extended_tables_are_completed_and_stages_replaced(
+def test_extended_tables_and_stages_are_completed_and_new_stages_appended(
     recipe_path: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "base.toml").write_text(recipe_path.read_text())
     (tmp_path / "more.toml").write_text(
         'extends = "base.toml"\nseed = 5\n[data]\nmirror = false\n'
-        '[[stage]]\nname = "only"\n[stage.tasks.matching]\nloss = "triplet"\n'
+        '[[stage]]\nname = "joint"\nlr = 0.5\n'
+        '[[stage]]\nname = "third"\n[stage.tasks.matching]\nloss = "triplet"\n'
     )
     base, more = load_recipe(tmp_path / "base.toml"), load_recipe(tmp_path / "more.toml")
     assert (more.seed, more.data.mirror, more.data.source) == (5, False, base.data.source)
-    assert [stage.name for stage in more.stage] == ["only"]
+    assert [stage.name for stage in more.stage] == ["joint", "student", "third"]
+    assert more.stage[0] == dataclasses.replace(base.stage[0], lr=0.5)
+    assert more.stage[1] == base.stage[1]
     assert more.model == base.model
 
 
@@ -77,8 +80,7 @@ def test_faults_are_named(override: str, message: str, recipe_path: Path) -> Non
     with pytest.raises(ConfigError, match=message):
         recipe = load_recipe(recipe_path, [override])
         for stage in recipe.stage:
-            for task in stage.tasks.values():
-                build_loss(task)
+            build_tasks(stage)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_run_leaves_complete_checkpoints(unbroken: Path) -> None:
     assert checkpoint.provenance.stage == "student"
     assert json.loads(checkpoint.provenance.recipe)["name"] == "test"
     validation = read_validation(unbroken / "stages" / "student")
-    assert validation.keys() == {"matching", "alignment", "fused"}
+    assert validation.keys() == {"matching", "alignment", "fused", "two_stage"}
     expected = {f"{name}_rsum": metrics.rsum for name, metrics in validation.items()}
     assert checkpoint.provenance.validation == pytest.approx(expected)
     assert 0 < validation["matching"].rsum <= 600

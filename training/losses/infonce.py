@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,7 +24,12 @@ class InfoNCELoss(nn.Module):
     van den Oord et al. 2018, in the symmetric form of CLIP (Radford et al. 2021): the mean over
     the queries of each direction, and the mean of the two directions. A pair that is neither
     the query's positive nor a negative (another caption of the same image) takes no part.
+
+    Attributes:
+        rectangular: the loss takes positive pairs off the diagonal.
     """
+
+    rectangular: ClassVar[bool] = True
 
     def __init__(self, temperature: float = 0.07, learnable: bool = False) -> None:
         """Choose the temperature.

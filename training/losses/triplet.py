@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -18,7 +20,12 @@ class TripletMarginLoss(nn.Module):
 
     VSE++ (Faghri et al. 2018); ALADIN eq 3. The loss is a sum, not a mean: the learning rates
     of the papers assume that.
+
+    Attributes:
+        rectangular: the loss takes positive pairs off the diagonal.
     """
+
+    rectangular: ClassVar[bool] = True
 
     def __init__(self, margin: float = 0.2, hardest_negative: bool = True) -> None:
         """Choose the form.

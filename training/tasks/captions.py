@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch import Tensor
 
 from aladin.errors import ConfigError
-from training.tasks.base import PairScores, PairTask
+from training.tasks.base import PairTask
+from training.tasks.scores import BatchScores
 
 
 class CaptionTask(PairTask):
@@ -17,17 +16,14 @@ class CaptionTask(PairTask):
     text tower what one caption a photo cannot.
     """
 
-    needs: ClassVar[frozenset[str]] = frozenset({"captions"})
-    trains: ClassVar[frozenset[str]] = frozenset({"matching"})
-
-    def forward(self, scores: PairScores, negatives: Tensor) -> Tensor:
+    def forward(self, scores: BatchScores) -> Tensor:
         """Return the scalar loss of a batch.
 
         Raises:
             ConfigError: the stage shows one caption of each photo only.
         """
-        assert scores.captions is not None
+        negatives = scores.negatives
         per_photo = negatives.shape[1] // negatives.shape[0]
         if per_photo < 2:
             raise ConfigError("task captions needs captions_per_photo of at least 2")
-        return self.loss(scores.captions[0::per_photo, 1::per_photo], negatives[:, 0::per_photo])
+        return self.loss(scores.captions()[0::per_photo, 1::per_photo], negatives[:, 0::per_photo])

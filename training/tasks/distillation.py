@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from torch import Tensor, nn
 
-from torch import Tensor
-
-from training.tasks.base import PairScores, PairTask
+from aladin.scoring import ScoreName
+from training.tasks.base import PairTask
+from training.tasks.scores import BatchScores
 
 
 class DistillationTask(PairTask):
-    """ListNet from the teacher's scores to the embeddings' cosines; no gradient to the former.
+    """ListNet from the teacher's scores to one of the network's; every pair of a batch counts.
 
-    In the paper the teacher is the alignment head of the same network.
+    In the paper the teacher is the alignment head of the same network and the matching learns
+    from it. Not of the paper: an alignment that learns from an earlier network, whose scores
+    say how similar the negatives are, too, which the captions of few photos do not.
     """
 
-    needs: ClassVar[frozenset[str]] = frozenset({"teacher", "matching"})
-    trains: ClassVar[frozenset[str]] = frozenset({"matching"})
+    def __init__(self, loss: nn.Module, score: ScoreName) -> None:
+        super().__init__(loss)
+        self.score: ScoreName = score
 
-    def forward(self, scores: PairScores, negatives: Tensor) -> Tensor:  # noqa: ARG002
-        """Return the scalar loss of a batch; every pair counts, so no negatives are needed."""
-        return self.loss(scores.matching, scores.teacher)
-
-
-class AlignmentDistillationTask(PairTask):
-    """ListNet from another network's scores to the alignment scores.
-
-    Not of the paper: a network taught by its trained predecessor learns from how similar the
-    negatives are, too, which the captions of few photos do not say.
-    """
-
-    needs: ClassVar[frozenset[str]] = frozenset({"teacher", "alignment"})
-    trains: ClassVar[frozenset[str]] = frozenset({"alignment"})
-
-    def forward(self, scores: PairScores, negatives: Tensor) -> Tensor:  # noqa: ARG002
-        """Return the scalar loss of a batch; every pair counts, so no negatives are needed."""
-        return self.loss(scores.alignment, scores.teacher)
+    def forward(self, scores: BatchScores) -> Tensor:
+        """Return the scalar loss of a batch; no gradient reaches the teacher's scores."""
+        return self.loss(scores.of(self.score), scores.teacher())

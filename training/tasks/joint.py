@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import inspect
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from aladin.errors import ConfigError
 from aladin.model import AladinModel
-from aladin.scoring import matching_scores
 from training.losses import LOSSES
-from training.recipe import StageConfig, TaskConfig
+from training.stage import StageConfig, TaskConfig
 from training.tasks import TASKS
-from training.tasks.base import Batch, PairScores, PairTask
+from training.tasks.base import PairTask
+from training.tasks.batch import Batch
+from training.tasks.momentum import MomentumAnchor
 from training.tasks.parts import set_trained_parts, set_training_mode
-from training.tasks.teacher import Teacher
+from training.tasks.scores import BatchScorer, BatchScores, BatchTeacher
 
 
 class LossReport(NamedTuple):
@@ -37,7 +41,11 @@ class JointTask(nn.Module):
     """
 
     def __init__(
-        self, model: AladinModel, stage: StageConfig, teacher: Teacher | None = None
+        self,
+        model: AladinModel,
+        stage: StageConfig,
+        teacher: BatchTeacher | None = None,
+        anchors: Sequence[BatchScorer] = (),
     ) -> None:
         """Set the network up for a stage.
 
@@ -45,20 +53,24 @@ class JointTask(nn.Module):
             model: the network; its trained parts are chosen here.
             stage: tasks and trained parts.
             teacher: of the distillation tasks; None: the network's own alignment scores.
+            anchors: of the boosting tasks, networks that do not learn from this task's loss.
 
         Raises:
-            ConfigError: an unknown loss, or options that it does not take.
+            ConfigError: an unknown loss, options that it does not take, or a loss that does not
+                fit its task.
         """
         super().__init__()
         self.model = model
+        self.stage = stage
         self._teacher = teacher
+        self.anchors = tuple(anchors)
         set_trained_parts(model, stage.train)
-        self.weights = {name: config.weight for name, config in stage.tasks.items()}
-        self.terms = nn.ModuleDict(
-            {name: TASKS[name](build_loss(config)) for name, config in stage.tasks.items()}
-        )
-        self.needs = frozenset[str]().union(*(term.needs for term in self._tasks().values()))
-        self.trains = frozenset[str]().union(*(term.trains for term in self._tasks().values()))
+        self.terms = nn.ModuleDict(build_tasks(stage))
+
+    @property
+    def branches(self) -> tuple[JointTask, ...]:
+        """The networks that are trained, each with its tasks; the last one is the target."""
+        return (self,)
 
     def train(self, mode: bool = True) -> JointTask:
         """Switch the mode; parts that this stage does not train stay in evaluation mode."""
@@ -69,33 +81,61 @@ class JointTask(nn.Module):
 
     def forward(self, batch: Batch) -> LossReport:
         """Compute the loss of a batch."""
-        images = self.model.encode_images(batch.images)
-        texts = self.model.encode_texts(batch.texts)
-        own_teacher = "teacher" in self.needs and self._teacher is None
-        align = "alignment" in self.needs or own_teacher
-        scores = PairScores(
-            alignment=self.model.alignment_scores(images, texts) if align else None,
-            matching=matching_scores(images, texts) if "matching" in self.needs else None,
-            captions=matching_scores(texts, texts) if "captions" in self.needs else None,
-        )
-        if own_teacher:
-            scores = scores._replace(teacher=scores.alignment)
-        elif "teacher" in self.needs and self._teacher is not None:
-            scores = scores._replace(teacher=self._teacher.scores(batch))
-        losses = {name: task(scores, batch.negatives) for name, task in self._tasks().items()}
-        total = sum(self.weights[name] * loss for name, loss in losses.items())
-        return LossReport(total, {name: loss.detach() for name, loss in losses.items()})  # type: ignore[arg-type]
+        return self.report(self.scores(batch))
 
-    def _tasks(self) -> dict[str, PairTask]:
-        return dict(self.terms.items())  # type: ignore[arg-type]
+    def scores(self, batch: Batch) -> BatchScores:
+        """Encode a batch with this network and with its anchors."""
+        seen = [anchor(batch) for anchor in self.anchors]
+        return BatchScores(self.model, batch, seen, self._teacher)
+
+    def report(self, scores: BatchScores) -> LossReport:
+        """Sum the losses of a batch."""
+        losses = {name: task(scores) for name, task in self.terms.items()}
+        weights = {str(name): config.weight for name, config in self.stage.tasks.items()}
+        total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
+        return LossReport(total, {name: loss.detach() for name, loss in losses.items()})
+
+    def after_step(self, step: int, steps: int) -> None:
+        """Let momentum anchors follow; `step` of `steps` has just been taken, from 0."""
+        for anchor in self._momentum_anchors():
+            anchor.update(step, steps)
+
+    def anchor_state(self) -> list[dict[str, Any]]:
+        """Return the state of the momentum anchors, which is none of the trained weights."""
+        return [anchor.state_dict() for anchor in self._momentum_anchors()]
+
+    def load_anchor_state(self, state: list[dict[str, Any]]) -> None:
+        """Go on from a saved `anchor_state`."""
+        for anchor, own in zip(self._momentum_anchors(), state, strict=True):
+            anchor.load_state_dict(own)
+
+    def _momentum_anchors(self) -> list[MomentumAnchor]:
+        return [anchor for anchor in self.anchors if isinstance(anchor, MomentumAnchor)]
+
+
+def build_tasks(stage: StageConfig) -> dict[str, PairTask]:
+    """Build the tasks of a stage with their losses.
+
+    Raises:
+        ConfigError: an unknown loss, options that it does not take, or a loss that does not fit
+            its task.
+    """
+    tasks: dict[str, PairTask] = {}
+    for name, config in stage.tasks.items():
+        loss = build_loss(config)
+        parameters = inspect.signature(loss.forward).parameters
+        needed = tuple(key for key, each in parameters.items() if each.default is each.empty)
+        takes = TASKS[name].takes
+        if needed != takes:
+            raise ConfigError(
+                f"stage {stage.name!r}: task {name} gives its loss {', '.join(takes)}; "
+                f"loss {config.loss!r} takes {', '.join(needed)}"
+            )
+        tasks[name] = TASKS[name].build(loss)
+    return tasks
 
 
 def build_loss(config: TaskConfig) -> nn.Module:
-    """Build the loss that a recipe names.
-
-    Raises:
-        ConfigError: an unknown loss, or options that it does not take.
-    """
     if config.loss not in LOSSES:
         raise ConfigError(f"unknown loss {config.loss!r}, known are {sorted(LOSSES)}")
     try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import cast
 
 from torch import nn
 
 from aladin.model import AladinModel
-from training.recipe import Part, ResettablePart
+from training.stage import Part, ResettablePart
 
 # Longest prefix first: a tower's encoder is a part of its own.
 _PREFIXES: tuple[tuple[str, Part], ...] = (
@@ -17,12 +18,17 @@ _PREFIXES: tuple[tuple[str, Part], ...] = (
     ("text.", "text_trunk"),
     ("alignment.", "alignment"),
     ("matching.", "matching"),
+    ("attention.", "attention"),
 )
+
+
+# What stands before the model's own names where a task, or a branch of one, holds the model.
+_IN_TASK = re.compile(r"^(?:_branches\.\d+\.)?model\.")
 
 
 def part_of(parameter_name: str) -> Part | None:
     """Return the part that a parameter of the model, or of a task around it, belongs to."""
-    name = parameter_name.removeprefix("model.")
+    name = _IN_TASK.sub("", parameter_name)
     return next((part for prefix, part in _PREFIXES if name.startswith(prefix)), None)
 
 
@@ -46,9 +52,14 @@ def set_trained_parts(model: AladinModel, parts: tuple[Part, ...] | None) -> Non
 def reset_part(model: AladinModel, part: ResettablePart) -> None:
     """Give one part new random weights."""
     towers = {"image_trunk": model.image, "text_trunk": model.text}
-    heads: dict[str, nn.Module] = {"alignment": model.alignment, "matching": model.matching}
+    heads: dict[str, nn.Module | None] = {
+        "alignment": model.alignment,
+        "matching": model.matching,
+        "attention": model.attention,
+    }
     if part in heads:
-        modules = list(heads[part].modules())
+        head = heads[part]
+        modules = list(head.modules()) if head is not None else []
     else:
         tower = towers[part]
         trunk = list(tower.trunk.modules()) if tower.trunk is not None else []

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from aladin.checkpoint import Checkpoint
-from aladin.scoring import matching_scores
-from training.tasks.base import Batch
+from aladin.scoring import ScoreName
+from training.tasks.batch import Batch
+from training.tasks.scores import FrozenNetwork
 
 
 class Teacher:
@@ -19,7 +20,9 @@ class Teacher:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, score: Literal["alignment", "matching", "fused"]
+        self,
+        checkpoint: Checkpoint,
+        score: ScoreName | Literal["fused"],
     ) -> None:
         """Take a trained network.
 
@@ -27,20 +30,15 @@ class Teacher:
             checkpoint: of the network; its fusion makes the fused score.
             score: which score is taught.
         """
-        self._checkpoint = checkpoint
-        self._score = score
-        checkpoint.model.eval().requires_grad_(False)
+        # One matrix serves both directions; the constants of the two differ little.
+        self._fusion = checkpoint.fusion.text_to_image
+        self._network = FrozenNetwork(checkpoint.model)
+        self._score: ScoreName | Literal["fused"] = score
 
     @torch.no_grad()
     def scores(self, batch: Batch) -> Tensor:
         """Return the (images, texts) scores of a batch."""
-        model = self._checkpoint.model
-        images, texts = model.encode_images(batch.images), model.encode_texts(batch.texts)
-        if self._score == "matching":
-            return matching_scores(images, texts)
-        align = model.alignment_scores(images, texts)
-        if self._score == "alignment":
-            return align
-        # One matrix serves both directions; the constants of the two differ little.
-        fusion = self._checkpoint.fusion.text_to_image
-        return fusion.combine(align, matching_scores(images, texts))
+        scores = self._network(batch)
+        if self._score == "fused":
+            return self._fusion.combine(scores.of("alignment"), scores.of("matching"))
+        return scores.of(self._score)

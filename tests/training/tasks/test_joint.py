@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest.mock
 from collections.abc import Callable
 
 import pytest
@@ -11,9 +12,9 @@ from aladin.encoders.base import TextBatch
 from aladin.errors import ConfigError
 from aladin.model import AladinModel
 from training.losses.negatives import negative_mask
-from training.recipe import StageConfig, TaskConfig
-from training.tasks.base import Batch
-from training.tasks.joint import JointTask, build_loss
+from training.stage import StageConfig, TaskConfig
+from training.tasks.batch import Batch
+from training.tasks.joint import JointTask, build_loss, build_tasks
 from training.tasks.parts import part_of
 
 CAPTIONS = ["two dogs", "a red circle", "a man rides a motorcycle", "green grass"]
@@ -68,7 +69,7 @@ def test_distillation_alone_gives_the_alignment_head_no_gradient(
     task(batch_for(model)).total.backward()
     assert "alignment" not in touched(model)
     assert {"matching", "image_trunk", "text_trunk"} <= touched(model)
-    assert task.trains == {"matching"}
+    assert task.stage.trained_scores == {"matching"}
 
 
 def test_only_the_chosen_parts_are_trained_and_the_rest_stays_in_evaluation_mode(
@@ -90,8 +91,9 @@ def test_only_the_chosen_parts_are_trained_and_the_rest_stays_in_evaluation_mode
 def test_matching_alone_computes_no_alignment(build_tiny: Callable[..., AladinModel]) -> None:
     model = build_tiny()
     task = JointTask(model, stage({"matching": MATCHING}))
-    assert task.needs == {"matching"}
-    task(batch_for(model)).total.backward()
+    with unittest.mock.patch("aladin.model.alignment_scores") as alignment_scores:
+        task(batch_for(model)).total.backward()
+    alignment_scores.assert_not_called()
     assert "alignment" not in touched(model)
 
 
@@ -112,6 +114,31 @@ def test_unknown_loss_and_option_are_named() -> None:
         build_loss(TaskConfig(loss="triplet", options={"marging": 0.1}))
 
 
+def test_a_loss_that_takes_other_arguments_than_its_task_gives_is_refused() -> None:
+    with pytest.raises(ConfigError, match="student_scores, teacher_scores"):
+        build_tasks(stage({"matching": TaskConfig(loss="listnet")}))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        TaskConfig(loss="triplet"),
+        TaskConfig(loss="triplet", options={"hardest_negative": False}),
+        TaskConfig(loss="infonce"),
+        TaskConfig(loss="gradient", options={"triplet_weight": "cir", "pair_weight": "sig_ms"}),
+    ],
+)
+@pytest.mark.parametrize("score", ["matching", "alignment"])
+def test_ranking_losses_train_either_head(
+    score: str, loss: TaskConfig, build_tiny: Callable[..., AladinModel]
+) -> None:
+    model = build_tiny()
+    batch = batch_for(model)
+    task = JointTask(model, stage({score: loss})).train()
+    task(batch).total.backward()
+    assert touched(model) == {score, "image_trunk", "text_trunk", "image_encoder", "text_encoder"}
+
+
 def test_several_captions_of_a_photo_rank_as_the_same_pairs_one_by_one(
     build_tiny: Callable[..., AladinModel],
 ) -> None:
@@ -123,8 +150,9 @@ def test_several_captions_of_a_photo_rank_as_the_same_pairs_one_by_one(
     owners = photos.repeat_interleave(2)
     grouped = Batch(images, texts, negative_mask(photos, owners))
     single = Batch(images[owners], texts, negative_mask(owners))
-    for name in ("alignment", "matching"):
-        task = JointTask(model, stage({name: ALIGNMENT})).eval()
+    goal = TaskConfig(loss="gradient", options={"triplet_weight": "con", "pair_weight": "con"})
+    for name, loss in (("alignment", ALIGNMENT), ("matching", ALIGNMENT), ("matching", goal)):
+        task = JointTask(model, stage({name: loss})).eval()
         expected = float(task(single).total.detach())
         assert float(task(grouped).total.detach()) == pytest.approx(expected, rel=1e-5)
 

@@ -14,8 +14,8 @@ from aladin.model import AladinModel
 from aladin.scoring import matching_scores
 from training.losses.listnet import ListNetLoss
 from training.losses.negatives import negative_mask
-from training.recipe import StageConfig, TaskConfig
-from training.tasks.base import Batch
+from training.stage import StageConfig, TaskConfig
+from training.tasks.batch import Batch
 from training.tasks.joint import JointTask
 from training.tasks.teacher import Teacher
 
@@ -77,7 +77,7 @@ def test_both_heads_learn_from_the_teacher_and_the_teacher_from_nobody(
         torch.testing.assert_close(report.terms[name], value.detach())
     report.total.backward()
     assert all(value.grad is None for value in checkpoint.model.parameters())
-    assert task.trains == {"matching", "alignment"}
+    assert task.stage.trained_scores == {"matching", "alignment"}
     assert not any("checkpoint" in name or "teacher" in name for name in task.state_dict())
     for part in (student.matching, student.alignment):
         assert any(value.grad is not None for value in part.parameters())

@@ -1,0 +1,245 @@
+"""One stage of a recipe: what is trained, on which losses, with whose help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from aladin.errors import ConfigError
+from aladin.scoring import ScoreName
+
+Part = Literal[
+    "image_encoder",
+    "text_encoder",
+    "image_trunk",
+    "text_trunk",
+    "alignment",
+    "matching",
+    "attention",
+]
+ResettablePart = Literal["image_trunk", "text_trunk", "alignment", "matching", "attention"]
+
+TaskName = Literal[
+    "matching",
+    "alignment",
+    "attention",
+    "matching_boosting",
+    "alignment_boosting",
+    "attention_boosting",
+    "matching_quintuplet",
+    "alignment_quintuplet",
+    "attention_quintuplet",
+    "distillation",
+    "alignment_distillation",
+    "intra_modal",
+    "captions",
+]
+
+# In place of a stage's name: an anchor branch that starts from new weights.
+RANDOM = "random"
+
+
+def trained_score(task: TaskName) -> ScoreName:
+    """Return the score that a task is to better; the matching where the name says none."""
+    if task.startswith("alignment"):
+        return "alignment"
+    return "attention" if task.startswith("attention") else "matching"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig:
+    """One task of a stage.
+
+    Attributes:
+        loss: key in `training.losses.LOSSES`.
+        weight: of this loss in the stage's sum.
+        options: arguments of the loss.
+    """
+
+    loss: str
+    weight: float = 1.0
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+    """The learning rate over a stage.
+
+    Attributes:
+        shape: "cosine" falls to zero; "step" multiplies by `gamma` every `step_epochs`.
+        warmup_steps: linear rise from zero.
+        step_epochs: for "step".
+        gamma: for "step".
+    """
+
+    shape: Literal["cosine", "step", "constant"] = "cosine"
+    warmup_steps: int = 0
+    step_epochs: int = 15
+    gamma: float = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnchorsConfig:
+    """The anchor branches of deep boosting learning (DBL, objectives 3.3 and 3.4).
+
+    The boosting losses of the stage are averaged over the anchors: M branches are M - 1 anchors
+    and the target.
+
+    Attributes:
+        scenario: where the anchors come from. "offline" (OAS): the frozen networks of earlier
+            stages. "online" (OSS): networks that are trained along on the same batches, each
+            boosted by those before it, the first by none. "momentum" (MSS): moving averages of
+            the target's weights.
+        stages: one anchor for each. Offline: the stage whose network it is. Online: the stage
+            whose weights it starts from, or "random".
+        decays: momentum: one anchor for each, its beta at the stage's start, in [0, 1].
+    """
+
+    scenario: Literal["offline", "online", "momentum"]
+    stages: tuple[str, ...] = ()
+    decays: tuple[float, ...] = (0.99995,)
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values.
+
+        Raises:
+            ConfigError: no anchor, or a decay out of its range.
+        """
+        if self.scenario == "momentum":
+            if self.stages:
+                raise ConfigError("anchors: momentum anchors follow the target; give no stages")
+            if not self.decays or not all(0 <= decay <= 1 for decay in self.decays):
+                raise ConfigError(f"anchors: decays are {self.decays}, expected some in [0, 1]")
+        elif not self.stages:
+            raise ConfigError(f"anchors: the {self.scenario} scenario needs stages")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfflineNegativesConfig:
+    """Hard negatives mined from the whole training split (AOQ, objectives 4.1).
+
+    Attributes:
+        stage: earlier stage of this recipe whose network mines them.
+        file: or a file that `aladin mine` wrote of the same data.
+        score: of the miner that ranks them.
+        num_texts: captions listed for each photo.
+        num_images: photos listed for each caption.
+        coupled: draw both negatives of a pair at one common rank and never again, as the
+            official code does (Q-1).
+    """
+
+    stage: str | None = None
+    file: str | None = None
+    score: ScoreName = "matching"
+    num_texts: int = 300
+    num_images: int = 60
+    coupled: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values.
+
+        Raises:
+            ConfigError: not just one source, or an empty list.
+        """
+        if (self.stage is None) == (self.file is None):
+            raise ConfigError("offline: give either a stage or a file")
+        if self.num_texts < 1 or self.num_images < 1:
+            raise ConfigError("offline: num_texts and num_images must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageConfig:
+    """One stage of training.
+
+    Attributes:
+        name: unique in the recipe.
+        tasks: by name, keys of `training.tasks.TASKS`; more than one is joint training.
+        start: stage whose best weights this one starts from; None: the previous stage's.
+        teacher: earlier stage whose frozen network is the teacher of the distillation tasks;
+            None: this network's own alignment scores are.
+        teacher_score: the teacher's score that is distilled; "fused" is that of its second stage.
+        anchors: of the boosting tasks.
+        offline: the mined negatives of the quintuplet tasks.
+        reset: parts that start at random again.
+        train: parts that are trained; None: all that the encoders' configuration leaves free.
+        epochs: passes over the training split.
+        batch_size: photos a step.
+        captions_per_photo: random captions of each photo in a batch, an epoch being all photos;
+            None: one caption each, an epoch being all captions, as the papers sample.
+        lr: peak learning rate.
+        lr_scale: factor for single parts.
+        weight_decay: decoupled (AdamW), not on biases, norms and vectors.
+        schedule: of the learning rate.
+        clip_norm: bound of the gradient's norm, of each branch for itself.
+        average_decay: decay of the weights' moving average; 0 validates the weights themselves.
+        validate_every_epochs: how often; the last epoch always is.
+    """
+
+    name: str
+    tasks: dict[TaskName, TaskConfig]
+    start: str | None = None
+    teacher: str | None = None
+    teacher_score: Literal["alignment", "matching", "attention", "fused"] = "alignment"
+    anchors: AnchorsConfig | None = None
+    offline: OfflineNegativesConfig | None = None
+    reset: tuple[ResettablePart, ...] = ()
+    train: tuple[Part, ...] | None = None
+    epochs: int = 10
+    batch_size: int = 128
+    captions_per_photo: int | None = None
+    lr: float = 1e-3
+    lr_scale: dict[Part, float] = field(default_factory=dict)
+    weight_decay: float = 0.0
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    clip_norm: float = 2.0
+    average_decay: float = 0.0
+    validate_every_epochs: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values and combinations.
+
+        Raises:
+            ConfigError: a count or a rate is out of its range, or a task lacks what it needs.
+        """
+        where = f"stage {self.name!r}"
+        for name in ("epochs", "batch_size", "validate_every_epochs"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{where}: {name} is {getattr(self, name)}, expected at least 1")
+        if self.captions_per_photo is not None and self.captions_per_photo < 1:
+            raise ConfigError(f"{where}: captions_per_photo is {self.captions_per_photo}")
+        if self.lr <= 0 or self.clip_norm <= 0:
+            raise ConfigError(f"{where}: lr and clip_norm must be above 0")
+        if not 0 <= self.average_decay < 1:
+            raise ConfigError(f"{where}: average_decay is {self.average_decay}, expected [0, 1)")
+        if not self.tasks:
+            raise ConfigError(f"{where}: give it at least one task")
+        if "alignment_distillation" in self.tasks and self.teacher is None:
+            raise ConfigError(f"{where}: alignment_distillation needs a teacher")
+        if self._has("boosting") != (self.anchors is not None):
+            raise ConfigError(f"{where}: boosting tasks and anchors need each other")
+        if self._has("quintuplet") != (self.offline is not None):
+            raise ConfigError(f"{where}: quintuplet tasks and offline negatives need each other")
+        if self.offline is not None and self.captions_per_photo not in (None, 1):
+            raise ConfigError(f"{where}: offline negatives need one caption a photo")
+
+    @property
+    def needed_stages(self) -> dict[str, str]:
+        """Names of earlier stages that this one needs, by what needs them."""
+        needed = {
+            "start": self.start,
+            "teacher": self.teacher,
+            "offline.stage": self.offline.stage if self.offline else None,
+        }
+        for number, stage in enumerate(self.anchors.stages if self.anchors else ()):
+            online = self.anchors is not None and self.anchors.scenario == "online"
+            if not (online and stage == RANDOM):
+                needed[f"anchors.stages[{number}]"] = stage
+        return {key: stage for key, stage in needed.items() if stage is not None}
+
+    @property
+    def trained_scores(self) -> frozenset[ScoreName]:
+        """The scores that the tasks are to better."""
+        return frozenset(trained_score(task) for task in self.tasks)
+
+    def _has(self, kind: str) -> bool:
+        return any(task.endswith(kind) for task in self.tasks)

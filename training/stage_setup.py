@@ -1,0 +1,208 @@
+"""From a stage's configuration to a trainer that is ready to run."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from aladin.checkpoint import Checkpoint, load_checkpoint
+from aladin.metrics import RetrievalMetrics, retrieval_metrics
+from aladin.model import AladinModel
+from aladin.progress import Progress
+from training.dataset import PairDataset
+from training.loop import StageTrainer, Validate
+from training.mining.file import load_negatives, save_negatives
+from training.mining.miner import mine_negatives
+from training.mining.negatives import MinedFrom, OfflineNegatives
+from training.precision import Precision, computing
+from training.recipe import Recipe
+from training.stage import (
+    RANDOM,
+    AnchorsConfig,
+    OfflineNegativesConfig,
+    ResettablePart,
+    StageConfig,
+)
+from training.tasks.joint import JointTask
+from training.tasks.momentum import MomentumAnchor
+from training.tasks.online import OnlineBranches
+from training.tasks.parts import reset_part
+from training.tasks.scores import FrozenNetwork
+from training.tasks.teacher import Teacher
+
+_ALL_PARTS: tuple[ResettablePart, ...] = (
+    "image_trunk",
+    "text_trunk",
+    "alignment",
+    "matching",
+    "attention",
+)
+
+
+class StageSources(Protocol):
+    """What a stage takes from earlier ones."""
+
+    def checkpoint(self, stage: str) -> Checkpoint:
+        """Return the network that a stage left."""
+        ...
+
+    def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
+        """Return the mined negatives of a stage."""
+        ...
+
+
+class RunSources:
+    """The earlier stages of a run, in its folder."""
+
+    def __init__(
+        self,
+        stages: Path,
+        folder: Path,
+        train_set: PairDataset,
+        device: torch.device,
+        progress: Progress,
+    ) -> None:
+        """Point at a run.
+
+        Args:
+            stages: folder of all stages.
+            folder: of the stage that asks; lists that are mined for it are kept there.
+            train_set: what is mined.
+            device: where the networks go.
+            progress: told of photos and captions.
+        """
+        self._stages = stages
+        self._folder = folder
+        self._train_set = train_set
+        self._device = device
+        self._progress = progress
+
+    def checkpoint(self, stage: str) -> Checkpoint:
+        """Load the network that a stage left.
+
+        Raises:
+            CheckpointError: it cannot be read.
+        """
+        return load_checkpoint(self._stages / stage / "checkpoint", self._device)
+
+    def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
+        """Load the mined negatives, mining them first where an earlier stage's network should.
+
+        Raises:
+            StaleNegativesError: the file belongs to other data, settings or another network.
+            DataError: the file is damaged.
+        """
+        miner = self.checkpoint(config.stage) if config.stage is not None else None
+        expected = MinedFrom(
+            data=self._train_set.digest,
+            model_id=miner.model_id if miner is not None else None,
+            score=config.score,
+            num_texts=config.num_texts,
+            num_images=config.num_images,
+        )
+        if miner is None:
+            return load_negatives(Path(config.file or "").expanduser(), expected)
+        path = self._folder / "negatives.safetensors"
+        if not path.exists():
+            mined = mine_negatives(
+                miner.model,
+                miner.model_id,
+                self._train_set,
+                config.score,
+                config.num_texts,
+                config.num_images,
+                progress=self._progress,
+            )
+            save_negatives(path, mined)
+        return load_negatives(path, expected)
+
+
+def set_up_stage(
+    recipe: Recipe,
+    stage: StageConfig,
+    model: AladinModel,
+    train_set: PairDataset,
+    validation_set: PairDataset,
+    folder: Path,
+    sources: StageSources,
+    progress: Progress,
+) -> StageTrainer:
+    """Build the tasks, anchors and lists of a stage around the network.
+
+    Args:
+        recipe: for seed and precision.
+        stage: what to train.
+        model: with the weights that the stage starts from; trained in place.
+        train_set: pairs to train on.
+        validation_set: pairs that choose the best weights.
+        folder: of the stage.
+        sources: earlier stages.
+        progress: told of steps.
+    """
+    torch.manual_seed(recipe.seed)
+    for part in stage.reset:
+        reset_part(model, part)
+    teacher = None
+    if stage.teacher is not None:
+        teacher = Teacher(sources.checkpoint(stage.teacher), stage.teacher_score)
+    task = _task(stage, model, teacher, sources)
+    offline = sources.negatives(stage.offline) if stage.offline is not None else None
+    validate = _validation(stage, model, validation_set, recipe.precision)
+    return StageTrainer(recipe, stage, task, train_set, validate, folder, progress, offline)
+
+
+def _task(
+    stage: StageConfig, model: AladinModel, teacher: Teacher | None, sources: StageSources
+) -> JointTask | OnlineBranches:
+    anchors = stage.anchors
+    if anchors is None:
+        return JointTask(model, stage, teacher)
+    match anchors.scenario:
+        case "offline":
+            frozen = [FrozenNetwork(sources.checkpoint(name).model) for name in anchors.stages]
+            return JointTask(model, stage, teacher, frozen)
+        case "momentum":
+            target = JointTask(model, stage, teacher)
+            target.anchors = tuple(MomentumAnchor(model, decay) for decay in anchors.decays)
+            return target
+        case "online":
+            branches = [
+                JointTask(branch, stage, teacher) for branch in _branches(anchors, model, sources)
+            ]
+            return OnlineBranches(branches, JointTask(model, stage, teacher))
+
+
+def _branches(
+    anchors: AnchorsConfig, model: AladinModel, sources: StageSources
+) -> list[AladinModel]:
+    """Copy the network for each online anchor, with the weights that it starts from."""
+    branches: list[AladinModel] = []
+    for name in anchors.stages:
+        branch = copy.deepcopy(model)
+        if name == RANDOM:
+            for part in _ALL_PARTS:
+                reset_part(branch, part)
+        else:
+            branch.load_state_dict(sources.checkpoint(name).model.state_dict())
+        branches.append(branch)
+    return branches
+
+
+def _validation(
+    stage: StageConfig, model: AladinModel, validation_set: PairDataset, precision: Precision
+) -> Validate:
+    device = next(model.parameters()).device
+
+    def validate() -> dict[str, RetrievalMetrics]:
+        with torch.inference_mode(), computing(precision, device):
+            images, texts = validation_set.encode(model)
+            scores = {
+                name: model.scores(name, images, texts) for name in sorted(stage.trained_scores)
+            }
+        truth = validation_set.image_of_text.to(device)
+        return {name: retrieval_metrics(each, truth) for name, each in scores.items()}
+
+    return validate

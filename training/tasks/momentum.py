@@ -1,0 +1,71 @@
+"""A moving average of the network that is trained, as the anchor of its own (DBL, MSS)."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import torch
+
+from aladin.model import AladinModel
+from training.tasks.batch import Batch
+from training.tasks.scores import BatchScores, FrozenNetwork
+
+
+class MomentumAnchor:
+    """Follows the target's parameters ever more slowly; buffers stay (objectives 3.4).
+
+    After step k of K::
+
+        anchor <- beta_k anchor + (1 - beta_k) target
+        beta_k  = 1 + (beta_0 - 1) (1 + cos(pi k / K)) / 2
+    """
+
+    def __init__(self, target: AladinModel, decay: float) -> None:
+        """Start as a copy of the target.
+
+        Args:
+            target: the network that is trained.
+            decay: beta_0.
+        """
+        self._decay = decay
+        self.network = FrozenNetwork(copy.deepcopy(target))
+        self._pairs = [
+            (own, followed)
+            for own, followed in zip(
+                self.network.model.parameters(), target.parameters(), strict=True
+            )
+            if followed.requires_grad
+        ]
+
+    def __call__(self, batch: Batch) -> BatchScores:
+        """Encode the batch, in evaluation mode and without gradient."""
+        return self.network(batch)
+
+    @torch.no_grad()
+    def update(self, step: int, steps: int) -> None:
+        """Take in the target after an optimizer step.
+
+        Args:
+            step: k, counted from 0.
+            steps: K, of the whole stage.
+        """
+        beta = momentum(self._decay, step, steps)
+        for own, followed in self._pairs:
+            own.lerp_(followed, 1 - beta)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` takes."""
+        return {"values": [own.detach().clone() for own, _ in self._pairs]}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state of the same network."""
+        for (own, _), value in zip(self._pairs, state["values"], strict=True):
+            own.copy_(value)
+
+
+def momentum(decay: float, step: int, steps: int) -> float:
+    """Return beta_k, which rises from `decay` to almost 1 over a stage."""
+    return 1 + (decay - 1) * (1 + math.cos(math.pi * step / steps)) / 2
