@@ -33,7 +33,7 @@ def attention_weights(
     temperature: float = 9.0,
     form: Literal["official", "paper"] = "official",
 ) -> Float[Tensor, "*pairs words regions"]:
-    """Weigh the regions of a photo for each word of a text (DBL section 3.2).
+    """Weigh the regions of a photo for each word of a text.
 
     Each region's similarities are L2-normalised over the words, so that a region which suits
     every word attracts none of them especially; a softmax over the regions follows.
@@ -111,19 +111,12 @@ class AttentionHead(nn.Module):
         pairs_a_block = max(1, memory_budget_bytes // max(1, pair_bytes))
         text_groups = _split(texts, pairs_a_block)
         image_groups = _split(images, max(1, pairs_a_block // max(1, text_groups[0].size)))
-        keep = len(text_groups) * len(image_groups) == 1 or not torch.is_grad_enabled()
-        rows = [
-            torch.cat(
-                [
-                    self._block(image_group, text_group)
-                    if keep
-                    else self._recomputed_block(image_group, text_group)
-                    for text_group in text_groups
-                ],
-                dim=1,
-            )
-            for image_group in image_groups
-        ]
+        single = len(image_groups) == len(text_groups) == 1
+        block = self._block if single or not torch.is_grad_enabled() else self._recomputed_block
+        rows: list[Tensor] = []
+        for image_group in image_groups:
+            columns = [block(image_group, text_group) for text_group in text_groups]
+            rows.append(torch.cat(columns, dim=1))
         return torch.cat(rows)
 
     def paired(self, images: Encoding, texts: Encoding) -> Float[Tensor, " pairs"]:
@@ -139,6 +132,7 @@ class AttentionHead(nn.Module):
         return self._compare(attended.flatten(0, 1).index_select(0, _real_words(texts)), texts)
 
     def _recomputed_block(self, images: Encoding, texts: Encoding) -> Tensor:
+        """Score all pairs as `_block`, and again in the backward pass instead of keeping it."""
         scores = checkpoint(
             self._block, images, texts, use_reentrant=False, preserve_rng_state=False
         )
