@@ -36,6 +36,9 @@ def compare(
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Report what is finished; train nothing.")
     ] = False,
+    no_step_times: Annotated[
+        bool, typer.Option("--no-step-times", help="Do not time a training step of each recipe.")
+    ] = False,
 ) -> None:
     """Train recipes with several seeds and report what each gains.
 
@@ -49,7 +52,13 @@ def compare(
 
     plan = load_plan(recipes, seeds, out, split, baseline, overrides or [])
     with stderr_progress() as progress:
-        result = compare_plan(plan, jobs=jobs, train=not report_only, progress=progress)
+        result = compare_plan(
+            plan,
+            jobs=jobs,
+            train=not report_only,
+            step_times=not no_step_times,
+            progress=progress,
+        )
     typer.echo(str(result.markdown))
     for label, reason in result.failures.items():
         typer.echo(f"error: {label}: {reason}", err=True)

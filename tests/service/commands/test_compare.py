@@ -1,0 +1,84 @@
+"""``aladin compare``: a folder of recipes in, a report out, and what failed said plainly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.cli import app
+
+DEMO = Path(__file__).parents[3] / "training" / "recipes" / "demo.toml"
+
+
+@pytest.fixture
+def recipes(data_file: Path, tmp_path: Path) -> Path:
+    """A folder of two recipes and their base: six photos, an epoch of each stage."""
+    lines = [json.loads(line) for line in data_file.read_text(encoding="utf-8").splitlines()]
+    for number, line in enumerate(lines):
+        line["split"] = "train" if number < 4 else "val"
+    file = data_file.with_name("compared.jsonl")
+    file.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    base = DEMO.read_text(encoding="utf-8").replace("aladin-demo/data/captions.jsonl", str(file))
+    (folder / "_base.toml").write_text(f'precision = "float32"\n{base}', encoding="utf-8")
+    for name in ("plain", "quick"):
+        text = f'extends = "_base.toml"\nname = "{name}"\n'
+        (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+    return folder
+
+
+def run(recipes: Path, out: Path, *more: str) -> Result:
+    """Run the command with one seed and one short epoch a stage."""
+    changes = ["--set", "stage.teacher.epochs=1", "--set", "stage.student.epochs=1"]
+    return CliRunner().invoke(
+        app, ["compare", str(recipes), "--out", str(out), "--seeds", "1", *changes, *more]
+    )
+
+
+def test_recipes_of_a_folder_are_compared(recipes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = run(recipes, out, "--baseline", "quick", "--no-step-times")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.strip() == str(out / "report.md")
+    report = (out / "report.md").read_text(encoding="utf-8")
+    assert "difference to quick" in report
+    assert "| plain | matching |" in report
+    assert "run 2 of 2, quick seed 0: matching rsum" in result.stderr
+
+
+def test_nothing_is_trained_for_a_report_only(recipes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = run(recipes, out, "--report-only")
+    assert result.exit_code == 0
+    assert not (out / "runs").exists()
+    assert "plain seed 0: not trained and evaluated yet" in (out / "report.md").read_text()
+
+
+def test_a_failed_run_is_named_and_fails_the_command(recipes: Path, tmp_path: Path) -> None:
+    broken = 'extends = "_base.toml"\nname = "broken"\n[data]\nsource = "gone.jsonl"\n'
+    (recipes / "broken.toml").write_text(broken, encoding="utf-8")
+    (recipes / "quick.toml").unlink()
+    out = tmp_path / "out"
+    result = run(recipes, out, "--no-step-times")
+    assert result.exit_code == 1
+    assert result.stdout.strip() == str(out / "report.md")
+    assert "error: broken seed 0: " in result.stderr
+    assert "gone.jsonl" in result.stderr.splitlines()[-1]
+    assert "| plain | matching |" in (out / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [(["--baseline", "nobody"], "nobody"), (["--set", "seeds=2"], "seeds")],
+)
+def test_impossible_comparisons_are_the_users_mistake(
+    words: list[str], says: str, recipes: Path, tmp_path: Path
+) -> None:
+    result = run(recipes, tmp_path / "out", *words)
+    assert result.exit_code == 2
+    assert says in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "out").exists()

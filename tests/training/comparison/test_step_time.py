@@ -1,0 +1,100 @@
+"""Step times: what is measured of which stage, and what is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from aladin.progress import NullProgress
+from training.comparison.random_sources import RandomSources
+from training.comparison.step_time import (
+    StepTime,
+    load_step_times,
+    measure_step_times,
+    save_step_times,
+)
+from training.loop import StageTrainer
+from training.recipe import Recipe
+from training.run import prepare_run
+from training.stage import OfflineNegativesConfig
+
+FINAL = {
+    "boosted": {
+        "tasks": {"matching_boosting": {"loss": "boosting"}},
+        "anchors": {"scenario": "offline", "stages": ["joint"]},
+    },
+    "offline": {
+        "tasks": {"alignment_quintuplet": {"loss": "offline_quintuplet"}},
+        "offline": {"stage": "joint"},
+    },
+}
+
+
+@pytest.fixture
+def recipes(variant: Callable[..., Recipe]) -> list[Recipe]:
+    """A baseline, a stage with an anchor, one with mined lists, and one without data."""
+    made = [variant("base")]
+    for name, final in FINAL.items():
+        stage = {"name": "final", "batch_size": 4, **final}
+        first = {"name": "joint", "tasks": {"alignment": {"loss": "triplet"}}}
+        made.append(variant(name, f"stage={json.dumps([first, stage])}"))
+    return [*made, variant("gone", "data.source=gone.jsonl")]
+
+
+def test_the_final_stage_s_steps_are_taken_in_turn_with_the_baseline_s(
+    recipes: list[Recipe], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken: list[str] = []
+    seconds = {"student": 2.0, "final": 3.0}
+    step = StageTrainer.train_step
+
+    def recorded(self: StageTrainer, rows: object) -> object:
+        taken.append(self._stage.name)
+        return step(self, rows)
+
+    def clock() -> float:
+        return sum(seconds[name] for name in taken)
+
+    monkeypatch.setattr(StageTrainer, "train_step", recorded)
+    monkeypatch.setattr("training.comparison.step_time.time.perf_counter", clock)
+    times = measure_step_times(recipes, recipes[0], rounds=2)
+    assert times == {
+        "base": StepTime(2000, 2000, 1),
+        "boosted": StepTime(3000, 2000, 1.5),
+        "offline": StepTime(3000, 2000, 1.5),
+    }
+    assert "gone: its step time cannot be measured" in caplog.text
+    first_or_second = ["final", "student", "student", "final"]
+    assert taken[10:] == 2 * (2 * first_or_second + first_or_second[:2])
+
+
+def test_random_lists_never_hold_a_photo_s_own(recipes: list[Recipe]) -> None:
+    model, train_set, _ = prepare_run(recipes[0], NullProgress())
+    config = OfflineNegativesConfig(stage="joint", num_texts=50, num_images=10)
+    lists = RandomSources(model, train_set).negatives(config)
+    photo_of = train_set.image_of_text
+    n_photos = len(train_set.captions_of_photo)
+    assert lists.texts.shape == (n_photos, 50)
+    assert lists.images.shape == (len(photo_of), 10)
+    assert (photo_of[lists.texts.long()] != torch.arange(n_photos).unsqueeze(1)).all()
+    assert (lists.images != photo_of.unsqueeze(1)).all()
+    assert lists.images.min() >= 0
+    assert lists.images.max() < n_photos
+
+
+def test_times_are_kept_for_the_recipes_they_were_measured_of(
+    recipes: list[Recipe], variant: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    file = tmp_path / "step_times.json"
+    base, other = recipes[:2]
+    assert load_step_times(file, recipes, base) == {}
+    time = StepTime(3.0, 2.0, 1.5)
+    save_step_times(file, {"boosted": time}, [base, other], base)
+    assert load_step_times(file, recipes, base) == {"boosted": time}
+    assert load_step_times(file, recipes, other) == {}  # beside another baseline
+    changed = variant("base", "stage.student.lr=0.5")
+    assert load_step_times(file, recipes, changed) == {}
