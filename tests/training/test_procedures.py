@@ -1,0 +1,157 @@
+"""Runs with anchors and mined negatives: each resumes exactly, and refuses what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import training.loop
+from aladin.errors import ConfigError, StaleNegativesError
+from aladin.progress import NullProgress
+from training.recipe import Recipe, load_recipe
+from training.run import run_recipe
+
+STAGES = {
+    "offline": """
+start = "joint"
+[stage.tasks.matching_boosting]
+loss = "boosting"
+[stage.anchors]
+scenario = "offline"
+stages = ["joint", "student"]
+""",
+    "online": """
+[stage.tasks.matching_boosting]
+loss = "boosting"
+[stage.anchors]
+scenario = "online"
+stages = ["random", "joint"]
+""",
+    "momentum": """
+[stage.tasks.matching_boosting]
+loss = "boosting"
+options = { form = "absolute", soft = true }
+[stage.anchors]
+scenario = "momentum"
+decays = [0.5, 0.9]
+""",
+    "quintuplet": """
+[stage.offline]
+stage = "joint"
+score = "alignment"
+num_texts = 5
+num_images = 3
+[stage.tasks.matching_quintuplet]
+loss = "offline_quintuplet"
+options = { form = "adaptive" }
+""",
+}
+
+
+class InterruptionError(Exception):
+    """Stands for whatever ends a process between two steps."""
+
+
+class Interrupt(NullProgress):
+    """Interrupts the last stage after a number of its steps."""
+
+    def __init__(self, stages: int, steps: int) -> None:
+        self.stages, self.steps, self.counts = stages, steps, False
+
+    def start(self, total: int | None, unit: str) -> None:  # noqa: ARG002
+        """Count the stages."""
+        self.counts = unit == "steps"
+        self.stages -= self.counts
+
+    def advance(self, count: int = 1) -> None:
+        """Count the last stage's steps."""
+        if self.counts and self.stages == 0:
+            self.steps -= count
+            if self.steps < 0:
+                raise InterruptionError
+
+
+def recipe_with(recipe_path: Path, folder: Path, kind: str) -> Recipe:
+    path = folder / f"{kind}.toml"
+    stage = STAGES[kind] + "[stage.tasks.matching]\nloss = 'triplet'\n"
+    path.write_text(
+        recipe_path.read_text()
+        + '\n[[stage]]\nname = "last"\nepochs = 2\nbatch_size = 8\nclip_norm = 0.5\n'
+        + stage
+    )
+    return load_recipe(path, ["stage.joint.epochs=1", "stage.student.epochs=1"])
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    return load_file(out / "checkpoint" / "model.safetensors")
+
+
+@pytest.mark.parametrize("kind", STAGES)
+def test_interrupted_stage_ends_with_the_same_weights(
+    kind: str, recipe_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training.loop, "SAVE_EVERY_S", 0.0)
+    recipe = recipe_with(recipe_path, tmp_path, kind)
+    store = tmp_path / "store"
+    run_recipe(recipe, tmp_path / "unbroken", shared=store)
+    for stored in store.iterdir():  # so that the broken run trains its last stage itself
+        if stored.is_dir():
+            stored.rename(tmp_path / f"moved-{stored.name}")
+    with pytest.raises(InterruptionError):
+        run_recipe(recipe, tmp_path / "broken", progress=Interrupt(3, 3), shared=store)
+    run_recipe(recipe, tmp_path / "broken", resume=True)
+    unbroken, broken = weights(tmp_path / "unbroken"), weights(tmp_path / "broken")
+    start = load_file(tmp_path / "broken/stages/joint/checkpoint/model.safetensors")
+    assert any(not torch.equal(start[name], value) for name, value in broken.items())
+    for name, value in unbroken.items():
+        assert torch.equal(value, broken[name]), name
+
+
+def test_lists_mined_by_another_network_are_refused(recipe_path: Path, tmp_path: Path) -> None:
+    ours = recipe_with(recipe_path, tmp_path, "quintuplet")
+    run_recipe(ours, tmp_path / "ours")
+    (tmp_path / "theirs" / "stages" / "last").mkdir(parents=True)
+    lists = tmp_path / "ours" / "stages" / "last" / "negatives.safetensors"
+    (tmp_path / "theirs" / "stages" / "last" / lists.name).write_bytes(lists.read_bytes())
+    theirs = load_recipe(
+        tmp_path / "quintuplet.toml",
+        ["stage.joint.epochs=2", "stage.student.epochs=1"],
+    )
+    with pytest.raises(StaleNegativesError, match="the model"):
+        run_recipe(theirs, tmp_path / "theirs")
+
+
+def test_a_file_of_mined_lists_is_used_and_a_stale_one_refused(
+    recipe_path: Path, tmp_path: Path
+) -> None:
+    mined = recipe_with(recipe_path, tmp_path, "quintuplet")
+    run_recipe(mined, tmp_path / "mined")
+    lists = tmp_path / "mined" / "stages" / "last" / "negatives.safetensors"
+    overrides = ["stage.joint.epochs=1", "stage.student.epochs=1", "stage.last.offline.stage=null"]
+    overrides.append(f"stage.last.offline.file={lists}")
+    run_recipe(load_recipe(tmp_path / "quintuplet.toml", overrides), tmp_path / "from-file")
+    ours, theirs = weights(tmp_path / "mined"), weights(tmp_path / "from-file")
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+    overrides.append("stage.last.offline.num_texts=4")
+    with pytest.raises(StaleNegativesError, match="5"):
+        run_recipe(load_recipe(tmp_path / "quintuplet.toml", overrides), tmp_path / "stale")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("stage.last.anchors.stages=[]", "needs stages"),
+        ('stage.last.anchors.stages=["nowhere"]', "nowhere"),
+        ("stage.last.anchors=null", "need each other"),
+        ("stage.last.tasks.matching_boosting.loss=triplet", "anchor_scores"),
+    ],
+)
+def test_faulty_anchors_are_named(
+    override: str, message: str, recipe_path: Path, tmp_path: Path
+) -> None:
+    recipe_with(recipe_path, tmp_path, "offline")
+    with pytest.raises(ConfigError, match=message):
+        run_recipe(load_recipe(tmp_path / "offline.toml", [override]), tmp_path / "run")
