@@ -121,7 +121,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     Args:
         path: TOML file; its key `extends` may name another one, relative to it, to build on:
             tables are completed, stages of the same name too, and new stages are appended. Its
-            table `stage_defaults` holds what stages leave open.
+            table `stage_defaults` holds what stages leave open. TOML has no null: the text
+            "null" stands for it.
         overrides: ``dotted.key=value`` settings that replace the file's; stages are reached by
             name, e.g. ``stage.warmup.epochs=2``. A value is JSON, or else taken as a string.
 
@@ -131,7 +132,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     data = _read(path)
     for override in overrides:
         _override(data, override)
-    return parse_config(Recipe, _with_defaults(data), str(path))
+    return parse_config(Recipe, _with_nulls(_with_defaults(data)), str(path))
 
 
 def _read(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -161,6 +162,15 @@ def _with_defaults(data: dict[str, Any]) -> dict[str, Any]:
             _merge(defaults, stage) if isinstance(stage, dict) else stage for stage in stages
         ]
     return rest
+
+
+def _with_nulls(value: Any) -> Any:
+    """Put None where a recipe says "null"."""
+    if isinstance(value, dict):
+        return {key: _with_nulls(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_nulls(each) for each in value]
+    return None if value == "null" else value
 
 
 def _merge(base: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
