@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from aladin.errors import AladinError
 from aladin.progress import Progress
@@ -25,6 +25,18 @@ class _Ended(NamedTuple):
     failure: str | None
 
 
+class JobQueue(Protocol[J]):
+    """Decides what is next."""
+
+    def take(self) -> J | None:
+        """Return the next job; None: there is none left."""
+        ...
+
+    def end(self, job: J, /) -> None:
+        """Learn that a job has ended."""
+        ...
+
+
 class _Running(NamedTuple, Generic[J]):
     job: J
     process: SpawnProcess
@@ -32,32 +44,32 @@ class _Running(NamedTuple, Generic[J]):
 
 def run_in_processes(
     perform: Callable[[J, Progress], None],
-    jobs: Sequence[J],
+    jobs: JobQueue[J],
     at_a_time: int,
     told: Callable[[J, RunState], None],
     ended: Callable[[J, str | None], None],
 ) -> None:
-    """Perform jobs in order, some at a time, and end all of them if this process is interrupted.
+    """Perform jobs, some at a time, and end all of them if this process is interrupted.
 
     Args:
         perform: does one job; a function of a module, for another process has to find it.
-        jobs: can be pickled.
+        jobs: what to do; jobs can be pickled.
         at_a_time: number of processes.
         told: receives the state of a job now and then.
         ended: receives each job that is done, with the reason if it failed.
     """
     context = multiprocessing.get_context("spawn")
-    waiting = list(reversed(jobs))
     running: dict[Connection, _Running[J]] = {}
     try:
-        while waiting or running:
-            while waiting and len(running) < at_a_time:
-                job = waiting.pop()
+        while True:
+            while len(running) < at_a_time and (job := jobs.take()) is not None:
                 ours, theirs = context.Pipe(duplex=False)
                 process = context.Process(target=_child, args=(perform, job, theirs), daemon=True)
                 process.start()
                 theirs.close()  # so that the end of the process is the end of the pipe
                 running[ours] = _Running(job, process)
+            if not running:
+                return
             for ready in wait(list(running)):
                 connection = cast(Connection, ready)
                 job, process = running[connection]
@@ -72,6 +84,7 @@ def run_in_processes(
                 process.join()
                 connection.close()
                 del running[connection]
+                jobs.end(job)
                 ended(job, message.failure)
     finally:
         for each in running.values():

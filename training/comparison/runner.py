@@ -7,48 +7,35 @@ import json
 import logging
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from aladin.progress import NullProgress, Progress
 from aladin.strict_config import dump_config
 from training.comparison.evaluation import evaluate_run, load_evaluation, save_evaluation
 from training.comparison.plan import Plan, PlannedRun
 from training.comparison.processes import describe, run_in_processes
+from training.comparison.queue import RunQueue
 from training.comparison.run_progress import ActiveRuns, RunProgress, RunState
 from training.run import run_recipe
 
 logger = logging.getLogger(__name__)
 
 
-class Job(NamedTuple):
-    """A run to be trained and evaluated, perhaps in another process.
-
-    Attributes:
-        run: what to train.
-        split: to evaluate on.
-        shared: folder of the stages that runs share.
-    """
-
-    run: PlannedRun
-    split: str
-    shared: Path
-
-
-def perform(job: Job, progress: Progress) -> None:
+def perform(split: str, shared: Path, run: PlannedRun, progress: Progress) -> None:
     """Train a run as far as it is not trained yet, and evaluate it.
 
     Args:
-        job: which run.
+        split: to evaluate on.
+        shared: folder of the stages that runs share.
+        run: to be trained, perhaps in another process.
         progress: told of photos, captions and steps.
 
     Raises:
         AladinError: the recipe, its data or its training is at fault.
     """
-    run = job.run
     if not is_trained(run):
-        run_recipe(run.recipe, run.folder, resume=True, progress=progress, shared=job.shared)
-    if load_evaluation(run.folder, job.split) is None:
-        save_evaluation(run.folder, evaluate_run(run, job.split, progress))
+        run_recipe(run.recipe, run.folder, resume=True, progress=progress, shared=shared)
+    if load_evaluation(run.folder, split) is None:
+        save_evaluation(run.folder, evaluate_run(run, split, progress))
 
 
 def is_trained(run: PlannedRun) -> bool:
@@ -72,7 +59,7 @@ def perform_all(plan: Plan, jobs: int, progress: Progress | None = None) -> dict
         By the label of each run that failed, why it did; the others were finished all the same.
     """
     waiting = [
-        Job(run, plan.split, plan.out / "stages")
+        run
         for run in plan.runs()
         if not is_trained(run) or load_evaluation(run.folder, plan.split) is None
     ]
@@ -82,12 +69,12 @@ def perform_all(plan: Plan, jobs: int, progress: Progress | None = None) -> dict
     active = ActiveRuns(progress or NullProgress())
     begun = time.monotonic()
 
-    def ended(job: Job, failure: str | None) -> None:
+    def ended(run: PlannedRun, failure: str | None) -> None:
         nonlocal finished
         finished += 1
-        active.remove(job.run.label)
+        active.remove(run.label)
         if failure is not None:
-            failures[job.run.label] = failure
+            failures[run.label] = failure
         elapsed_s = time.monotonic() - begun
         left_s = elapsed_s / finished * (len(waiting) - finished)
         logger.log(
@@ -95,32 +82,33 @@ def perform_all(plan: Plan, jobs: int, progress: Progress | None = None) -> dict
             "run %d of %d, %s: %s (%.1f min so far, about %.0f min left)",
             finished,
             len(waiting),
-            job.run.label,
-            _result(job) if failure is None else f"failed: {failure}",
+            run.label,
+            _result(run, plan.split) if failure is None else f"failed: {failure}",
             elapsed_s / 60,
             left_s / 60,
         )
 
-    def told(job: Job, state: RunState) -> None:
-        active.update(job.run.label, state)
+    def told(run: PlannedRun, state: RunState) -> None:
+        active.update(run.label, state)
 
     finished = 0
+    performer = functools.partial(perform, plan.split, plan.out / "stages")
     if jobs > 1:
-        run_in_processes(perform, waiting, jobs, told, ended)
+        run_in_processes(performer, RunQueue(waiting), jobs, told, ended)
         return failures
-    for job in waiting:
+    for run in waiting:
         try:
-            perform(job, RunProgress(functools.partial(told, job)))
+            performer(run, RunProgress(functools.partial(told, run)))
         except Exception as error:  # whatever ends one run must not end the others
-            logger.debug("%s", job.run.label, exc_info=True)
-            ended(job, describe(error))
+            logger.debug("%s", run.label, exc_info=True)
+            ended(run, describe(error))
         else:
-            ended(job, None)
+            ended(run, None)
     return failures
 
 
-def _result(job: Job) -> str:
-    evaluation = load_evaluation(job.run.folder, job.split)
+def _result(run: PlannedRun, split: str) -> str:
+    evaluation = load_evaluation(run.folder, split)
     assert evaluation is not None
-    score = job.run.recipe.own_score
+    score = run.recipe.own_score
     return f"{score} rsum {evaluation.metrics()[score].rsum:.1f}"

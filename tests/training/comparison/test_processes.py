@@ -14,6 +14,22 @@ from training.comparison.processes import describe, run_in_processes
 from training.comparison.run_progress import RunState
 
 
+class InOrder:
+    """Hands jobs out in order."""
+
+    def __init__(self, *jobs: str) -> None:
+        self.waiting = list(jobs)
+        self.ended: list[str] = []
+
+    def take(self) -> str | None:
+        """Return the next job."""
+        return self.waiting.pop(0) if self.waiting else None
+
+    def end(self, job: str) -> None:
+        """Keep what has ended."""
+        self.ended.append(job)
+
+
 def perform(job: str, progress: Progress) -> None:
     """Do what the job's name says."""
     progress.start(10, "steps")
@@ -29,15 +45,16 @@ def perform(job: str, progress: Progress) -> None:
 def test_a_job_that_fails_or_is_killed_does_not_end_the_others() -> None:
     told: list[tuple[str, RunState]] = []
     ended: dict[str, str | None] = {}
-    jobs = ["fine", "mistaken", "killed"]
+    jobs = InOrder("fine", "mistaken", "killed")
     run_in_processes(
-        perform, jobs, 3, lambda *state: told.append(state), lambda *end: ended.update([end])
+        perform, jobs, 2, lambda *state: told.append(state), lambda *end: ended.update([end])
     )
     assert ended == {
         "fine": None,
         "mistaken": "no such thing",
         "killed": "its process ended with exit code -9",
     }
+    assert sorted(jobs.ended) == ["fine", "killed", "mistaken"]
     assert ("fine", RunState("3/10 steps", 3)) in told
 
 
@@ -46,7 +63,7 @@ def test_an_interruption_ends_the_processes() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_in_processes(perform, ["endless"], 1, interrupt, interrupt)
+        run_in_processes(perform, InOrder("endless"), 1, interrupt, interrupt)
     assert multiprocessing.active_children() == []
 
 
