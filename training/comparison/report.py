@@ -37,7 +37,8 @@ _COST = (
 )
 _CURVES = (
     "Validation rsum of each recipe's own score while its final stage trains: mean over the seeds, "
-    "with a band of one standard deviation to each side."
+    "with a band of one standard deviation to each side. Step 0 is the start, where that has "
+    "trained the same score."
 )
 _DISTRIBUTIONS = (
     "Each recipe's own score over positive and negative pairs, each kind scaled to the same area; "

@@ -43,7 +43,8 @@ class FinishedRun:
     Attributes:
         evaluation: on the comparison's split.
         stages: by name, in order.
-        curve: validation rsum of the own score by step of the final stage.
+        curve: validation rsum of the own score by step of the final stage; step 0 is the stage
+            that it starts from, where that has trained the same score.
     """
 
     evaluation: RunEvaluation
@@ -108,9 +109,7 @@ class RecipeSummary:
     @property
     def start_stage(self) -> str | None:
         """Name of the stage that the final one starts from; None: it starts at random."""
-        names = [stage.name for stage in self.recipe.stage]
-        place = names.index(self.final_stage)
-        return self.recipe.final_stage.start or (names[place - 1] if place else None)
+        return _start_stage(self.recipe)
 
     def steps(self, stage: str) -> int:
         """Return a stage's optimizer steps; all seeds take the same number."""
@@ -243,5 +242,19 @@ def _finished_runs(plan: Plan, recipe: Recipe) -> dict[int, FinishedRun]:
         if evaluation is not None:
             stages = {stage.name: read_stage(run.folder, stage.name) for stage in recipe.stage}
             curve = validation_curve(run.folder, recipe.final_stage.name, recipe.own_score)
-            finished[seed] = FinishedRun(evaluation, stages, curve)
+            finished[seed] = FinishedRun(evaluation, stages, _at_start(recipe, stages) | curve)
     return finished
+
+
+def _at_start(recipe: Recipe, stages: dict[str, StageFacts]) -> dict[int, float]:
+    """Return the curve's point before the first step, if the own score was trained before."""
+    start = next((stage for stage in recipe.stage if stage.name == _start_stage(recipe)), None)
+    if start is None or recipe.final_stage.reset or recipe.own_score not in start.trained_scores:
+        return {}
+    return {0: stages[start.name].rsum[recipe.own_score]}
+
+
+def _start_stage(recipe: Recipe) -> str | None:
+    names = [stage.name for stage in recipe.stage]
+    place = names.index(recipe.final_stage.name)
+    return recipe.final_stage.start or (names[place - 1] if place else None)

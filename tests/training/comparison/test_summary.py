@@ -11,6 +11,7 @@ import torch
 from training.comparison.evaluation import RunEvaluation
 from training.comparison.plan import Plan
 from training.comparison.summary import difference, spread, summarize_plan
+from training.recipe import Recipe
 
 FinishRun = Callable[..., RunEvaluation]
 
@@ -86,7 +87,7 @@ def test_steps_beyond_the_shared_start(finished: Plan) -> None:
 
 
 def test_another_start_is_not_shared(
-    finished: Plan, variant: Callable[..., object], finish_run: FinishRun
+    finished: Plan, variant: Callable[..., Recipe], finish_run: FinishRun
 ) -> None:
     other = variant("other", "stage.joint.epochs=9")
     plan = dataclasses.replace(finished, recipes=(*finished.recipes, other))
@@ -104,7 +105,7 @@ def test_missing_and_failed_runs_are_known(finished: Plan) -> None:
 
 
 def test_a_run_of_another_recipe_does_not_count(
-    finished: Plan, variant: Callable[..., object]
+    finished: Plan, variant: Callable[..., Recipe]
 ) -> None:
     changed = variant("base", "stage.joint.lr=0.5")
     plan = dataclasses.replace(finished, recipes=(changed, *finished.recipes[1:]))
@@ -114,3 +115,20 @@ def test_a_run_of_another_recipe_does_not_count(
 def test_a_curve_is_the_final_stage_s_own_score(finished: Plan) -> None:
     base = summarize_plan(finished, {}, {}).summaries[0]
     assert base.runs[0].curve == {2: 100.0, 4: 150.0}
+
+
+def test_a_curve_begins_with_the_start_if_that_had_the_score(
+    plan: Plan, variant: Callable[..., Recipe], finish_run: FinishRun
+) -> None:
+    going_on = variant("going-on", "stage.student.reset=[]")
+    new_score = variant(
+        "new-score",
+        "stage.student.reset=[]",
+        'stage.joint.tasks={"alignment": {"loss": "triplet"}}',
+    )
+    plan = dataclasses.replace(plan, recipes=(going_on, new_score), baseline="going-on")
+    for recipe in plan.recipes:
+        finish_run(plan.run(recipe, 0), ALL, ALL[:4])
+    summaries = summarize_plan(plan, {}, {}).summaries
+    curves = [summary.runs[0].curve for summary in summaries]
+    assert curves == [{0: 300.0, 2: 100.0, 4: 150.0}, {2: 100.0, 4: 150.0}]
