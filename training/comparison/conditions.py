@@ -22,8 +22,15 @@ def conditions(comparison: Comparison) -> list[str]:
         f"Own score: the score that a recipe's final stage trains. Difference: its rsum minus "
         f"that of the baseline {baseline.recipe.name} with the same seeds, each by its own score; "
         "in brackets the 95 % interval of a paired bootstrap over photos (with their captions) "
-        "and seeds. Where the interval contains 0, the two cannot be told apart.",
+        "and seeds. Where the interval contains 0, the two cannot be told apart. "
+        + _seed_caution(len(plan.seeds)),
     ]
+
+
+def _seed_caution(seeds: int) -> str:
+    if seeds == 1:
+        return "With one seed it says nothing of how much seeds differ."
+    return f"It draws from {seeds} seeds only: how much seeds differ is known roughly at best."
 
 
 def _split(comparison: Comparison) -> str:

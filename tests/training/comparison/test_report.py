@@ -75,6 +75,7 @@ def test_the_head_says_how_it_was_done(comparison: Comparison) -> None:
     assert lines[3] == "Steps of the final stage: 1,200 (long), all others 4."
     assert "takes 4 steps beyond the shared start: 1,200 (long)" in lines[4]
     assert "baseline base with the same seeds" in lines[5]
+    assert "draws from 2 seeds only" in lines[5]
 
 
 def test_an_even_budget_and_an_unseen_split_are_said_so(
