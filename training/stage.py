@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from aladin.errors import ConfigError
 from aladin.scoring import ScoreName
@@ -35,11 +35,27 @@ TaskName = Literal[
     "captions",
 ]
 
+TASK_NAMES: tuple[str, ...] = get_args(TaskName)
+
 # In place of a stage's name: an anchor branch that starts from new weights.
 RANDOM = "random"
 
 
-def trained_score(task: TaskName) -> ScoreName:
+def task_kind(task: str) -> TaskName:
+    """Return what a stage's task is: its name up to a colon.
+
+    ``matching_boosting:relative`` and ``matching_boosting:absolute`` are two tasks of one kind.
+
+    Raises:
+        ConfigError: there is no such kind.
+    """
+    kind = task.partition(":")[0]
+    if kind not in TASK_NAMES:
+        raise ConfigError(f"unknown task {kind!r}, known are {sorted(TASK_NAMES)}")
+    return cast(TaskName, kind)
+
+
+def trained_score(task: str) -> ScoreName:
     """Return the score that a task is to better; the matching where the name says none."""
     if task.startswith("alignment"):
         return "alignment"
@@ -153,7 +169,8 @@ class StageConfig:
 
     Attributes:
         name: unique in the recipe.
-        tasks: by name, keys of `training.tasks.TASKS`; more than one is joint training.
+        tasks: by name, keys of `training.tasks.TASKS`; more than one is joint training. Two tasks
+            of one kind are told apart by what follows a colon, see `task_kind`.
         start: stage whose best weights this one starts from; None: the previous stage's.
         teacher: earlier stage whose frozen network is the teacher of the distillation tasks;
             None: this network's own alignment scores are.
@@ -176,7 +193,7 @@ class StageConfig:
     """
 
     name: str
-    tasks: dict[TaskName, TaskConfig]
+    tasks: dict[str, TaskConfig]
     start: str | None = None
     teacher: str | None = None
     teacher_score: Literal["alignment", "matching", "attention", "fused"] = "alignment"
@@ -213,7 +230,7 @@ class StageConfig:
             raise ConfigError(f"{where}: average_decay is {self.average_decay}, expected [0, 1)")
         if not self.tasks:
             raise ConfigError(f"{where}: give it at least one task")
-        if "alignment_distillation" in self.tasks and self.teacher is None:
+        if self._has("alignment_distillation") and self.teacher is None:
             raise ConfigError(f"{where}: alignment_distillation needs a teacher")
         if self._has("boosting") != (self.anchors is not None):
             raise ConfigError(f"{where}: boosting tasks and anchors need each other")
@@ -242,4 +259,4 @@ class StageConfig:
         return frozenset(trained_score(task) for task in self.tasks)
 
     def _has(self, kind: str) -> bool:
-        return any(task.endswith(kind) for task in self.tasks)
+        return any(task_kind(task).endswith(kind) for task in self.tasks)

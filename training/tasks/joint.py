@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from aladin.errors import ConfigError
 from aladin.model import AladinModel
 from training.losses import LOSSES
-from training.stage import StageConfig, TaskConfig
+from training.stage import StageConfig, TaskConfig, task_kind
 from training.tasks import TASKS
 from training.tasks.base import PairTask
 from training.tasks.batch import Batch
@@ -91,7 +91,7 @@ class JointTask(nn.Module):
     def report(self, scores: BatchScores) -> LossReport:
         """Sum the losses of a batch."""
         losses = {name: task(scores) for name, task in self.terms.items()}
-        weights = {str(name): config.weight for name, config in self.stage.tasks.items()}
+        weights = {name: config.weight for name, config in self.stage.tasks.items()}
         total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
         return LossReport(total, {name: loss.detach() for name, loss in losses.items()})
 
@@ -125,13 +125,13 @@ def build_tasks(stage: StageConfig) -> dict[str, PairTask]:
         loss = build_loss(config)
         parameters = inspect.signature(loss.forward).parameters
         needed = tuple(key for key, each in parameters.items() if each.default is each.empty)
-        takes = TASKS[name].takes
-        if needed != takes:
+        kind = TASKS[task_kind(name)]
+        if needed != kind.takes:
             raise ConfigError(
-                f"stage {stage.name!r}: task {name} gives its loss {', '.join(takes)}; "
+                f"stage {stage.name!r}: task {name} gives its loss {', '.join(kind.takes)}; "
                 f"loss {config.loss!r} takes {', '.join(needed)}"
             )
-        tasks[name] = TASKS[name].build(loss)
+        tasks[name] = kind.build(loss)
     return tasks
 
 

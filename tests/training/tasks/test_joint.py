@@ -139,6 +139,21 @@ def test_ranking_losses_train_either_head(
     assert touched(model) == {score, "image_trunk", "text_trunk", "image_encoder", "text_encoder"}
 
 
+def test_tasks_of_one_kind_are_told_apart_by_a_label(
+    build_tiny: Callable[..., AladinModel],
+) -> None:
+    model = build_tiny()
+    batch = batch_for(model)
+    both = stage({"matching:hinge": TaskConfig(loss="triplet"), "matching": MATCHING})
+    report = JointTask(model, both).eval()(batch)
+    assert report.terms.keys() == {"matching:hinge", "matching"}
+    expected = report.terms["matching:hinge"] + 0.5 * report.terms["matching"]
+    torch.testing.assert_close(report.total.detach(), expected)
+    assert both.trained_scores == {"matching"}
+    with pytest.raises(ConfigError, match="unknown task 'matchin'"):
+        stage({"matchin": MATCHING})
+
+
 def test_several_captions_of_a_photo_rank_as_the_same_pairs_one_by_one(
     build_tiny: Callable[..., AladinModel],
 ) -> None:
