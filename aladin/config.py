@@ -124,7 +124,7 @@ class TowerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentHeadConfig:
-    """Options of the alignment head (objectives 2.2).
+    """Options of the alignment head (ALADIN eqs 1-2).
 
     Attributes:
         dim: size the tokens are projected to; None keeps the towers' width, as the paper.
@@ -141,7 +141,7 @@ class AlignmentHeadConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class MatchingHeadConfig:
-    """Options of the matching head (objectives 2.4).
+    """Options of the matching head (ALADIN eq 4).
 
     Attributes:
         layers: transformer layers shared by both modalities; 0 pools the towers' output.

@@ -1,4 +1,4 @@
-"""Retrieval metrics with one convention: ties count against us (objectives 0.5)."""
+"""Retrieval metrics with one convention: ties count against us (C-2)."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ class StageTrainer:
         self._task.eval()
         with self._average.applied():
             metrics = self._validate()
-            # Selection: the rsum of every head that is trained, added (objectives 2.7).
+            # Selection: the rsum of every head that is trained, added (ALADIN's official code).
             rsum = sum(metrics[name].rsum for name in sorted(self._stage.trained_scores))
             if rsum > self.best_rsum:
                 self.best_rsum, self.best_step = rsum, self.step

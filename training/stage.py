@@ -96,7 +96,7 @@ class ScheduleConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AnchorsConfig:
-    """The anchor branches of deep boosting learning (DBL, objectives 3.3 and 3.4).
+    """The anchor branches of deep boosting learning (DBL).
 
     The boosting losses of the stage are averaged over the anchors: M branches are M - 1 anchors
     and the target.
@@ -132,7 +132,7 @@ class AnchorsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class OfflineNegativesConfig:
-    """Hard negatives mined from the whole training split (AOQ, objectives 4.1).
+    """Hard negatives mined from the whole training split (AOQ).
 
     Attributes:
         stage: earlier stage of this recipe whose network mines them.

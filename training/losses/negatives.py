@@ -1,4 +1,4 @@
-"""Which pairs of a batch may serve as negatives (objectives 0.2)."""
+"""Which pairs of a batch may serve as negatives (C-1 in training/PAPERS.md)."""
 
 from __future__ import annotations
 

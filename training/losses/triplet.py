@@ -1,4 +1,4 @@
-"""Triplet ranking loss, used by all five papers (objectives section 1)."""
+"""Triplet ranking loss, used by all five papers of training/PAPERS.md."""
 
 from __future__ import annotations
 

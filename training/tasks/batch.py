@@ -14,7 +14,7 @@ Tensors = TypeVar("Tensors", bound=Features | TextBatch)
 
 
 class OfflineBatch(NamedTuple):
-    """Negatives drawn from mined lists, pair by pair of the batch (AOQ, objectives 4.1).
+    """Negatives drawn from mined lists, pair by pair of the batch (AOQ).
 
     Attributes:
         images_bar: for each pair, a photo that is hard for its caption.

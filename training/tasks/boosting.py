@@ -12,7 +12,7 @@ from training.tasks.scores import BatchScores
 
 
 class BoostingTask(PairTask):
-    """A boosting loss against each anchor's score, averaged over the anchors (objectives 3.3).
+    """A boosting loss against each anchor's score, averaged over the anchors.
 
     A branch without anchors, the first one of the online scenario, has none: the loss is 0.
     """

@@ -12,7 +12,7 @@ from training.tasks.scores import BatchScores
 class IntraModalTask(PairTask):
     """The intra-modal constraint on the photos' embeddings plus that on the captions'.
 
-    It goes beside a ranking task on the matching (objectives 6).
+    It goes beside a ranking task on the matching (IMC eq 3).
     """
 
     def forward(self, scores: BatchScores) -> Tensor:

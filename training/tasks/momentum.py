@@ -14,7 +14,7 @@ from training.tasks.scores import BatchScores, FrozenNetwork
 
 
 class MomentumAnchor:
-    """Follows the target's parameters ever more slowly; buffers stay (objectives 3.4).
+    """Follows the target's parameters ever more slowly; buffers stay (D-6).
 
     After step k of K::
 

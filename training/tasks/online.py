@@ -12,7 +12,7 @@ from training.tasks.joint import JointTask, LossReport
 
 
 class OnlineBranches(nn.Module):
-    """Several networks on the same batches, all in training mode (objectives 3.4).
+    """Several networks on the same batches, all in training mode.
 
     All scores of a batch are computed before any branch takes its step, and no gradient passes
     between branches, so one optimizer over all of them takes the steps of one for each.

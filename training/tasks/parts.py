@@ -72,7 +72,7 @@ def reset_part(model: AladinModel, part: ResettablePart) -> None:
 
 
 def set_training_mode(model: AladinModel) -> None:
-    """Put what is trained in training mode, what is not in evaluation mode (objectives 2.6)."""
+    """Put what is trained in training mode, what is not in evaluation mode."""
     model.train()
     for module in model.modules():
         own = list(module.parameters())

@@ -11,7 +11,7 @@ from training.tasks.scores import BatchScores
 
 
 class QuintupletTask(PairTask):
-    """The adaptive offline quintuplet loss and its simpler forms (objectives 4.2, eqs 3 to 5)."""
+    """The adaptive offline quintuplet loss and its simpler forms (AOQ eqs 3 to 5)."""
 
     def __init__(self, loss: nn.Module, score: ScoreName) -> None:
         super().__init__(loss)

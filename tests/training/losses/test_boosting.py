@@ -28,7 +28,7 @@ def reference(
     alpha: float = 0.5,
     selection: str = "gap",
 ) -> tuple[float, Tensor]:
-    """Give the value and its gradient, hinge by hinge (objectives 3.1 and 3.2)."""
+    """Give the value and its gradient, hinge by hinge (DBL eqs 7-10, 14-20)."""
     S, A, batch = target.tolist(), anchor.tolist(), len(target)
     first, second = alpha * margin, margin - alpha * margin
     gradient = torch.zeros(batch, batch, dtype=torch.float64)

@@ -39,7 +39,7 @@ def reference(
     circle_offset: float = 0.0,
     empty: float = 0.0,
 ) -> tuple[float, Tensor]:
-    """Give the value to log and the matrix GS of objectives 5.1, query by query."""
+    """Give the value to log and the matrix of dL/dS, query by query."""
     exp, batch = math.exp, len(scores)
     GS = torch.zeros(batch, batch, dtype=torch.float64)
     positives = scores.diagonal().tolist()

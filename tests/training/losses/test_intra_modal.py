@@ -37,7 +37,7 @@ def reference(
     upper: float = 0.5,
     weight: float = 1.0,
 ) -> tuple[float, Tensor]:
-    """Give the value and its gradient by the formulas of objectives 6.2 and 6.3."""
+    """Give the value and its gradient by the formulas of training/PAPERS.md."""
     V = embeddings.tolist()
     batch, others = len(V), [(n, m) for n in range(len(V)) for m in range(len(V)) if n != m]
     D = [[distance(v, w, kind)[0] if v is not w else 0.0 for w in V] for v in V]
