@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 _IMAGES_AT_A_TIME = 256
@@ -47,7 +47,9 @@ class RetrievalMetrics(NamedTuple):
 
 
 def retrieval_ranks(
-    scores: Float[Tensor, "images texts"], image_of_text: Int[Tensor, " texts"]
+    scores: Float[Tensor, "images texts"],
+    image_of_text: Int[Tensor, " texts"],
+    ties: Literal["against", "for"] = "against",
 ) -> Ranks:
     """Rank the right answers of all queries of a score matrix.
 
@@ -58,9 +60,11 @@ def retrieval_ranks(
     Args:
         scores: larger is more similar.
         image_of_text: row of each text's image; an image may have any number of captions.
+        ties: "against": a wrong candidate with an equal score outranks the right one; "for": it
+            does not, and a network that gives all pairs one score is perfect (C-2).
 
     Returns:
-        Ranks; a wrong candidate with an equal score outranks the right one.
+        Ranks.
     """
     n_images, n_texts = scores.shape
     right = scores[image_of_text, torch.arange(n_texts, device=scores.device)]  # (texts,)
@@ -68,13 +72,12 @@ def retrieval_ranks(
     best = best.scatter_reduce(0, image_of_text, right, "amax")  # (images,)
     ahead_of_image = torch.zeros_like(image_of_text)
     ahead_of_texts: list[Tensor] = []
-    # In blocks of images: counting a whole matrix would hold eight bytes a pair. "Not below"
-    # rather than "at least": a score that is not a number counts against us too.
+    # In blocks of images: counting a whole matrix would hold eight bytes a pair.
     for rows in torch.arange(n_images, device=scores.device).split(_IMAGES_AT_A_TIME):
         block = scores[rows]
         wrong = image_of_text != rows.unsqueeze(1)  # (block, texts)
-        ahead_of_image += (~(block < right) & wrong).sum(dim=0)
-        ahead_of_texts.append((~(block < best[rows].unsqueeze(1)) & wrong).sum(dim=1))
+        ahead_of_image += (_outranks(block, right, ties) & wrong).sum(dim=0)
+        ahead_of_texts.append((_outranks(block, best[rows].unsqueeze(1), ties) & wrong).sum(dim=1))
     captioned = torch.bincount(image_of_text, minlength=n_images) > 0
     return Ranks(text_to_image=ahead_of_image, image_to_text=torch.cat(ahead_of_texts)[captioned])
 
@@ -84,8 +87,19 @@ def summarize(ranks: Ranks) -> RetrievalMetrics:
     return RetrievalMetrics(*(_direction(of_queries) for of_queries in ranks))
 
 
+def _outranks(
+    scores: Float[Tensor, "images texts"],
+    right: Float[Tensor, ...],
+    ties: Literal["against", "for"],
+) -> Bool[Tensor, "images texts"]:
+    # "Not below" rather than "at least": a score that is not a number counts against us too.
+    return ~(scores < right) if ties == "against" else ~(scores <= right)
+
+
 def retrieval_metrics(
-    scores: Float[Tensor, "images texts"], image_of_text: Int[Tensor, " texts"]
+    scores: Float[Tensor, "images texts"],
+    image_of_text: Int[Tensor, " texts"],
+    ties: Literal["against", "for"] = "against",
 ) -> RetrievalMetrics:
     """Compute recalls and ranks of a score matrix; see `retrieval_ranks`.
 
@@ -95,7 +109,7 @@ def retrieval_metrics(
     >>> retrieval_metrics(torch.ones(3, 3), torch.arange(3)).text_to_image.r1
     0.0
     """
-    return summarize(retrieval_ranks(scores, image_of_text))
+    return summarize(retrieval_ranks(scores, image_of_text, ties))
 
 
 def folded_metrics(

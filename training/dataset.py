@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -98,9 +99,16 @@ class PairDataset:
         content = json.dumps([ids, self.captions, self.captions_of_photo])
         return hashlib.sha256(content.encode()).hexdigest()
 
-    def batch(self, rows: BatchRows) -> Batch:
-        """Gather one training batch; captions of one photo are no negatives of it."""
-        photos = torch.tensor(rows.photos)
+    def batch(self, rows: BatchRows, negatives: Literal["image", "diagonal"] = "image") -> Batch:
+        """Gather one training batch.
+
+        Args:
+            rows: of photos and captions.
+            negatives: "image": captions of one photo are no negatives of it; "diagonal": they
+                are if the photo stands in the batch twice.
+        """
+        shown = rows.photos if negatives == "image" else range(len(rows.photos))
+        photos = torch.tensor(shown)
         per_photo = len(rows.captions) // len(rows.photos)
         return Batch(
             images=self.photos.get(rows.photos, rows.views),

@@ -29,6 +29,7 @@ from training.optimization import build_optimizer, lr_factor, set_lr
 from training.precision import computing
 from training.recipe import Recipe
 from training.run_log import RunLog
+from training.seeds import seed_from
 from training.stage import StageConfig
 from training.tasks.joint import JointTask, LossReport
 from training.tasks.online import OnlineBranches
@@ -87,7 +88,7 @@ class StageTrainer:
         """
         self._recipe = recipe
         self._stage = stage
-        self._task = task
+        self.task = task
         self._train_set = train_set
         self._validate = validate
         self._folder = folder
@@ -125,8 +126,7 @@ class StageTrainer:
             CheckpointError: the saved state belongs to other data or another recipe.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        digest = hashlib.sha256(self._seed.encode()).digest()
-        torch.manual_seed(int.from_bytes(digest[:7], "big"))
+        torch.manual_seed(seed_from(self._seed))
         self._resume()
         log = RunLog(self._folder, self._stage.name, self.step)
         self._progress.start(self.steps, "steps")
@@ -134,7 +134,7 @@ class StageTrainer:
         saved_at = time.monotonic()
         while self.step < self.steps:
             epoch, done = divmod(self.step, self._plan.batches_per_epoch)
-            self._task.train()
+            self.start_epoch(epoch)
             for rows in self._plan.epoch(epoch)[done:]:
                 self._report(self.train_step(rows), log)
                 inside_epoch = self.step % self._plan.batches_per_epoch != 0
@@ -153,6 +153,10 @@ class StageTrainer:
         reached = self._optimizer.state
         return sum(value.numel() for value in self._trained[-1] if value in reached)
 
+    def start_epoch(self, number: int) -> None:
+        """Get the task ready for the steps of an epoch, counted from 0."""
+        self.task.start_epoch(number)
+
     def epoch(self, number: int) -> list[BatchRows]:
         """Return the batches of an epoch."""
         return self._plan.epoch(number)
@@ -167,11 +171,11 @@ class StageTrainer:
             NonFiniteLossError: the loss is not a finite number.
         """
         begun = time.monotonic()
-        batch = self._train_set.batch(rows).to(self._device)
+        batch = self._train_set.batch(rows, self._stage.negatives).to(self._device)
         fetched = time.monotonic()
         set_lr(self._optimizer, self._lr())
         with computing(self._recipe.precision, self._device):
-            report = self._task(batch)
+            report = self.task(batch)
         loss = report.total.item()
         if not math.isfinite(loss):
             raise NonFiniteLossError(self._stage.name, self.step, loss)
@@ -180,7 +184,7 @@ class StageTrainer:
         for trained in self._trained:
             nn.utils.clip_grad_norm_(trained, self._stage.clip_norm)
         self._optimizer.step()
-        self._task.after_step(self.step, self.steps)
+        self.task.after_step(self.step, self.steps)
         self._average.update()
         self.step += 1
         self.clock.data_s += fetched - begun
@@ -205,7 +209,7 @@ class StageTrainer:
         if not last and (epoch + 1) % self._stage.validate_every_epochs:
             return
         begun = time.monotonic()
-        self._task.eval()
+        self.task.eval()
         with self._average.applied():
             metrics = self._validate()
             # Selection: the rsum of every head that is trained, added (ALADIN's official code).
@@ -226,10 +230,10 @@ class StageTrainer:
         """Return what training changes: trained parameters, and buffers such as statistics."""
         parameters = {
             name: value.detach().contiguous()
-            for name, value in self._task.named_parameters()
+            for name, value in self.task.named_parameters()
             if value.requires_grad
         }
-        return parameters | dict(self._task.named_buffers())
+        return parameters | dict(self.task.named_buffers())
 
     def _save(self) -> None:
         state = {
@@ -241,7 +245,7 @@ class StageTrainer:
             "weights": self._weights(),
             "optimizer": self._optimizer.state_dict(),
             "average": self._average.state_dict(),
-            "anchors": self._task.anchor_state(),
+            "anchors": self.task.anchor_state(),
             "generator": torch.get_rng_state(),
         }
         with atomic_file(self._folder / "state.pt") as partial:
@@ -263,16 +267,16 @@ class StageTrainer:
         self.step = state["step"]
         self.best_rsum, self.best_step = state["best_rsum"], state["best_step"]
         self.clock = Clock(**state["clock"])
-        self._task.load_state_dict(state["weights"], strict=False)
+        self.task.load_state_dict(state["weights"], strict=False)
         self._optimizer.load_state_dict(state["optimizer"])
         self._average.load_state_dict(state["average"])
-        self._task.load_anchor_state(state["anchors"])
+        self.task.load_anchor_state(state["anchors"])
         torch.set_rng_state(state["generator"].cpu())
 
     def _load_best(self) -> None:
         weights = load_file(self._folder / "best.safetensors", device=str(self._device))
-        self._task.load_state_dict(weights, strict=False)
-        self._task.eval()
+        self.task.load_state_dict(weights, strict=False)
+        self.task.eval()
 
     def _fingerprint(self) -> str:
         content = f"{self._recipe!r}:{self._stage!r}:{self._train_set.digest}"

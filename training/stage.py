@@ -69,11 +69,13 @@ class TaskConfig:
     Attributes:
         loss: key in `training.losses.LOSSES`.
         weight: of this loss in the stage's sum.
+        after_epochs: the task joins the stage after so many epochs of the others (A-7).
         options: arguments of the loss.
     """
 
     loss: str
     weight: float = 1.0
+    after_epochs: int = 0
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -177,8 +179,12 @@ class StageConfig:
         teacher_score: the teacher's score that is distilled; "fused" is that of its second stage.
         anchors: of the boosting tasks.
         offline: the mined negatives of the quintuplet tasks.
+        negatives: which pairs of a batch may serve as such. "image": those of different photos;
+            "diagonal": all but the pair itself, as the papers' official codes do (C-1).
         reset: parts that start at random again.
         train: parts that are trained; None: all that the encoders' configuration leaves free.
+        frozen_dropout: leave what is not trained in training mode, as ALADIN's official code
+            does with its frozen backbone; else it is in evaluation mode.
         epochs: passes over the training split.
         batch_size: photos a step.
         captions_per_photo: random captions of each photo in a batch, an epoch being all photos;
@@ -199,8 +205,10 @@ class StageConfig:
     teacher_score: Literal["alignment", "matching", "attention", "fused"] = "alignment"
     anchors: AnchorsConfig | None = None
     offline: OfflineNegativesConfig | None = None
+    negatives: Literal["image", "diagonal"] = "image"
     reset: tuple[ResettablePart, ...] = ()
     train: tuple[Part, ...] | None = None
+    frozen_dropout: bool = False
     epochs: int = 10
     batch_size: int = 128
     captions_per_photo: int | None = None
@@ -230,6 +238,8 @@ class StageConfig:
             raise ConfigError(f"{where}: average_decay is {self.average_decay}, expected [0, 1)")
         if not self.tasks:
             raise ConfigError(f"{where}: give it at least one task")
+        if all(task.after_epochs for task in self.tasks.values()):
+            raise ConfigError(f"{where}: one task at least must begin with the stage")
         if self._has("alignment_distillation") and self.teacher is None:
             raise ConfigError(f"{where}: alignment_distillation needs a teacher")
         if self._has("boosting") != (self.anchors is not None):

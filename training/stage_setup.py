@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Protocol
 
@@ -19,11 +18,11 @@ from training.mining.miner import mine_negatives
 from training.mining.negatives import MinedFrom, OfflineNegatives
 from training.precision import Precision, computing
 from training.recipe import Recipe
+from training.seeds import seed_from
 from training.stage import (
     RANDOM,
     AnchorsConfig,
     OfflineNegativesConfig,
-    ResettablePart,
     StageConfig,
 )
 from training.tasks.joint import JointTask
@@ -32,14 +31,6 @@ from training.tasks.online import OnlineBranches
 from training.tasks.parts import reset_part
 from training.tasks.scores import FrozenNetwork
 from training.tasks.teacher import Teacher
-
-_ALL_PARTS: tuple[ResettablePart, ...] = (
-    "image_trunk",
-    "text_trunk",
-    "alignment",
-    "matching",
-    "attention",
-)
 
 
 class StageSources(Protocol):
@@ -148,14 +139,18 @@ def set_up_stage(
     teacher = None
     if stage.teacher is not None:
         teacher = Teacher(sources.checkpoint(stage.teacher), stage.teacher_score)
-    task = _task(stage, model, teacher, sources)
+    task = _task(recipe, stage, model, teacher, sources)
     offline = sources.negatives(stage.offline) if stage.offline is not None else None
     validate = _validation(stage, model, validation_set, recipe.precision)
     return StageTrainer(recipe, stage, task, train_set, validate, folder, progress, offline)
 
 
 def _task(
-    stage: StageConfig, model: AladinModel, teacher: Teacher | None, sources: StageSources
+    recipe: Recipe,
+    stage: StageConfig,
+    model: AladinModel,
+    teacher: Teacher | None,
+    sources: StageSources,
 ) -> JointTask | OnlineBranches:
     anchors = stage.anchors
     if anchors is None:
@@ -170,24 +165,31 @@ def _task(
             return target
         case "online":
             branches = [
-                JointTask(branch, stage, teacher) for branch in _branches(anchors, model, sources)
+                JointTask(branch, stage, teacher)
+                for branch in _branches(recipe, stage, anchors, model, sources)
             ]
             return OnlineBranches(branches, JointTask(model, stage, teacher))
 
 
 def _branches(
-    anchors: AnchorsConfig, model: AladinModel, sources: StageSources
+    recipe: Recipe,
+    stage: StageConfig,
+    anchors: AnchorsConfig,
+    model: AladinModel,
+    sources: StageSources,
 ) -> list[AladinModel]:
-    """Copy the network for each online anchor, with the weights that it starts from."""
+    """Build the network of each online anchor, with the weights that it starts from."""
+    device = next(model.parameters()).device
     branches: list[AladinModel] = []
-    for name in anchors.stages:
-        branch = copy.deepcopy(model)
+    for number, name in enumerate(anchors.stages):
         if name == RANDOM:
-            for part in _ALL_PARTS:
-                reset_part(branch, part)
+            with torch.random.fork_rng():
+                torch.manual_seed(seed_from(f"{recipe.seed}:{stage.name}:{number}"))
+                branch = AladinModel.create(model.config, model.text.encoder.tokenizer)
+            branches.append(branch.to(device))
         else:
-            branch.load_state_dict(sources.checkpoint(name).model.state_dict())
-        branches.append(branch)
+            branch = sources.checkpoint(name).model
+            branches.append(branch)
     return branches
 
 

@@ -243,3 +243,17 @@ def test_runs_are_paired() -> None:
     ours, theirs = random_runs(2, 4, 4, seed=5), random_runs(3, 4, 4, seed=6)
     with pytest.raises(ValueError, match="zip"):
         paired_bootstrap_over_seeds(ours, theirs, torch.arange(4))
+
+
+def test_ties_may_count_for_us() -> None:
+    scores = torch.tensor([[0.5, 0.5], [0.5, 0.9]])
+    image_of_text = torch.tensor([0, 1])
+    against = retrieval_ranks(scores, image_of_text)
+    in_favour = retrieval_ranks(scores, image_of_text, ties="for")
+    assert against.text_to_image.tolist() == [1, 0]
+    assert against.image_to_text.tolist() == [1, 0]
+    assert in_favour.text_to_image.tolist() == [0, 0]
+    assert in_favour.image_to_text.tolist() == [0, 0]
+    assert retrieval_metrics(torch.ones(3, 3), torch.arange(3), ties="for").rsum == 600
+    unknown = torch.full((2, 2), float("nan"))
+    assert retrieval_ranks(unknown, image_of_text, ties="for").text_to_image.tolist() == [1, 1]

@@ -9,10 +9,16 @@ import torch
 from safetensors.torch import load_file
 
 import training.loop
+from aladin.checkpoint import Checkpoint, load_checkpoint
 from aladin.errors import ConfigError, StaleNegativesError
 from aladin.progress import NullProgress
+from training.batches import BatchRows
+from training.mining.negatives import OfflineNegatives
 from training.recipe import Recipe, load_recipe
-from training.run import run_recipe
+from training.run import prepare_run, run_recipe
+from training.stage import OfflineNegativesConfig
+from training.stage_setup import set_up_stage
+from training.tasks.online import OnlineBranches
 
 STAGES = {
     "offline": """
@@ -155,3 +161,43 @@ def test_faulty_anchors_are_named(
     recipe_with(recipe_path, tmp_path, "offline")
     with pytest.raises(ConfigError, match=message):
         run_recipe(load_recipe(tmp_path / "offline.toml", [override]), tmp_path / "run")
+
+
+def test_online_anchors_start_from_new_weights_or_from_a_stage(
+    recipe_path: Path, tmp_path: Path
+) -> None:
+    recipe = recipe_with(recipe_path, tmp_path, "online")
+    run_recipe(recipe, tmp_path / "run")
+    earlier = load_checkpoint(tmp_path / "run" / "stages" / "joint" / "checkpoint")
+    prepared = prepare_run(recipe, NullProgress())
+
+    class Earlier:
+        """Gives the run's first stage."""
+
+        def checkpoint(self, stage: str) -> Checkpoint:
+            assert stage == "joint"
+            return earlier
+
+        def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
+            raise NotImplementedError
+
+    trainer = set_up_stage(
+        recipe, recipe.final_stage, *prepared, tmp_path / "x", Earlier(), NullProgress()
+    )
+    assert isinstance(trainer.task, OnlineBranches)
+    random, from_stage, target = (branch.model for branch in trainer.task.branches)
+    assert from_stage is earlier.model
+    assert target is prepared.model
+    for name, value in random.named_parameters():
+        same = torch.equal(value, dict(target.named_parameters())[name])
+        # Norms and biases start alike everywhere; frozen encoders are what they were.
+        assert not (value.ndim > 1 and same and value.requires_grad), name
+
+
+def test_only_the_diagonal_is_excluded_on_demand(recipe_path: Path) -> None:
+    train_set = prepare_run(load_recipe(recipe_path), NullProgress()).train_set
+    rows = BatchRows(photos=[2, 2, 5], captions=[3, 4, 9], views=[0, 0, 0])
+    by_image = train_set.batch(rows).negatives
+    diagonal = train_set.batch(rows, "diagonal").negatives
+    assert by_image.tolist() == [[False, False, True], [False, False, True], [True, True, False]]
+    assert diagonal.tolist() == (~torch.eye(3, dtype=torch.bool)).tolist()

@@ -27,7 +27,6 @@ from training.comparison.random_sources import RandomSources
 from training.recipe import Recipe
 from training.run import prepare_run
 from training.stage_setup import set_up_stage
-from training.tasks.parts import set_training_mode
 from training.threads import torch_threads
 
 logger = logging.getLogger(__name__)
@@ -102,7 +101,6 @@ def _in_turn(our_step: Callable[[], None], their_step: Callable[[], None], round
 def _steps(recipe: Recipe) -> Callable[[], None]:
     """Set the final stage of a recipe up and return what takes its next training step."""
     model, train_set, validation_set = prepare_run(recipe, NullProgress())
-    model.train()
     stage = recipe.final_stage
     with tempfile.TemporaryDirectory() as scratch:  # nothing is written before a run
         trainer = set_up_stage(
@@ -115,7 +113,7 @@ def _steps(recipe: Recipe) -> Callable[[], None]:
             RandomSources(model, train_set),
             NullProgress(),
         )
-    set_training_mode(model)
+    trainer.start_epoch(0)
     on_gpu = next(model.parameters()).is_cuda
 
     def batches() -> Iterator[Any]:

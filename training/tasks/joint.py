@@ -66,6 +66,7 @@ class JointTask(nn.Module):
         self.anchors = tuple(anchors)
         set_trained_parts(model, stage.train)
         self.terms = nn.ModuleDict(build_tasks(stage))
+        self._epoch = 0
 
     @property
     def branches(self) -> tuple[JointTask, ...]:
@@ -75,9 +76,14 @@ class JointTask(nn.Module):
     def train(self, mode: bool = True) -> JointTask:
         """Switch the mode; parts that this stage does not train stay in evaluation mode."""
         super().train(mode)
-        if mode:
+        if mode and not self.stage.frozen_dropout:
             set_training_mode(self.model)
         return self
+
+    def start_epoch(self, epoch: int) -> None:
+        """Get ready to train; from here on the tasks of this epoch, counted from 0, take part."""
+        self._epoch = epoch
+        self.train()
 
     def forward(self, batch: Batch) -> LossReport:
         """Compute the loss of a batch."""
@@ -90,7 +96,12 @@ class JointTask(nn.Module):
 
     def report(self, scores: BatchScores) -> LossReport:
         """Sum the losses of a batch."""
-        losses = {name: task(scores) for name, task in self.terms.items()}
+        active = {
+            name: task
+            for name, task in self.terms.items()
+            if self.stage.tasks[name].after_epochs <= self._epoch
+        }
+        losses = {name: task(scores) for name, task in active.items()}
         weights = {name: config.weight for name, config in self.stage.tasks.items()}
         total = torch.stack([weights[name] * loss for name, loss in losses.items()]).sum()
         return LossReport(total, {name: loss.detach() for name, loss in losses.items()})

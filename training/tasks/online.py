@@ -33,6 +33,12 @@ class OnlineBranches(nn.Module):
         """The networks that are trained, each with its tasks; the last one is the target."""
         return tuple(cast(JointTask, branch) for branch in self._branches)
 
+    def start_epoch(self, epoch: int) -> None:
+        """Get all branches ready to train."""
+        self.train()
+        for branch in self.branches:
+            branch.start_epoch(epoch)
+
     def forward(self, batch: Batch) -> LossReport:
         """Compute the losses of all branches; the terms shown are the target's."""
         scores = [branch.scores(batch) for branch in self.branches]

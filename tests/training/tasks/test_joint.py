@@ -199,3 +199,28 @@ def test_caption_task_needs_two_captions(build_tiny: Callable[..., AladinModel])
     task = JointTask(model, stage({"captions": MATCHING}))
     with pytest.raises(ConfigError, match="captions_per_photo"):
         task(batch_for(model))
+
+
+def test_a_task_joins_after_its_epochs(build_tiny: Callable[..., AladinModel]) -> None:
+    model = build_tiny()
+    late = TaskConfig(loss="listnet", after_epochs=2)
+    task = JointTask(model, stage({"alignment": ALIGNMENT, "distillation": late}))
+    batch = batch_for(model)
+    joined: list[bool] = []
+    for epoch in range(4):
+        task.start_epoch(epoch)
+        joined.append("distillation" in task(batch).terms)
+    assert joined == [False, False, True, True]
+    with pytest.raises(ConfigError, match="begin with the stage"):
+        stage({"distillation": late})
+
+
+def test_what_is_frozen_may_keep_its_dropout(build_tiny: Callable[..., AladinModel]) -> None:
+    model = build_tiny()
+    config = stage({"matching": MATCHING}, train=("matching",), frozen_dropout=True)
+    task = JointTask(model, config)
+    task.start_epoch(0)
+    assert model.image.trunk is not None
+    assert model.image.trunk.training
+    batch = batch_for(model)
+    assert not torch.equal(task(batch).total, task(batch).total)
