@@ -1,4 +1,4 @@
-"""The order of the second stage: both scores on one scale, weighted (design section 7)."""
+"""The order of the second stage: both scores on one scale, weighted."""
 
 from __future__ import annotations
 

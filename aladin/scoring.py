@@ -93,7 +93,7 @@ def alignment_scores(
 
 
 def matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, "images texts"]:
-    """Cosine of every image's embedding with every text's (ALADIN section 2.4).
+    """Cosine of every image's embedding with every text's (ALADIN, matching head).
 
     Always in the embeddings' own number format: bfloat16 would round cosines to steps of 0.004,
     which the temperature of a contrastive loss blows up; and this product is small.

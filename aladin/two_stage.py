@@ -1,4 +1,4 @@
-"""Ranks of the two stages over all pairs, without an index (design section 7)."""
+"""Ranks of the two stages over all pairs, without an index."""
 
 from __future__ import annotations
 

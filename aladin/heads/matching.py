@@ -1,4 +1,4 @@
-"""The matching head: one embedding an item (ALADIN section 2.4, eq 4)."""
+"""The matching head: one embedding an item (ALADIN, training/PAPERS.md)."""
 
 from __future__ import annotations
 

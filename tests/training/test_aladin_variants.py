@@ -1,4 +1,4 @@
-"""The five variants of ALADIN, each trained for an epoch: what its last stage trains (2.6)."""
+"""The five variants of ALADIN, each trained for an epoch: what its last stage trains."""
 
 from __future__ import annotations
 

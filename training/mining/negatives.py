@@ -35,7 +35,7 @@ class MinedFrom:
 
 @dataclass(frozen=True)
 class OfflineNegatives:
-    """The hardest negatives of every training photo and caption (AOQ section 3.2).
+    """The hardest negatives of every training photo and caption (AOQ).
 
     Attributes:
         texts: for each photo the captions, not its own, that score highest, best first; rows of

@@ -1,4 +1,4 @@
-"""Draw offline negatives for the pairs of a batch (AOQ section 3.2)."""
+"""Draw offline negatives for the pairs of a batch (AOQ)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sample_offline(
     """Draw the offline negatives of every pair.
 
     The photo and the caption come from independent uniform draws out of the pair's two lists,
-    both drawn again while they belong together (AOQ section 3.2), `MAX_DRAWS` times at most.
+    both drawn again while they belong together (AOQ), `MAX_DRAWS` times at most.
 
     Args:
         pairs: rows of photo and caption.
