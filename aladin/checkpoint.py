@@ -134,8 +134,24 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     except ConfigError as error:
         raise CheckpointError(f"{folder / _CONFIG}: {error}") from error
     _fill(model, weights, folder / _WEIGHTS)
-    model_id = hashlib.sha256((folder / _WEIGHTS).read_bytes()).hexdigest()
-    return Checkpoint(model.eval().to(device), config.fusion, config.provenance, model_id)
+    return Checkpoint(
+        model.eval().to(device), config.fusion, config.provenance, read_model_id(folder)
+    )
+
+
+def read_model_id(folder: Path) -> str:
+    """Return the `model_id` of a checkpoint without loading its network.
+
+    Raises:
+        CheckpointError: the weights cannot be read.
+    """
+    recover_folder(folder)
+    path = folder / _WEIGHTS
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error})") from error
 
 
 def _read_config(folder: Path) -> _ConfigFile:

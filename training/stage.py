@@ -139,6 +139,7 @@ class OfflineNegativesConfig:
     Attributes:
         stage: earlier stage of this recipe whose network mines them.
         file: or a file that `aladin mine` wrote of the same data.
+        miner: folder of the checkpoint that must have mined the file; None: any may have.
         score: of the miner that ranks them.
         num_texts: captions listed for each photo.
         num_images: photos listed for each caption.
@@ -148,6 +149,7 @@ class OfflineNegativesConfig:
 
     stage: str | None = None
     file: str | None = None
+    miner: str | None = None
     score: ScoreName = "matching"
     num_texts: int = 300
     num_images: int = 60
@@ -161,6 +163,8 @@ class OfflineNegativesConfig:
         """
         if (self.stage is None) == (self.file is None):
             raise ConfigError("offline: give either a stage or a file")
+        if self.miner is not None and self.file is None:
+            raise ConfigError("offline: a miner goes with a file; a stage's own network mines")
         if self.num_texts < 1 or self.num_images < 1:
             raise ConfigError("offline: num_texts and num_images must be at least 1")
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from aladin.checkpoint import Checkpoint, load_checkpoint
+from aladin.checkpoint import Checkpoint, load_checkpoint, read_model_id
 from aladin.metrics import RetrievalMetrics, retrieval_metrics
 from aladin.model import AladinModel
 from aladin.progress import Progress
@@ -87,9 +87,12 @@ class RunSources:
             DataError: the file is damaged.
         """
         miner = self.checkpoint(config.stage) if config.stage is not None else None
+        model_id = miner.model_id if miner is not None else None
+        if config.miner is not None:
+            model_id = read_model_id(Path(config.miner).expanduser())
         expected = MinedFrom(
             data=self._train_set.digest,
-            model_id=miner.model_id if miner is not None else None,
+            model_id=model_id,
             score=config.score,
             num_texts=config.num_texts,
             num_images=config.num_images,

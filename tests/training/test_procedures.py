@@ -141,7 +141,14 @@ def test_a_file_of_mined_lists_is_used_and_a_stale_one_refused(
     run_recipe(load_recipe(tmp_path / "quintuplet.toml", overrides), tmp_path / "from-file")
     ours, theirs = weights(tmp_path / "mined"), weights(tmp_path / "from-file")
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
-    overrides.append("stage.last.offline.num_texts=4")
+    overrides.append(
+        f"stage.last.offline.miner={tmp_path / 'mined' / 'stages' / 'joint' / 'checkpoint'}"
+    )
+    run_recipe(load_recipe(tmp_path / "quintuplet.toml", overrides), tmp_path / "from-miner")
+    overrides[-1] = f"stage.last.offline.miner={tmp_path / 'mined' / 'checkpoint'}"
+    with pytest.raises(StaleNegativesError, match="the model"):
+        run_recipe(load_recipe(tmp_path / "quintuplet.toml", overrides), tmp_path / "other-miner")
+    overrides[-1] = "stage.last.offline.num_texts=4"
     with pytest.raises(StaleNegativesError, match="5"):
         run_recipe(load_recipe(tmp_path / "quintuplet.toml", overrides), tmp_path / "stale")
 

@@ -6,7 +6,6 @@ RUN/evaluation.safetensors    the rank of every query and the distribution of sc
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from aladin.atomic import atomic_file, write_json
-from aladin.checkpoint import load_checkpoint
+from aladin.checkpoint import load_checkpoint, read_model_id
 from aladin.metrics import Ranks, RetrievalMetrics, summarize
 from aladin.progress import Progress
 from aladin.separation import summarize_cross_ranks
@@ -164,11 +163,9 @@ def load_evaluation(folder: Path, split: str) -> RunEvaluation | None:
     """
     try:
         numbers: dict[str, Any] = json.loads((folder / _NUMBERS).read_text(encoding="utf-8"))
-        weights = (folder / "checkpoint" / "model.safetensors").open("rb")
     except FileNotFoundError:
         return None
-    with weights:
-        model_id = hashlib.file_digest(weights, "sha256").hexdigest()
+    model_id = read_model_id(folder / "checkpoint")
     wanted = {"schema_version": SCHEMA_VERSION, "model_id": model_id, "split": split}
     if {key: numbers.get(key) for key in wanted} != wanted:
         return None
