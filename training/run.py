@@ -8,37 +8,30 @@ OUT/checkpoint/               the final stage's checkpoint
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from safetensors.torch import load_file
-from tokenizers import Tokenizer
 
 from aladin.atomic import atomic_folder, write_json
 from aladin.checkpoint import Provenance, save_checkpoint
 from aladin.errors import ConfigError
 from aladin.fusion import Fusion, fit_fusion
 from aladin.metrics import DirectionMetrics, RetrievalMetrics
-from aladin.model import AladinModel, text_encoder_class
+from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
 from aladin.strict_config import dump_config
-from training.data import Record, read_records
-from training.dataset import PairDataset
 from training.evaluation import evaluate_encodings
 from training.loop import StageTrainer
+from training.preparation import PreparedRun, prepare_run
 from training.provenance import code_commit
 from training.recipe import Recipe
 from training.stage import StageConfig
 from training.stage_setup import RunSources, set_up_stage
 from training.stage_store import StageStore, link_tree
-from training.tasks.joint import build_tasks
 from training.threads import torch_threads
-from training.views import PLAIN, view_names
 
 logger = logging.getLogger(__name__)
 
@@ -57,20 +50,6 @@ class RunResult(NamedTuple):
 
     checkpoint: Path
     validation: dict[str, dict[str, RetrievalMetrics]]
-
-
-class PreparedRun(NamedTuple):
-    """A network and its data, before any stage.
-
-    Attributes:
-        model: with pretrained encoders, the rest at random.
-        train_set: pairs to train on.
-        validation_set: pairs that choose the best weights.
-    """
-
-    model: AladinModel
-    train_set: PairDataset
-    validation_set: PairDataset
 
 
 def run_recipe(
@@ -99,10 +78,10 @@ def run_recipe(
     progress = progress or NullProgress()
     # A mistake in the last stage is better found before the first; and one in the recipe or in
     # the data leaves no folder that has to be cleared.
-    model, train_set, validation_set = prepare_run(
-        recipe, progress, before_encoding=lambda: _claim(out, recipe, resume)
-    )
-    store = StageStore(shared, recipe, train_set.digest) if shared is not None else None
+    prepared = prepare_run(recipe, progress, before_encoding=lambda: _claim(out, recipe, resume))
+    store = None
+    if shared is not None:
+        store = StageStore(shared, recipe, prepared.train_set.digest)
     validation: dict[str, dict[str, RetrievalMetrics]] = {}
     with torch_threads(recipe.threads):
         for number, stage in enumerate(recipe.stage):
@@ -112,8 +91,8 @@ def run_recipe(
                 if not finished and not (store is not None and store.take(number, folder)):
                     start = stage.start or (recipe.stage[number - 1].name if number else None)
                     if start is not None:
-                        _load_weights(model, out / "stages" / start / "checkpoint")
-                    _train_stage(recipe, stage, model, train_set, validation_set, folder, progress)
+                        _load_weights(prepared.model, out / "stages" / start / "checkpoint")
+                    _train_stage(recipe, stage, prepared, folder, progress)
                     if store is not None:
                         store.give(number, folder)
             validation[stage.name] = read_validation(folder)
@@ -121,42 +100,6 @@ def run_recipe(
     with atomic_folder(out / "checkpoint") as partial:
         link_tree(out / "stages" / recipe.final_stage.name / "checkpoint", partial)
     return RunResult(out / "checkpoint", validation)
-
-
-def prepare_run(
-    recipe: Recipe, progress: Progress, before_encoding: Callable[[], None] = lambda: None
-) -> PreparedRun:
-    """Check a recipe, build its network and make its data ready.
-
-    Args:
-        recipe: what is to be trained.
-        progress: told of photos and captions.
-        before_encoding: called when recipe and data have been read without fault, before the
-            frozen encoders' long work.
-
-    Raises:
-        ConfigError: a stage names a loss that it cannot use.
-        DataError: the data cannot be used.
-    """
-    for stage in recipe.stage:
-        build_tasks(stage)
-    torch.manual_seed(recipe.seed)
-    train_records = _read(recipe, recipe.data.train_split)
-    validation_records = _read(recipe, recipe.data.validation_split)
-    model = AladinModel.create(recipe.model, _tokenizer(recipe, train_records))
-    before_encoding()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    prepare = functools.partial(
-        PairDataset.prepare,
-        model=model,
-        cache_root=Path(recipe.data.cache).expanduser(),
-        precision=recipe.precision,
-        progress=progress,
-    )
-    views = view_names(recipe.data.mirror, recipe.data.crops)
-    train_set = prepare(train_records, views=views)
-    validation_set = prepare(validation_records, views=[PLAIN])
-    return PreparedRun(model.to(device), train_set, validation_set)
 
 
 def _report(stage: str, metrics: dict[str, RetrievalMetrics]) -> None:
@@ -199,37 +142,18 @@ def _claim(out: Path, recipe: Recipe, resume: bool) -> None:
         write_json(path, wanted)
 
 
-def _read(recipe: Recipe, split: str) -> list[Record]:
-    return read_records(Path(recipe.data.source).expanduser(), split)
-
-
-def _tokenizer(recipe: Recipe, records: list[Record]) -> Tokenizer | None:
-    if recipe.model.text_encoder.source is not None:
-        return None
-    captions = (caption for record in records for caption in record.captions)
-    encoder = text_encoder_class(recipe.model)
-    return encoder.learn_tokenizer(captions, recipe.tokenizer.vocabulary_size)
-
-
 def _load_weights(model: AladinModel, checkpoint: Path) -> None:
     model.load_state_dict(load_file(checkpoint / "model.safetensors"))
 
 
 def _train_stage(
-    recipe: Recipe,
-    stage: StageConfig,
-    model: AladinModel,
-    train_set: PairDataset,
-    validation_set: PairDataset,
-    folder: Path,
-    progress: Progress,
+    recipe: Recipe, stage: StageConfig, prepared: PreparedRun, folder: Path, progress: Progress
 ) -> None:
     """Train one stage and write its checkpoint, with the fusion fitted on the validation split."""
+    model, train_set, validation_set = prepared
     device = next(model.parameters()).device
     sources = RunSources(folder.parent, folder, train_set, device, progress)
-    trainer = set_up_stage(
-        recipe, stage, model, train_set, validation_set, folder, sources, progress
-    )
+    trainer = set_up_stage(recipe, stage, prepared, folder, sources, progress)
     trainer.run()
 
     # Chosen in the training's number format, measured in the serving's: float32.

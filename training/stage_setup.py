@@ -17,6 +17,7 @@ from training.mining.file import load_negatives, save_negatives
 from training.mining.miner import mine_negatives
 from training.mining.negatives import MinedFrom, OfflineNegatives
 from training.precision import Precision, computing
+from training.preparation import PreparedRun
 from training.recipe import Recipe
 from training.seeds import seed_from
 from training.stage import (
@@ -117,9 +118,7 @@ class RunSources:
 def set_up_stage(
     recipe: Recipe,
     stage: StageConfig,
-    model: AladinModel,
-    train_set: PairDataset,
-    validation_set: PairDataset,
+    prepared: PreparedRun,
     folder: Path,
     sources: StageSources,
     progress: Progress,
@@ -129,13 +128,13 @@ def set_up_stage(
     Args:
         recipe: for seed and precision.
         stage: what to train.
-        model: with the weights that the stage starts from; trained in place.
-        train_set: pairs to train on.
-        validation_set: pairs that choose the best weights.
+        prepared: data, and the network with the weights that the stage starts from; it is
+            trained in place.
         folder: of the stage.
         sources: earlier stages.
         progress: told of steps.
     """
+    model, train_set, validation_set = prepared
     torch.manual_seed(recipe.seed)
     for part in stage.reset:
         reset_part(model, part)

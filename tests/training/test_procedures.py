@@ -14,8 +14,9 @@ from aladin.errors import ConfigError, StaleNegativesError
 from aladin.progress import NullProgress
 from training.batches import BatchRows
 from training.mining.negatives import OfflineNegatives
+from training.preparation import prepare_run
 from training.recipe import Recipe, load_recipe
-from training.run import prepare_run, run_recipe
+from training.run import run_recipe
 from training.stage import OfflineNegativesConfig
 from training.stage_setup import set_up_stage
 from training.tasks.online import OnlineBranches
@@ -189,7 +190,7 @@ def test_online_anchors_start_from_new_weights_or_from_a_stage(
             raise NotImplementedError
 
     trainer = set_up_stage(
-        recipe, recipe.final_stage, *prepared, tmp_path / "x", Earlier(), NullProgress()
+        recipe, recipe.final_stage, prepared, tmp_path / "x", Earlier(), NullProgress()
     )
     assert isinstance(trainer.task, OnlineBranches)
     random, from_stage, target = (branch.model for branch in trainer.task.branches)

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 import training.run
 from training.recipe import Recipe, load_recipe
 from training.run import run_recipe
+from training.stage import StageConfig
 from training.stage_store import StageStore
 
 
@@ -56,7 +57,7 @@ def test_a_shared_stage_is_trained_once_and_gives_the_same_weights(
     trained: list[str] = []
     train = training.run._train_stage
 
-    def count(recipe: Recipe, stage: training.run.StageConfig, *rest: object) -> None:
+    def count(recipe: Recipe, stage: StageConfig, *rest: object) -> None:
         trained.append(stage.name)
         train(recipe, stage, *rest)  # type: ignore[arg-type]
 

@@ -24,8 +24,8 @@ from aladin.errors import AladinError
 from aladin.progress import NullProgress, Progress
 from aladin.strict_config import dump_config
 from training.comparison.random_sources import RandomSources
+from training.preparation import prepare_run
 from training.recipe import Recipe
-from training.run import prepare_run
 from training.stage_setup import set_up_stage
 from training.threads import torch_threads
 
@@ -100,21 +100,14 @@ def _in_turn(our_step: Callable[[], None], their_step: Callable[[], None], round
 
 def _steps(recipe: Recipe) -> Callable[[], None]:
     """Set the final stage of a recipe up and return what takes its next training step."""
-    model, train_set, validation_set = prepare_run(recipe, NullProgress())
-    stage = recipe.final_stage
+    prepared = prepare_run(recipe, NullProgress())
+    sources = RandomSources(prepared.model, prepared.train_set)
     with tempfile.TemporaryDirectory() as scratch:  # nothing is written before a run
         trainer = set_up_stage(
-            recipe,
-            stage,
-            model,
-            train_set,
-            validation_set,
-            Path(scratch),
-            RandomSources(model, train_set),
-            NullProgress(),
+            recipe, recipe.final_stage, prepared, Path(scratch), sources, NullProgress()
         )
     trainer.start_epoch(0)
-    on_gpu = next(model.parameters()).is_cuda
+    on_gpu = next(prepared.model.parameters()).is_cuda
 
     def batches() -> Iterator[Any]:
         for epoch in itertools.count():

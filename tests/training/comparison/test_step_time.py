@@ -18,8 +18,8 @@ from training.comparison.step_time import (
     save_step_times,
 )
 from training.loop import StageTrainer
+from training.preparation import prepare_run
 from training.recipe import Recipe
-from training.run import prepare_run
 from training.stage import OfflineNegativesConfig
 
 FINAL = {

@@ -1,0 +1,81 @@
+"""From a recipe to a network and its data, ready for the first stage."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from tokenizers import Tokenizer
+
+from aladin.model import AladinModel, text_encoder_class
+from aladin.progress import Progress
+from training.data import Record, read_records
+from training.dataset import PairDataset
+from training.recipe import Recipe
+from training.tasks.joint import build_tasks
+from training.views import PLAIN, view_names
+
+
+class PreparedRun(NamedTuple):
+    """A network and its data, before any stage.
+
+    Attributes:
+        model: with pretrained encoders, the rest at random.
+        train_set: pairs to train on.
+        validation_set: pairs that choose the best weights.
+    """
+
+    model: AladinModel
+    train_set: PairDataset
+    validation_set: PairDataset
+
+
+def prepare_run(
+    recipe: Recipe, progress: Progress, before_encoding: Callable[[], None] = lambda: None
+) -> PreparedRun:
+    """Check a recipe, build its network and make its data ready.
+
+    Args:
+        recipe: what is to be trained.
+        progress: told of photos and captions.
+        before_encoding: called when recipe and data have been read without fault, before the
+            frozen encoders' long work.
+
+    Raises:
+        ConfigError: a stage names a loss that it cannot use.
+        DataError: the data cannot be used.
+    """
+    for stage in recipe.stage:
+        build_tasks(stage)
+    torch.manual_seed(recipe.seed)
+    train_records = _read(recipe, recipe.data.train_split)
+    validation_records = _read(recipe, recipe.data.validation_split)
+    model = AladinModel.create(recipe.model, _tokenizer(recipe, train_records))
+    before_encoding()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    prepare = functools.partial(
+        PairDataset.prepare,
+        model=model,
+        cache_root=Path(recipe.data.cache).expanduser(),
+        precision=recipe.precision,
+        progress=progress,
+    )
+    views = view_names(recipe.data.mirror, recipe.data.crops)
+    train_set = prepare(train_records, views=views)
+    validation_set = prepare(validation_records, views=[PLAIN])
+    return PreparedRun(model.to(device), train_set, validation_set)
+
+
+def _read(recipe: Recipe, split: str) -> list[Record]:
+    return read_records(Path(recipe.data.source).expanduser(), split)
+
+
+def _tokenizer(recipe: Recipe, records: list[Record]) -> Tokenizer | None:
+    if recipe.model.text_encoder.source is not None:
+        return None
+    captions = (caption for record in records for caption in record.captions)
+    encoder = text_encoder_class(recipe.model)
+    return encoder.learn_tokenizer(captions, recipe.tokenizer.vocabulary_size)
