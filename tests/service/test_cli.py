@@ -17,6 +17,8 @@ COMMANDS = [
     ["demo"],
     ["train"],
     ["evaluate"],
+    ["mine"],
+    ["compare"],
     ["index", "build"],
     ["index", "info"],
     ["index", "verify"],
@@ -32,7 +34,7 @@ def test_help_answers_within_a_second() -> None:
         result = subprocess.run([ALADIN, "--help"], capture_output=True, text=True, check=True)
         best_s = min(best_s, time.perf_counter() - started)
     assert best_s < 1
-    for command in ("demo", "train", "evaluate", "index", "search", "serve"):
+    for command in ("demo", "train", "evaluate", "mine", "compare", "index", "search", "serve"):
         assert command in result.stdout
 
 
