@@ -22,7 +22,7 @@ def test_names_of_the_losses() -> None:
         "offline_quintuplet": OfflineQuintupletLoss,
         "triplet": TripletMarginLoss,
     }
-    assert expected == LOSSES
+    assert expected.items() <= LOSSES.items()
 
 
 def test_every_loss_has_defaults() -> None:
