@@ -72,7 +72,7 @@ class GradientObjective(nn.Module):
             gate: False leaves con at 1 for satisfied triplets too, as the official code (G-3).
             circle_offset: 0.5 is the official code's circle, of radius 0.71 instead of 1 (G-4).
             empty: m of an empty set (G-6). With 0 a weight of sig_ms reaches exp(beta / 2);
-                with 1 it falls back to the plain sigmoid.
+                with 1 that is the plain sigmoid (but lin_ms is plain with 0: with 1 its P+ is 0).
 
         Raises:
             ConfigError: an unknown weight.
