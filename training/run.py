@@ -29,7 +29,8 @@ from training.preparation import PreparedRun, prepare_run
 from training.provenance import code_commit
 from training.recipe import Recipe
 from training.stage import StageConfig
-from training.stage_setup import RunSources, set_up_stage
+from training.stage_setup import set_up_stage
+from training.stage_sources import RunSources
 from training.stage_store import StageStore, link_tree
 from training.threads import torch_threads
 
