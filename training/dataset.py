@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +13,7 @@ import torch
 from aladin.encoding import Encoding, concatenate
 from aladin.errors import DataError
 from aladin.model import AladinModel
-from aladin.progress import Progress
+from aladin.progress import NullProgress, Progress
 from aladin.strict_config import dump_config
 from training.batches import BatchRows, OfflineDraw
 from training.data import Record
@@ -21,6 +21,8 @@ from training.inputs import PhotoInputs, TextInputs, prepare_photos, prepare_tex
 from training.losses.negatives import negative_mask
 from training.precision import Precision
 from training.tasks.batch import Batch, OfflineBatch, to_device, tuple_to_device
+
+ITEMS_A_BATCH = 250
 
 
 class PairDataset:
@@ -128,26 +130,36 @@ class PairDataset:
         )
 
     @torch.inference_mode()
-    def encode(self, model: AladinModel, batch_size: int = 250) -> tuple[Encoding, Encoding]:
+    def encode(
+        self,
+        model: AladinModel,
+        keep: Callable[[Encoding], Encoding] = lambda encoding: encoding,
+        progress: Progress | None = None,
+    ) -> tuple[Encoding, Encoding]:
         """Encode the whole split.
 
         Args:
             model: in evaluation mode.
-            batch_size: items at a time.
+            keep: what is kept of each batch; all of it takes much memory for a large split.
+            progress: told of photos, then of captions.
 
         Returns:
             The images, and the texts in the order of `captions`.
         """
         device = next(model.parameters()).device
-        n_photos = len(self.captions_of_photo)
-        images = [
-            model.encode_images(to_device(self.photos.get(rows, [0] * len(rows)), device))
-            for rows in _chunks(n_photos, batch_size)
-        ]
-        texts = [
-            model.encode_texts(tuple_to_device(self.texts.get(rows), device))
-            for rows in _chunks(len(self.captions), batch_size)
-        ]
+        progress = progress or NullProgress()
+        images: list[Encoding] = []
+        progress.start(len(self.captions_of_photo), "photos")
+        for rows in _chunks(len(self.captions_of_photo), ITEMS_A_BATCH):
+            photos = to_device(self.photos.get(rows, [0] * len(rows)), device)
+            images.append(keep(model.encode_images(photos)))
+            progress.advance(len(rows))
+        texts: list[Encoding] = []
+        progress.start(len(self.captions), "captions")
+        for rows in _chunks(len(self.captions), ITEMS_A_BATCH):
+            captions = tuple_to_device(self.texts.get(rows), device)
+            texts.append(keep(model.encode_texts(captions)))
+            progress.advance(len(rows))
         return concatenate(images), concatenate(texts)
 
 

@@ -94,10 +94,7 @@ def evaluate_encodings(
     texts: Encoding,
     image_of_text: Int[Tensor, " texts"],
 ) -> ExhaustiveEvaluation:
-    """Score all pairs by every head, and rank them by each, by the fusion and by two stages.
-
-    The scores stay in memory, four bytes a pair and head: 20 MB for 1,000 images with 5,000
-    texts, 500 MB for COCO's 5,000 with 25,000. Ranking adds no copy of them, only blocks.
+    """Score all pairs by every head, and rank them; see `score_encodings`, `evaluate_scores`.
 
     Args:
         model: whose heads score.
@@ -106,9 +103,41 @@ def evaluate_encodings(
         texts: at least one encoded text.
         image_of_text: row of each text's image; any number of texts an image.
     """
-    scores: dict[str, Tensor] = {
-        name: model.scores(name, images, texts) for name in model.score_names
-    }
+    return evaluate_scores(score_encodings(model, images, texts), fusion, image_of_text)
+
+
+@torch.inference_mode()
+def score_encodings(
+    model: AladinModel, images: Encoding, texts: Encoding
+) -> dict[str, Float[Tensor, "images texts"]]:
+    """Score all pairs by every head of a network.
+
+    The scores stay in memory, four bytes a pair and head: 20 MB for 1,000 images with 5,000
+    texts, 500 MB for COCO's 5,000 with 25,000.
+
+    Args:
+        model: whose heads score.
+        images: encoded images.
+        texts: encoded texts.
+    """
+    return {name: model.scores(name, images, texts) for name in model.score_names}
+
+
+@torch.inference_mode()
+def evaluate_scores(
+    scores: dict[str, Float[Tensor, "images texts"]],
+    fusion: Fusion,
+    image_of_text: Int[Tensor, " texts"],
+) -> ExhaustiveEvaluation:
+    """Rank all pairs by each score, by the fusion and by two stages.
+
+    Ranking adds no copy of the scores, only blocks.
+
+    Args:
+        scores: by head, of `score_encodings`.
+        fusion: constants of the second stage, per direction.
+        image_of_text: row of each text's image; any number of texts an image.
+    """
     return ExhaustiveEvaluation(
         scores=scores,
         fusion=fusion,

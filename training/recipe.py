@@ -19,6 +19,7 @@ from aladin.config import ModelConfig
 from aladin.errors import ConfigError
 from aladin.scoring import ScoreName
 from aladin.strict_config import STRICT, parse_config
+from training.defaults import FEATURE_CACHE
 from training.precision import Precision
 from training.stage import RANDOM, StageConfig
 
@@ -39,7 +40,7 @@ class DataConfig:
     source: str
     train_split: str = "train"
     validation_split: str = "val"
-    cache: str = "~/.cache/aladin-search/features"
+    cache: str = FEATURE_CACHE
     mirror: bool = False
     crops: int = 0
 

@@ -18,12 +18,12 @@ from safetensors.torch import load_file
 from aladin.atomic import atomic_folder, write_json
 from aladin.checkpoint import Provenance, save_checkpoint
 from aladin.errors import ConfigError
-from aladin.fusion import Fusion, fit_fusion
+from aladin.fusion import fit_fusion
 from aladin.metrics import DirectionMetrics, RetrievalMetrics
 from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
 from aladin.strict_config import dump_config
-from training.evaluation import evaluate_encodings
+from training.evaluation import evaluate_scores, score_encodings
 from training.loop import StageTrainer
 from training.preparation import PreparedRun, prepare_run
 from training.provenance import code_commit
@@ -36,6 +36,7 @@ from training.threads import torch_threads
 
 logger = logging.getLogger(__name__)
 
+_RECIPE = "recipe.json"
 _TIMING = "timing.json"
 # Written last: a stage that has it is finished.
 _VALIDATION = "validation.json"
@@ -131,16 +132,23 @@ def _timing(trainer: StageTrainer) -> dict[str, float]:
 
 def _claim(out: Path, recipe: Recipe, resume: bool) -> None:
     """Make the folder this recipe's, or refuse it."""
-    path = out / "recipe.json"
-    # Through JSON: lists and tuples compare equal then.
-    wanted = json.loads(json.dumps(dump_config(recipe)))
-    if path.exists():
+    if (out / _RECIPE).exists():
         if not resume:
             raise ConfigError(f"{out} holds a run; go on with --resume, or choose another folder")
-        if json.loads(path.read_text(encoding="utf-8")) != wanted:
+        if not is_run_of(out, recipe):
             raise ConfigError(f"{out} holds a run of another recipe; choose another folder")
     else:
-        write_json(path, wanted)
+        write_json(out / _RECIPE, dump_config(recipe))
+
+
+def is_run_of(out: Path, recipe: Recipe) -> bool:
+    """Tell whether a folder holds a run of this very recipe, finished or not."""
+    try:
+        text = (out / _RECIPE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    # Through JSON: lists and tuples compare equal then.
+    return json.loads(text) == json.loads(json.dumps(dump_config(recipe)))
 
 
 def _load_weights(model: AladinModel, checkpoint: Path) -> None:
@@ -160,10 +168,9 @@ def _train_stage(
     # Chosen in the training's number format, measured in the serving's: float32.
     images, texts = validation_set.encode(model)
     truth = validation_set.image_of_text.to(device)
-    unfused = evaluate_encodings(model, Fusion(), images, texts, truth)
-    fusion = fit_fusion(unfused.alignment_scores, unfused.matching_scores, truth)
-    evaluation = evaluate_encodings(model, fusion, images, texts, truth)
-    metrics = evaluation.metrics()
+    scores = score_encodings(model, images, texts)
+    fusion = fit_fusion(scores["alignment"], scores["matching"], truth)
+    metrics = evaluate_scores(scores, fusion, truth).metrics()
     provenance = Provenance(
         commit=code_commit(),
         recipe=json.dumps(dump_config(recipe)),

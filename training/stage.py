@@ -7,6 +7,7 @@ from typing import Any, Literal, cast, get_args
 
 from aladin.errors import ConfigError
 from aladin.scoring import ScoreName
+from training.defaults import NUM_IMAGES, NUM_TEXTS
 
 Part = Literal[
     "image_encoder",
@@ -151,8 +152,8 @@ class OfflineNegativesConfig:
     file: str | None = None
     miner: str | None = None
     score: ScoreName = "matching"
-    num_texts: int = 300
-    num_images: int = 60
+    num_texts: int = NUM_TEXTS
+    num_images: int = NUM_IMAGES
     coupled: bool = False
 
     def __post_init__(self) -> None:

@@ -76,6 +76,7 @@ def _task(
             frozen = [FrozenNetwork(sources.checkpoint(name).model) for name in anchors.stages]
             return JointTask(model, stage, teacher, frozen)
         case "momentum":
+            # The task first: it chooses what is trained, and an anchor follows that alone.
             target = JointTask(model, stage, teacher)
             target.anchors = tuple(MomentumAnchor(model, decay) for decay in anchors.decays)
             return target

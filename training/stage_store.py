@@ -37,11 +37,7 @@ class StageStore:
         Args:
             number: of the stage in the recipe; the stages after it make no difference.
         """
-        content = dump_config(self._recipe)
-        for key in ("name", "final"):
-            del content[key]
-        content["stage"] = content["stage"][: number + 1]
-        text = json.dumps(content, sort_keys=True) + self._data_digest
+        text = stage_history(self._recipe, number) + self._data_digest
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @contextmanager
@@ -79,6 +75,20 @@ class StageStore:
         """
         with atomic_folder(self._root / self.identity(number)) as partial:
             link_tree(folder, partial)
+
+
+def stage_history(recipe: Recipe, number: int) -> str:
+    """Write down all of a recipe that a stage's weights depend on; equal texts, equal stages.
+
+    Args:
+        recipe: of the stage.
+        number: of the stage in it.
+    """
+    content = dump_config(recipe)
+    for key in ("name", "final"):
+        del content[key]
+    content["stage"] = content["stage"][: number + 1]
+    return json.dumps(content, sort_keys=True)
 
 
 def link_tree(source: Path, target: Path) -> None:

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from service.progress import stderr_progress
-
-ALL_SPLITS = "all"
+from service.splits import SPLIT_HELP, chosen_split
 
 
 def evaluate(
@@ -18,9 +17,7 @@ def evaluate(
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help="JSONL, Karpathy JSON or folder, with captions.")
     ],
-    split: Annotated[
-        str, typer.Option("--split", help=f"Split of DATA; {ALL_SPLITS!r} takes every photo.")
-    ] = "test",
+    split: Annotated[str, typer.Option("--split", help=SPLIT_HELP)] = "test",
     index: Annotated[
         Path | None, typer.Option("--index", help="Also measure the search through this index.")
     ] = None,
@@ -50,9 +47,7 @@ def evaluate(
     from service.tables import print_table
 
     with stderr_progress() as progress:
-        evaluation = evaluate_system(
-            checkpoint, data, None if split == ALL_SPLITS else split, index, progress, folds
-        )
+        evaluation = evaluate_system(checkpoint, data, chosen_split(split), index, progress, folds)
     if as_json:
         typer.echo(json.dumps(evaluation_data(evaluation), indent=2))
         return

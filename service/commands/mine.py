@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from service.progress import stderr_progress
-
-ALL_SPLITS = "all"
+from service.splits import SPLIT_HELP, chosen_split
+from training.defaults import FEATURE_CACHE, NUM_IMAGES, NUM_TEXTS
 
 
 class Score(StrEnum):
@@ -29,22 +29,20 @@ def mine(
         Path, typer.Argument(metavar="DATA", help="JSONL, Karpathy JSON or folder, with captions.")
     ],
     out: Annotated[Path, typer.Option("--out", help="File of the negatives; safetensors.")],
-    split: Annotated[
-        str, typer.Option("--split", help=f"Split of DATA; {ALL_SPLITS!r} takes every photo.")
-    ] = "train",
+    split: Annotated[str, typer.Option("--split", help=SPLIT_HELP)] = "train",
     score: Annotated[Score, typer.Option("--score", help="Score to mine by.")] = Score.matching,
     texts: Annotated[
         int, typer.Option("--texts", min=1, help="Captions to keep for each photo.")
-    ] = 300,
+    ] = NUM_TEXTS,
     images: Annotated[
         int, typer.Option("--images", min=1, help="Photos to keep for each caption.")
-    ] = 60,
+    ] = NUM_IMAGES,
     memory_mb: Annotated[
         int, typer.Option("--memory-mb", min=1, help="MiB of scores held at any time.")
     ] = 512,
     cache: Annotated[
         Path, typer.Option("--cache", help="Folder for the outputs of frozen encoders.")
-    ] = Path("~/.cache/aladin-search/features"),
+    ] = Path(FEATURE_CACHE),
 ) -> None:
     """Find the hardest negatives of every training photo and caption, for offline sampling.
 
@@ -59,7 +57,7 @@ def mine(
         mine_file(
             checkpoint,
             data,
-            None if split == ALL_SPLITS else split,
+            chosen_split(split),
             out,
             cache=cache.expanduser(),
             score=score.value,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from training.comparison.plan import PlannedRun
+from training.stage_store import stage_history
 
 
 class RunQueue:
@@ -39,6 +40,4 @@ class RunQueue:
 def _stages(run: PlannedRun) -> frozenset[str]:
     """Identify the stages of a run by their history, as finished stages are shared."""
     recipe = run.recipe
-    network = (recipe.seed, recipe.data, recipe.model, recipe.tokenizer)
-    counts = range(1, len(recipe.stage) + 1)
-    return frozenset(repr((*network, recipe.stage[:count])) for count in counts)
+    return frozenset(stage_history(recipe, number) for number in range(len(recipe.stage)))

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import time
 from pathlib import Path
 
 from aladin.progress import NullProgress, Progress
-from aladin.strict_config import dump_config
 from training.comparison.evaluation import evaluate_run, load_evaluation, save_evaluation
 from training.comparison.plan import Plan, PlannedRun
 from training.comparison.processes import describe, run_in_processes
 from training.comparison.queue import RunQueue
 from training.comparison.run_progress import ActiveRuns, RunProgress, RunState
-from training.run import run_recipe
+from training.run import is_run_of, run_recipe
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +38,8 @@ def perform(split: str, shared: Path, run: PlannedRun, progress: Progress) -> No
 
 def is_trained(run: PlannedRun) -> bool:
     """Tell whether a run of this very recipe is finished."""
-    claimed = run.folder / "recipe.json"
-    if not (run.folder / "checkpoint" / "config.json").exists() or not claimed.exists():
-        return False
-    wanted = json.loads(json.dumps(dump_config(run.recipe)))  # lists and tuples compare equal
-    return json.loads(claimed.read_text(encoding="utf-8")) == wanted
+    finished = (run.folder / "checkpoint" / "config.json").exists()
+    return finished and is_run_of(run.folder, run.recipe)
 
 
 def perform_all(plan: Plan, jobs: int, progress: Progress | None = None) -> dict[str, str]:

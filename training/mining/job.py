@@ -12,9 +12,10 @@ from aladin.progress import NullProgress, Progress
 from aladin.scoring import ScoreName
 from training.data import read_records
 from training.dataset import PairDataset
+from training.defaults import NUM_IMAGES, NUM_TEXTS
 from training.mining.file import load_negatives, save_negatives
 from training.mining.miner import MEMORY_BUDGET_BYTES, mine_negatives
-from training.mining.negatives import NUM_IMAGES, NUM_TEXTS, MinedFrom
+from training.mining.negatives import MinedFrom
 from training.views import PLAIN
 
 logger = logging.getLogger(__name__)

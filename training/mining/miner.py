@@ -9,8 +9,9 @@ from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
 from aladin.scoring import ScoreName
 from training.dataset import PairDataset
+from training.defaults import NUM_IMAGES, NUM_TEXTS
 from training.mining.encodings import encode_for_score
-from training.mining.negatives import NUM_IMAGES, NUM_TEXTS, MinedFrom, OfflineNegatives
+from training.mining.negatives import MinedFrom, OfflineNegatives
 from training.mining.sweep import hardest_negatives
 
 MEMORY_BUDGET_BYTES = 512 * 2**20

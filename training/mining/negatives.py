@@ -8,9 +8,7 @@ from jaxtyping import Int32
 from torch import Tensor
 
 from aladin.scoring import ScoreName
-
-NUM_TEXTS = 300
-NUM_IMAGES = 60  # the ratio is COCO's and Flickr's five captions a photo
+from training.defaults import NUM_IMAGES, NUM_TEXTS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,6 @@ class OnlineBranches(nn.Module):
 
     def start_epoch(self, epoch: int) -> None:
         """Get all branches ready to train."""
-        self.train()
         for branch in self.branches:
             branch.start_epoch(epoch)
 

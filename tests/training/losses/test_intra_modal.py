@@ -167,6 +167,38 @@ def test_official_cos_pushes_apart_and_distances_pull_together(kind: str, apart:
     assert (after < before) == apart
 
 
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [("cos", 0.704, 0.639), ("l1", 0.084, 0.099), ("l2", 0.093, 0.115), ("msd", 0.094, 0.116)],
+)
+def test_one_step_moves_the_pairs_of_the_band_as_far_as_the_papers_page_says(
+    kind: str, before: float, after: float
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def directions(count: int) -> Tensor:
+        return F.normalize(torch.randn(count, 256, generator=generator, dtype=torch.float64), dim=1)
+
+    centres = directions(16).repeat_interleave(8, dim=0)
+    embeddings = F.normalize(centres + 0.65 * directions(128), dim=1).requires_grad_()
+    IntraModalConstraintLoss(kind)(embeddings).backward()
+    assert embeddings.grad is not None
+    rows = embeddings.detach()
+    cosines = rows @ rows.T
+    if kind == "cos":
+        band = (cosines > 0.5) & (cosines < 0.95)
+    else:
+        distances = torch.cdist(rows, rows, p=1 if kind == "l1" else 2)
+        distances = F.normalize(distances.square() if kind == "msd" else distances, dim=1)
+        first = distances[0].sort().values
+        band = (distances > first[6]) & (distances < first[64])
+    band &= ~torch.eye(128, dtype=torch.bool)
+    step = 0.1 * embeddings.grad / embeddings.grad.norm(dim=1).max()
+    stepped = F.normalize(rows - step, dim=1)
+    assert cosines[band].mean().item() == pytest.approx(before, abs=0.002)
+    assert (stepped @ stepped.T)[band].mean().item() == pytest.approx(after, abs=0.002)
+
+
 @pytest.mark.parametrize("mode", ["official", "paper"])
 @pytest.mark.parametrize("kind", DISTANCES)
 @pytest.mark.parametrize("batch", [1, 4])

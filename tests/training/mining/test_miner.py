@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import training.dataset
 from aladin.errors import InputError
 from aladin.model import AladinModel
 from aladin.progress import NullProgress
@@ -42,13 +43,13 @@ def test_keeps_the_hardest_of_the_whole_matrix(
     score: ScoreName,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(encodings, "_ITEMS_A_BATCH", 5)
     dataset = prepare(records, model, tmp_path)
+    images, texts = dataset.encode(model)
+    monkeypatch.setattr(training.dataset, "ITEMS_A_BATCH", 5)
     mined = mine_negatives(model, "teacher", dataset, score, num_texts=4, num_images=3)
     assert mined.mined_from == MinedFrom(
         data=dataset.digest, model_id="teacher", score=score, num_texts=4, num_images=3
     )
-    images, texts = dataset.encode(model)
     scores = model.scores(score, images, texts)
     own = torch.arange(len(records))[:, None] == dataset.image_of_text
     scores = scores.masked_fill(own, float("-inf"))
