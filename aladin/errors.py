@@ -17,6 +17,7 @@
         IndexWriteError       a build cannot write, e.g. to a full disk
         NoSuchTargetError     the index has no images, or no texts
         UnknownItemError      no item with this id
+        DuplicateItemError    an item with this id is there already
       OverloadedError         queue full
       NonFiniteLossError      training diverged
 
@@ -154,6 +155,17 @@ class UnknownItemError(SearchIndexError):
 
     def __init__(self, target: str, item_id: str) -> None:
         super().__init__(f"no item {item_id!r} among the {target} of this index")
+        self.target = target
+        self.item_id = item_id
+
+
+class DuplicateItemError(SearchIndexError):
+    """An item that is to be added has the id of one that is there."""
+
+    def __init__(self, target: str, item_id: str) -> None:
+        super().__init__(
+            f"{target}: id {item_id!r} is in the index already; replace it or skip it on duplicates"
+        )
         self.target = target
         self.item_id = item_id
 

@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from aladin.errors import ImageError, ImageTooLargeError
+from aladin.photo_file import PhotoFile
 
 # Formats by content, not by name; each has a decoder that stops at the image's own size.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
@@ -26,20 +27,14 @@ class ImageLimits:
 DEFAULT_LIMITS = ImageLimits()
 
 
-def read_image(path: Path, limits: ImageLimits = DEFAULT_LIMITS) -> Image.Image:
-    """Decode a picture file; see `decode_image`.
+def read_image(photo: PhotoFile | Path, limits: ImageLimits = DEFAULT_LIMITS) -> Image.Image:
+    """Decode a picture on disk; see `decode_image`.
 
     Raises:
         ImageError: the file is missing or unreadable, or the picture cannot be used.
     """
-    try:
-        size = path.stat().st_size
-        if size > limits.max_bytes:
-            raise ImageTooLargeError(str(path), f"{size} bytes, limit {limits.max_bytes}")
-        data = path.read_bytes()
-    except OSError as error:
-        raise ImageError(str(path), error.strerror or "cannot be read") from error
-    return decode_image(data, str(path), limits)
+    file = PhotoFile(photo) if isinstance(photo, Path) else photo
+    return decode_image(file.read(limits.max_bytes), file.source, limits)
 
 
 def decode_image(

@@ -69,7 +69,7 @@ class PhotoEncoder:
 
     def prepare(self, row: int, item: ImageItem) -> Prepared:
         """Read a photo and bring it to the network's size; the photo itself is let go."""
-        photo = read_image(item.path, self._limits)
+        photo = read_image(item.photo, self._limits)
         pixels: Float[Tensor, "3 height width"] = self._model.image.encoder.preprocess(photo)
         return Prepared(row, pixels, photo.size)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -16,7 +16,7 @@ from aladin.errors import ConfigError, IndexCorruptError, IndexMismatchError
 from aladin.strict_config import STRICT, dump_config, parse_config
 from index.settings import TARGETS, Target, TokenDtype
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 
 
@@ -34,22 +34,81 @@ class FileEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecallPoint:
+    """What one way of searching the ANN finds.
+
+    Attributes:
+        search_width: efSearch or nprobe; None where every item is compared.
+        oversample: items asked of the ANN for each one wanted; the best by exact cosine stay.
+        recall: ann_recall, the share of the exact nearest items that are found.
+        search_ms: median time of the first stage for one query, on the machine that measured.
+    """
+
+    search_width: int | None
+    oversample: float
+    recall: float
+    search_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class AnnEntry:
     """The first stage's FAISS index.
 
     Attributes:
         factory: the string that FAISS made it from.
         search_width: efSearch or nprobe of a search; None where every item is compared.
+        oversample: items asked of the ANN for each one wanted; the best by exact cosine stay.
         recall: ann_recall, the share of the exact nearest items that a search finds.
         recall_at: number of nearest items the recall was measured at.
         recall_queries: number of queries it was measured with.
+        recall_wanted: that the choice was made for.
+        curve: all ways that were measured, from the fastest on.
     """
 
     factory: str
     search_width: int | None
+    oversample: float = 1.0
     recall: float
     recall_at: int
     recall_queries: int
+    recall_wanted: float = 0.99
+    curve: list[RecallPoint] = field(default_factory=list[RecallPoint])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FidelityPoint:
+    """What one number of candidates keeps of the exhaustive second stage.
+
+    Attributes:
+        candidates: handed to the second stage.
+        fidelity: share of the exhaustive order's top hits that two-stage search has as well.
+        search_ms: median time of retrieving and re-ranking, on the machine that measured.
+    """
+
+    candidates: int
+    fidelity: float
+    search_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """The number of candidates that `aladin index tune` chose for a side.
+
+    Attributes:
+        candidates: the fewest that reach the fidelity wanted.
+        fidelity: reached with them.
+        fidelity_wanted: asked for.
+        at: number of top hits that are compared.
+        queries: number of queries it was measured with.
+        curve: all numbers that were measured, ascending.
+    """
+
+    candidates: int
+    fidelity: float
+    fidelity_wanted: float
+    at: int
+    queries: int
+    curve: list[FidelityPoint]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +122,9 @@ class SideEntry:
         token_dim: size of a token.
         token_count: number of tokens of all items.
         token_dtype: how tokens are stored.
+        filter_fields: metadata fields with an index for filters; None: all.
         ann: the first stage.
+        tuning: of the second stage; None: not tuned.
     """
 
     count: int
@@ -72,7 +133,9 @@ class SideEntry:
     token_dim: int
     token_count: int
     token_dtype: TokenDtype
+    filter_fields: list[str] | None = None
     ann: AnnEntry
+    tuning: Tuning | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +159,7 @@ class Manifest:
         schema_version: of this layout.
         generation: its number.
         metric: of the embeddings.
-        default_candidates: of a search that does not say.
+        default_candidates: of a search that does not say, where the side was not tuned.
         fingerprint: of the build's inputs, model and settings.
         model: what made it.
         images: None if the index has no images.
@@ -119,6 +182,12 @@ class Manifest:
     def side(self, target: Target) -> SideEntry | None:
         """Return the entry of one side."""
         return self.images if target == "images" else self.texts
+
+    def candidates(self, target: Target) -> int:
+        """Return the number of candidates of a search that does not say."""
+        side = self.side(target)
+        tuned = None if side is None else side.tuning
+        return self.default_candidates if tuned is None else tuned.candidates
 
     @property
     def targets(self) -> list[Target]:

@@ -9,7 +9,10 @@ from aladin.errors import ConfigError
 from aladin.images import DEFAULT_LIMITS, ImageLimits
 
 Target = Literal["images", "texts"]
-TokenDtype = Literal["float16", "int8"]
+# "4bit" and "2bit" hold a token as its nearest centroid and a quantised residual.
+TokenDtype = Literal["float16", "int8", "4bit", "2bit"]
+TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit", "2bit")
+OnDuplicate = Literal["error", "replace", "skip"]
 TARGETS: tuple[Target, ...] = ("images", "texts")
 
 
@@ -18,9 +21,15 @@ class BuildSettings:
     """Options of a build.
 
     Attributes:
-        ann: "auto" chooses by the number of items, "exact" compares with every item, anything
-            else is a FAISS factory string such as "HNSW32,Flat" or "IVF4096,SQ8".
-        token_dtype: how the second stage's tokens are stored; int8 with one scale a token.
+        ann: "auto" chooses by the number of items, the memory and the recall asked for, "exact"
+            compares with every item, anything else is a FAISS factory string such as
+            "HNSW32,Flat" or "IVF4096,SQ8".
+        memory_budget_bytes: what the first stages of all sides may take in memory; None: as much
+            as the fastest needs.
+        ann_recall: share of the exact nearest items that the first stage has to find, in (0, 1].
+        token_dtype: how the second stage's tokens are stored.
+        filter_fields: metadata fields that get an index for filters; None: all. The others can be
+            filtered by too, by reading every item.
         default_candidates: how many candidates a search takes unless the request says.
         shard_items: items a shard; what a killed build loses at most.
         batch_size: items that go through the network together.
@@ -32,7 +41,10 @@ class BuildSettings:
     """
 
     ann: str = "auto"
+    memory_budget_bytes: int | None = None
+    ann_recall: float = 0.99
     token_dtype: TokenDtype = "float16"
+    filter_fields: tuple[str, ...] | None = None
     default_candidates: int = 100
     shard_items: int = 2048
     batch_size: int = 32
@@ -45,10 +57,19 @@ class BuildSettings:
         """Refuse impossible values.
 
         Raises:
-            ConfigError: an unknown token dtype or a size below 1.
+            ConfigError: an unknown token dtype, a size below 1 or a recall outside of (0, 1].
         """
-        if self.token_dtype not in ("float16", "int8"):
-            raise ConfigError(f"token_dtype: expected float16 or int8, got {self.token_dtype!r}")
+        if self.token_dtype not in TOKEN_DTYPES:
+            known = ", ".join(TOKEN_DTYPES)
+            raise ConfigError(f"token_dtype: expected one of {known}, got {self.token_dtype!r}")
+        if not 0 < self.ann_recall <= 1:
+            raise ConfigError(
+                f"ann_recall: expected more than 0 and at most 1, got {self.ann_recall}"
+            )
+        if self.memory_budget_bytes is not None and self.memory_budget_bytes < 1:
+            raise ConfigError(
+                f"memory_budget_bytes: expected at least 1, got {self.memory_budget_bytes}"
+            )
         for name in ("default_candidates", "shard_items", "batch_size", "readers"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}: expected at least 1, got {getattr(self, name)}")

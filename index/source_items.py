@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aladin.errors import InputError
+from aladin.photo_file import PhotoFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,10 +18,12 @@ class ImageItem:
 
     Attributes:
         id: the user's own, unique among the images.
-        path: absolute path of the photo; never shown to those who search.
+        path: absolute path of the photo's file; never shown to those who search.
         uri: what is shown in its place.
         text: a caption that is shown with the photo; it takes no part in the search.
         metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
+        offset: of the photo in a file that holds many, such as a tar.
+        length: of the photo there, in bytes; None: the file is the photo.
     """
 
     id: str
@@ -28,6 +31,13 @@ class ImageItem:
     uri: str
     text: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    offset: int = 0
+    length: int | None = None
+
+    @property
+    def photo(self) -> PhotoFile:
+        """Where the photo's bytes are."""
+        return PhotoFile(self.path, self.offset, self.length)
 
 
 @dataclass(frozen=True, kw_only=True)

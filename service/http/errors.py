@@ -17,6 +17,7 @@ from aladin.errors import (
     AladinError,
     CheckpointError,
     ConfigError,
+    DuplicateItemError,
     ImageError,
     ImageTooLargeError,
     IndexNotReadyError,
@@ -61,6 +62,7 @@ FAILURES: dict[type[BaseException], Failure] = {
     UnknownItemError: Failure(404, "unknown_id"),
     NoSuchTargetError: Failure(404, "no_such_target"),
     PhotoGoneError: Failure(404, "photo_gone"),
+    DuplicateItemError: Failure(409, "duplicate_id"),
     BodyTooLargeError: Failure(413, "body_too_large"),
     ImageTooLargeError: Failure(413, "image_too_large"),
     ContentTypeError: Failure(415, "unsupported_content_type"),
@@ -95,6 +97,7 @@ class ErrorBody(BaseModel):
 
 _DESCRIPTIONS = {
     404: "unknown id, or nothing of this kind in the index",
+    409: "an item with this id is there already",
     413: "body or pixels over the limit",
     415: "not an image, or neither JSON nor multipart",
     422: "invalid field",

@@ -1,8 +1,7 @@
-"""``aladin index``: build, look at and check an index."""
+"""``aladin index build``."""
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from enum import StrEnum
@@ -13,12 +12,6 @@ import typer
 
 from service.progress import stderr_progress
 
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Build, look at and check an index."
-)
-
-IndexArgument = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
-
 
 class Tokens(StrEnum):
     """How the second stage's tokens are stored."""
@@ -27,7 +20,6 @@ class Tokens(StrEnum):
     int8 = "int8"
 
 
-@app.command("build")
 def build(
     model: Annotated[
         Path, typer.Option("--model", metavar="CHECKPOINT", help="Network that encodes the items.")
@@ -88,38 +80,3 @@ def build(
     counts = ", ".join(f"{count} {target}" for target, count in report.counts.items())
     left_out = f", {len(report.left_out)} left out" if report.left_out else ""
     typer.echo(f"{out}: generation {report.generation}, {counts}{left_out}")
-
-
-@app.command("info")
-def info(
-    index: IndexArgument,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
-) -> None:
-    """Say what an index holds.
-
-    In: INDEX. Out: on stdout its generation, model, sizes and first stage.
-    """
-    from index.info import describe
-    from service.index_facts import index_data, index_facts
-    from service.tables import facts_table, print_table
-
-    described = describe(index)
-    if as_json:
-        typer.echo(json.dumps(index_data(described), indent=2))
-    else:
-        print_table(facts_table(index_facts(described)))
-
-
-@app.command("verify")
-def verify(index: IndexArgument) -> None:
-    """Compare every file of an index with its checksum.
-
-    In: INDEX. Out: on stdout, what was compared; exit code 1 and, on stderr, the names of the
-    files that are not as they were built.
-    """
-    from index.verify import verify_index
-
-    with stderr_progress() as progress:
-        report = verify_index(index, progress)
-    generations = ", ".join(str(generation) for generation in report.generations)
-    typer.echo(f"{index}: sound, {report.files} files, generations {generations}")

@@ -1,0 +1,14 @@
+"""``aladin index``: everything that is done to an index."""
+
+from __future__ import annotations
+
+import typer
+
+from service.commands.index import build, info, verify
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Build, look at, change and check an index."
+)
+app.command("build")(build.build)
+app.command("info")(info.info)
+app.command("verify")(verify.verify)

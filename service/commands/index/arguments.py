@@ -1,0 +1,10 @@
+"""Arguments that several commands of ``aladin index`` take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+IndexArgument = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
