@@ -1,12 +1,16 @@
 """The second stage's tokens: ragged, compact, memory-mapped; only candidates are read.
 
-tokens.npy    all items' tokens one after the other, float16 or int8
-scales.npy    int8 only: float32, one a token; token = int8 values * scale
-offsets.npy   int64; item i has the tokens offsets[i] to offsets[i + 1]
+tokens.npy        all items' tokens one after the other, in one of the forms of `token_codec`
+scales.npy        all forms but float16: float32, one a token
+centroid_ids.npy  4bit and 2bit: uint16, one a token
+centroids.npy     4bit and 2bit: float32, the codebook
+offsets.npy       int64; item i has the tokens offsets[i] to offsets[i + 1]
 """
 
 from __future__ import annotations
 
+import mmap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,63 +20,59 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin.errors import IndexCorruptError
+from aladin.errors import IndexCorruptError, ShapeError
 from index.npy import map_npy
 from index.settings import TokenDtype
+from index.token_codec import CODE_BITS, PackedTokens, TokenCodec
 
 TOKENS, SCALES, OFFSETS = "tokens.npy", "scales.npy", "offsets.npy"
+CENTROID_IDS, CENTROIDS = "centroid_ids.npy", "centroids.npy"
+# The file of each array of `PackedTokens`.
+FILE_OF = {"values": TOKENS, "scales": SCALES, "centroid_ids": CENTROID_IDS}
 
 
-class PackedTokens(NamedTuple):
-    """Tokens in their stored form.
-
-    Attributes:
-        values: (tokens, dim), float16 or int8.
-        scales: (tokens,) float32; None for float16.
-    """
-
-    values: NDArray[Any]
-    scales: NDArray[np.float32] | None
+def token_files(dtype: TokenDtype) -> list[str]:
+    """List the files of a form: one for each array, and the codebook if it has one."""
+    if dtype in CODE_BITS:
+        return [TOKENS, SCALES, CENTROID_IDS, CENTROIDS]
+    return [TOKENS] if dtype == "float16" else [TOKENS, SCALES]
 
 
 class TokenBlock(NamedTuple):
     """The tokens of some items, one after the other.
 
     Attributes:
-        values: as stored, in float32.
-        scales: what each token is to be multiplied by; None: by 1.
+        values: (tokens, dim) float32.
         lengths: (items,) int64; number of tokens of each item, which may be 0.
     """
 
     values: Float[Tensor, "tokens dim"]
-    scales: Float[Tensor, " tokens"] | None
     lengths: NDArray[np.int64]
 
     def tokens(self) -> Float[Tensor, "tokens dim"]:
         """Return the tokens themselves."""
-        return self.values if self.scales is None else self.values * self.scales.unsqueeze(1)
-
-
-def pack(tokens: NDArray[np.float32], dtype: TokenDtype) -> PackedTokens:
-    """Bring tokens into the stored form.
-
-    Args:
-        tokens: (tokens, dim).
-        dtype: int8 spends the whole range on each token: its largest value becomes 127.
-    """
-    if dtype == "float16":
-        return PackedTokens(tokens.astype(np.float16), None)
-    largest = np.abs(tokens).max(axis=1, initial=0)  # (tokens,)
-    scales = np.where(largest > 0, largest / 127, 1).astype(np.float32)
-    return PackedTokens(np.rint(tokens / scales[:, None]).astype(np.int8), scales)
+        return self.values
 
 
 class TokenStore:
-    """Reads the tokens of items by their rows; safe to use from any number of threads."""
+    """Reads the tokens of items by their rows; safe to use from any number of threads.
 
-    def __init__(
-        self, folder: Path, count: int, token_count: int, dim: int, dtype: TokenDtype
-    ) -> None:
+    Attributes:
+        codec: of the stored form.
+        stored: the tokens of all items.
+        offsets: (items + 1,) int64; item i has the tokens offsets[i] to offsets[i + 1].
+    """
+
+    def __init__(self, codec: TokenCodec, stored: PackedTokens, offsets: NDArray[np.int64]) -> None:
+        """Read from arrays, mapped or not; see `open` and `from_arrays`."""
+        self.codec = codec
+        self.stored = stored
+        self.offsets = offsets
+
+    @classmethod
+    def open(
+        cls, folder: Path, count: int, token_count: int, dim: int, dtype: TokenDtype
+    ) -> TokenStore:
         """Map the files of one side.
 
         Args:
@@ -80,33 +80,104 @@ class TokenStore:
             count: number of items.
             token_count: number of tokens of all items.
             dim: size of a token.
-            dtype: as stored.
+            dtype: the stored form.
 
         Raises:
             IndexCorruptError: a file is not what these numbers say.
         """
-        values = map_npy(folder / TOKENS, dtype, (token_count, dim), random=True)
-        self._values = torch.from_numpy(values)
-        self._scales: Tensor | None = None
-        if dtype == "int8":
-            scales = map_npy(folder / SCALES, np.float32, (token_count,), random=True)
-            self._scales = torch.from_numpy(scales)
-        self._offsets: NDArray[np.int64] = map_npy(folder / OFFSETS, np.int64, (count + 1,))
-        if self._offsets[0] != 0 or self._offsets[-1] != token_count:
-            ends = f"{self._offsets[0]} to {self._offsets[-1]}"
+        codec = TokenCodec(dtype, dim, read_centroids(folder, dim, dtype))
+        arrays = [
+            map_npy(
+                folder / FILE_OF[array.field],
+                array.dtype,
+                (token_count, *array.row_shape),
+                random=True,
+            )
+            for array in codec.arrays
+        ]
+        offsets: NDArray[np.int64] = map_npy(folder / OFFSETS, np.int64, (count + 1,))
+        if offsets[0] != 0 or offsets[-1] != token_count:
+            ends = f"{offsets[0]} to {offsets[-1]}"
             raise IndexCorruptError(folder / OFFSETS, f"expected 0 to {token_count}, got {ends}")
+        return cls(codec, PackedTokens(*arrays), offsets)
+
+    @classmethod
+    def from_arrays(
+        cls, codec: TokenCodec, packed: PackedTokens, lengths: Sequence[int] | NDArray[np.int64]
+    ) -> TokenStore:
+        """Read from tokens in memory.
+
+        Args:
+            codec: that packed them.
+            packed: all items' tokens one after the other.
+            lengths: (items,) number of tokens of each item.
+
+        Raises:
+            ShapeError: the lengths do not add up to the tokens.
+        """
+        offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        if offsets[-1] != packed.count:
+            raise ShapeError(f"{packed.count} tokens in all", f"{offsets[-1]} by the lengths")
+        return cls(codec, packed, offsets)
+
+    @property
+    def count(self) -> int:
+        """Number of items."""
+        return len(self.offsets) - 1
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of tokens of some items."""
-        return self._offsets[rows + 1] - self._offsets[rows]
+        return self.offsets[rows + 1] - self.offsets[rows]
 
-    def read(self, rows: NDArray[np.int64]) -> TokenBlock:
-        """Read the tokens of some items, in the order asked for."""
-        starts, lengths = self._offsets[rows], self.lengths(rows)
+    def packed(self, rows: NDArray[np.int64]) -> PackedTokens:
+        """Read the stored tokens of some items, in the order asked for."""
+        starts, lengths = self.offsets[rows], self.lengths(rows)
         # Token by token: its place in the file is its item's start and its place in the item.
         ends = np.cumsum(lengths)
         total = int(ends[-1]) if len(ends) else 0
-        places = torch.from_numpy(np.repeat(starts - (ends - lengths), lengths) + np.arange(total))
-        values = self._values.index_select(0, places).float()
-        scales = None if self._scales is None else self._scales.index_select(0, places)
-        return TokenBlock(values, scales, lengths)
+        return self.stored.take(np.repeat(starts - (ends - lengths), lengths) + np.arange(total))
+
+    def read(self, rows: NDArray[np.int64]) -> TokenBlock:
+        """Read the tokens of some items in float32, in the order asked for."""
+        values = self.codec.unpack(self.packed(rows))
+        return TokenBlock(torch.from_numpy(values), self.lengths(rows))
+
+    def warm(self) -> None:
+        """Ask the system to read all tokens into its page cache, without waiting for it."""
+        for array in self.stored:
+            pages = None if array is None else mapped_pages(array)
+            if pages is not None and hasattr(mmap, "MADV_WILLNEED"):
+                pages.madvise(mmap.MADV_WILLNEED)
+
+
+def read_centroids(folder: Path, dim: int, dtype: TokenDtype) -> NDArray[np.float32] | None:
+    """Read the codebook of one side; None where the form has none.
+
+    Raises:
+        IndexCorruptError: missing, or not a codebook for such tokens.
+    """
+    if dtype not in CODE_BITS:
+        return None
+    path = folder / CENTROIDS
+    try:
+        centroids: NDArray[Any] = np.load(path, allow_pickle=False)
+        # The codec knows what a codebook has to be.
+        return TokenCodec(dtype, dim, centroids.astype(np.float32)).centroids
+    except (OSError, ValueError, EOFError) as error:
+        raise IndexCorruptError(path, f"not a readable array ({error})") from error
+    except ShapeError as error:
+        raise IndexCorruptError(path, str(error)) from error
+
+
+def mapped_pages(array: NDArray[Any]) -> mmap.mmap | None:
+    """Return the map that an array lies in; None for one in memory."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, mmap.mmap) else None
+
+
+def pack(tokens: NDArray[np.float32], dtype: TokenDtype) -> PackedTokens:
+    """Bring tokens into a stored form that needs no codebook."""
+    return TokenCodec(dtype, tokens.shape[1]).pack(tokens)

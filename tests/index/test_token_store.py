@@ -34,7 +34,7 @@ def write(folder: Path, dtype: str) -> list[np.ndarray]:
 @pytest.mark.parametrize(("dtype", "error"), [("float16", 5e-4), ("int8", 4e-3)])
 def test_items_come_back_in_the_order_asked_for(tmp_path: Path, dtype: str, error: float) -> None:
     items = write(tmp_path, dtype)
-    store = TokenStore(tmp_path, 6, sum(LENGTHS), 8, dtype)  # type: ignore[arg-type]
+    store = TokenStore.open(tmp_path, 6, sum(LENGTHS), 8, dtype)  # type: ignore[arg-type]
     rows = np.array([5, 0, 1, 3, 0])
     block = store.read(rows)
     assert block.lengths.tolist() == store.lengths(rows).tolist() == [2, 3, 0, 5, 3]
@@ -46,7 +46,7 @@ def test_items_come_back_in_the_order_asked_for(tmp_path: Path, dtype: str, erro
 @pytest.mark.parametrize("rows", [[], [1], [4, 1]])
 def test_items_without_tokens_give_none(tmp_path: Path, rows: list[int]) -> None:
     write(tmp_path, "float16")
-    block = TokenStore(tmp_path, 6, sum(LENGTHS), 8, "float16").read(np.array(rows, dtype=np.int64))
+    block = TokenStore.open(tmp_path, 6, sum(LENGTHS), 8, "float16").read(np.array(rows, dtype=np.int64))
     assert block.tokens().shape == (0, 8)
     assert block.lengths.tolist() == [0] * len(rows)
 
@@ -62,4 +62,4 @@ def test_offsets_that_do_not_span_the_tokens_are_named(tmp_path: Path) -> None:
     write(tmp_path, "float16")
     write_npy(tmp_path / OFFSETS, np.int64, (7,), [np.arange(7)])
     with pytest.raises(IndexCorruptError, match=r"offsets\.npy: expected 0 to 11, got 0 to 6"):
-        TokenStore(tmp_path, 6, sum(LENGTHS), 8, "float16")
+        TokenStore.open(tmp_path, 6, sum(LENGTHS), 8, "float16")
