@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-# torch comes first: it and FAISS may each bring CUDA libraries, and torch's have to win.
-import torch  # noqa: F401  # isort: skip  # pyright: ignore[reportUnusedImport]
-import faiss as faiss_module
 import numpy as np
 from numpy.typing import NDArray
 
 from aladin.errors import ConfigError, IndexCorruptError
 from aladin.progress import Progress
-
-# FAISS adds its keyword arguments at import, where a type checker does not see them.
-faiss = cast(Any, faiss_module)
+from index.faiss_library import faiss
+from index.selection import Selection
 
 # Comparing with 50,000 vectors of 256 values takes 3 to 4 ms on one core, and never misses.
 EXACT_UP_TO = 50_000
@@ -104,20 +100,22 @@ def write_ann(path: Path, index: Any) -> None:
 class AnnIndex:
     """Searches a FAISS index; nothing shared is changed by a search."""
 
-    def __init__(self, index: Any, search_width: int | None) -> None:
+    def __init__(self, index: Any, search_width: int | None, oversample: float = 1.0) -> None:
         """Wrap an index.
 
         Args:
             index: of FAISS.
             search_width: efSearch of a graph, nprobe of inverted lists; None for others.
+            oversample: rows to ask for, for each one wanted.
         """
         self._index = index
         self.search_width = search_width
+        self.oversample = oversample
         self.count = int(index.ntotal)
         self.dim = int(index.d)
 
     @classmethod
-    def open(cls, path: Path, search_width: int | None) -> AnnIndex:
+    def open(cls, path: Path, search_width: int | None, oversample: float = 1.0) -> AnnIndex:
         """Open an index file.
 
         Raises:
@@ -129,7 +127,7 @@ class AnnIndex:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
             raise IndexCorruptError(path, f"not a FAISS index ({error})") from error
-        return cls(index, search_width)
+        return cls(index, search_width, oversample)
 
     @property
     def widths(self) -> list[int]:
@@ -145,8 +143,9 @@ class AnnIndex:
         self,
         query: NDArray[np.float32],
         count: int,
-        allowed: NDArray[np.int64] | None = None,
+        allowed: Selection | None = None,
         search_width: int | None = None,
+        oversample: float | None = None,
     ) -> NDArray[np.int64]:
         """Find near rows.
 
@@ -156,17 +155,19 @@ class AnnIndex:
             allowed: rows to choose from; None: all. The search is widened by as much as they
                 are rarer, so that it still finds `count`.
             search_width: overrides the index's own.
+            oversample: overrides the index's own.
 
         Returns:
-            At most `count` rows, in no order to rely on.
+            At most `oversample` times `count` rows, in no order to rely on.
         """
-        share = 1.0 if allowed is None else max(len(allowed), 1) / self.count
+        count = math.ceil(count * (oversample or self.oversample))
+        share = 1.0 if allowed is None else max(allowed.count, 1) / self.count
         width = search_width or self.search_width
         if width is not None:
             # A graph cannot return more than it keeps on the way.
             floor = count if _is_graph(self._index) else 1
             width = min(math.ceil(max(width, floor) / share), self.count)
-        selector = None if allowed is None else _selector(allowed, self.count)
+        selector = None if allowed is None else faiss.IDSelectorBitmap(allowed.bits)
         parameters = _parameters(self._index, width, selector)
         _, rows = self._index.search(query[None], min(count, self.count), params=parameters)
         found: NDArray[np.int64] = rows[0]
@@ -182,12 +183,6 @@ def _create(factory: str, dim: int) -> Any:
     if _is_graph(index):
         index.hnsw.efConstruction = _EF_CONSTRUCTION
     return index
-
-
-def _selector(allowed: NDArray[np.int64], count: int) -> Any:
-    marks = np.zeros(count, dtype=bool)
-    marks[allowed] = True
-    return faiss.IDSelectorBitmap(np.packbits(marks, bitorder="little"))
 
 
 def _parameters(index: Any, width: int | None, selector: Any) -> Any:

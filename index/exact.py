@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from index.selection import Selection
+
 # Rows that are scored at a time, so that a map of millions is not held in memory at once.
 _ROWS_AT_A_TIME = 65_536
 
@@ -13,7 +15,7 @@ def exact_search(
     embeddings: NDArray[np.float32],
     query: NDArray[np.float32],
     count: int,
-    allowed: NDArray[np.int64] | None = None,
+    allowed: Selection | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Find the rows with the largest inner products.
 
@@ -21,20 +23,45 @@ def exact_search(
         embeddings: (items, dim).
         query: (dim,).
         count: rows wanted.
-        allowed: ascending rows to choose from; None: all.
+        allowed: rows to choose from; None: all.
 
     Returns:
         Rows, best first, those of equal score in ascending order, and their scores; fewer than
         `count` where there are no more.
     """
-    total = len(embeddings) if allowed is None else len(allowed)
-    scores = np.empty(total, dtype=np.float32)
-    for start in range(0, total, _ROWS_AT_A_TIME):
-        part = slice(start, min(start + _ROWS_AT_A_TIME, total))
-        vectors = embeddings[part] if allowed is None else embeddings[allowed[part]]
-        np.matmul(vectors, query, out=scores[part])
+    if allowed is not None:
+        return score_rows(embeddings, query, allowed.rows, count)
+    scores = np.empty(len(embeddings), dtype=np.float32)
+    for start in range(0, len(embeddings), _ROWS_AT_A_TIME):
+        part = slice(start, start + _ROWS_AT_A_TIME)
+        np.matmul(embeddings[part], query, out=scores[part])
     best = largest(scores, count)
-    return (best if allowed is None else allowed[best]), scores[best]
+    return best, scores[best]
+
+
+def score_rows(
+    embeddings: NDArray[np.float32],
+    query: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    count: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Find the best of some rows.
+
+    Args:
+        embeddings: (items, dim).
+        query: (dim,).
+        rows: ascending, int64.
+        count: rows wanted.
+
+    Returns:
+        As `exact_search`.
+    """
+    scores = np.empty(len(rows), dtype=np.float32)
+    for start in range(0, len(rows), _ROWS_AT_A_TIME):
+        part = slice(start, start + _ROWS_AT_A_TIME)
+        np.matmul(embeddings[rows[part]], query, out=scores[part])
+    best = largest(scores, count)
+    return rows[best], scores[best]
 
 
 def largest(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:

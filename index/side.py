@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from aladin.errors import IndexCorruptError
 from index.ann import EXACT_UP_TO, AnnIndex
-from index.exact import exact_search
+from index.exact import exact_search, score_rows
 from index.items import ItemStore
 from index.manifest import SideEntry
 from index.npy import map_npy
+from index.selection import Selection
 from index.settings import Target
-from index.token_store import OFFSETS, SCALES, TOKENS, TokenStore
+from index.token_store import OFFSETS, TokenStore, token_files
 
 ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
 LEFT_OUT = "left_out.json"
@@ -42,35 +43,34 @@ class Side:
     items: ItemStore
 
     def candidates(
-        self, query: NDArray[np.float32], count: int, allowed: NDArray[np.int64] | None = None
+        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Find the items whose embeddings are nearest to the query's.
 
         Args:
             query: (d_match,), L2-normalised.
             count: candidates wanted; so many are found if so many are allowed.
-            allowed: ascending rows to choose from; None: all.
+            allowed: rows to choose from; None: all.
 
         Returns:
             Rows, best first, those of equal score in ascending order, and their cosines, which
             are exact whatever the ANN keeps of a vector.
         """
-        total = self.entry.count if allowed is None else len(allowed)
+        total = self.entry.count if allowed is None else allowed.count
         # A filter that leaves few rows is answered exactly, at less cost than a widened search.
         if count >= total or (allowed is not None and total <= EXACT_UP_TO):
             return exact_search(self.embeddings, query, count, allowed)
         rows = np.sort(self.ann.search(query, count, allowed))
         if len(rows) < count:
             return exact_search(self.embeddings, query, count, allowed)
-        best, scores = exact_search(self.embeddings, query, count, rows)
-        return best, scores
+        return score_rows(self.embeddings, query, rows, count)
 
     def order(
         self,
         query: NDArray[np.float32],
         count: int,
         num_candidates: int,
-        allowed: NDArray[np.int64] | None = None,
+        allowed: Selection | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Order the first `count` items; a longer order always begins with a shorter one.
 
@@ -81,7 +81,7 @@ class Side:
             query: (d_match,), L2-normalised.
             count: items wanted.
             num_candidates: of the first stage.
-            allowed: ascending rows to choose from; None: all.
+            allowed: rows to choose from; None: all.
 
         Returns:
             Rows and cosines, see `candidates`.
@@ -89,17 +89,15 @@ class Side:
         head, head_scores = self.candidates(query, num_candidates, allowed)
         if count <= len(head) or len(head) < num_candidates:
             return head[:count], head_scores[:count]
-        everything = np.arange(self.entry.count, dtype=np.int64) if allowed is None else allowed
-        rest = np.setdiff1d(everything, head, assume_unique=True)
-        tail, tail_scores = exact_search(self.embeddings, query, count - len(head), rest)
+        rest = np.ones(self.entry.count, dtype=np.bool_) if allowed is None else allowed.mask.copy()
+        rest[head] = False
+        tail, tail_scores = exact_search(self.embeddings, query, count - len(head), Selection(rest))
         return np.concatenate([head, tail]), np.concatenate([head_scores, tail_scores])
 
 
 def side_files(target: Target, entry: SideEntry) -> list[str]:
     """List the files of one side by their paths below the generation's folder."""
-    names = [ANN, EMBEDDINGS, TOKENS, OFFSETS, ITEMS, LEFT_OUT]
-    if entry.token_dtype == "int8":
-        names.append(SCALES)
+    names = [ANN, EMBEDDINGS, *token_files(entry.token_dtype), OFFSETS, ITEMS, LEFT_OUT]
     return [f"{target}/{name}" for name in names]
 
 
@@ -115,13 +113,15 @@ def open_side(folder: Path, target: Target, entry: SideEntry) -> Side:
         IndexCorruptError: a file is not what the manifest says.
     """
     place = folder / target
-    ann = AnnIndex.open(place / ANN, entry.ann.search_width)
+    ann = AnnIndex.open(place / ANN, entry.ann.search_width, entry.ann.oversample)
     if (ann.count, ann.dim) != (entry.count, entry.embedding_dim):
         expected = f"{entry.count} vectors of {entry.embedding_dim}"
         raise IndexCorruptError(place / ANN, f"expected {expected}, got {ann.count} of {ann.dim}")
     shape = (entry.count, entry.embedding_dim)
     embeddings = map_npy(place / EMBEDDINGS, np.float32, shape)
-    tokens = TokenStore(place, entry.count, entry.token_count, entry.token_dim, entry.token_dtype)
+    tokens = TokenStore.open(
+        place, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
+    )
     items = ItemStore(place / ITEMS)
     if items.count != entry.count:
         items.close()

@@ -122,6 +122,7 @@ def make_side(tmp_path: Path) -> Iterator[MakeSide]:
         *,
         factory: str = "Flat",
         search_width: int | None = None,
+        oversample: float = 1.0,
         dtype: str = "float16",
         metadata: Sequence[dict[str, Any]] | None = None,
     ) -> Side:
@@ -167,6 +168,7 @@ def make_side(tmp_path: Path) -> Iterator[MakeSide]:
             ann=AnnEntry(
                 factory=factory,
                 search_width=search_width,
+                oversample=oversample,
                 recall=1.0,
                 recall_at=1,
                 recall_queries=1,

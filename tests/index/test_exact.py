@@ -5,6 +5,7 @@ from torch.nn import functional as F
 
 import index.exact
 from index.exact import exact_search, largest
+from index.selection import Selection
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -25,7 +26,7 @@ def test_chunks_make_no_difference(
     monkeypatch: pytest.MonkeyPatch, allowed: list[int] | None
 ) -> None:
     embeddings, query = unit_vectors(200, 8), unit_vectors(1, 8, seed=1)[0]
-    rows = None if allowed is None else np.array(allowed, dtype=np.int64)
+    rows = None if allowed is None else Selection(np.isin(np.arange(200), allowed))
     monkeypatch.setattr(index.exact, "_ROWS_AT_A_TIME", 3)
     found, scores = exact_search(embeddings, query, 10, rows)
     among = range(200) if allowed is None else allowed

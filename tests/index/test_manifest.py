@@ -8,10 +8,13 @@ from index.manifest import (
     DIGEST,
     MANIFEST,
     AnnEntry,
+    FidelityPoint,
     FileEntry,
     Manifest,
     ModelEntry,
+    RecallPoint,
     SideEntry,
+    Tuning,
     check_lengths,
     describe_files,
     read_manifest,
@@ -19,7 +22,7 @@ from index.manifest import (
 )
 
 MANIFEST_JSON = """{
-  "schema_version": 1,
+  "schema_version": 2,
   "generation": 3,
   "metric": "inner_product",
   "default_candidates": 100,
@@ -40,12 +43,39 @@ MANIFEST_JSON = """{
     "token_dim": 128,
     "token_count": 343,
     "token_dtype": "int8",
+    "filter_fields": [
+      "year"
+    ],
     "ann": {
-      "factory": "HNSW32,Flat",
+      "factory": "HNSW32_SQ8",
       "search_width": 128,
+      "oversample": 2.0,
       "recall": 0.995,
       "recall_at": 7,
-      "recall_queries": 200
+      "recall_queries": 200,
+      "recall_wanted": 0.99,
+      "curve": [
+        {
+          "search_width": 128,
+          "oversample": 2.0,
+          "recall": 0.995,
+          "search_ms": 0.25
+        }
+      ]
+    },
+    "tuning": {
+      "candidates": 60,
+      "fidelity": 0.98,
+      "fidelity_wanted": 0.97,
+      "at": 10,
+      "queries": 50,
+      "curve": [
+        {
+          "candidates": 60,
+          "fidelity": 0.98,
+          "search_ms": 1.5
+        }
+      ]
     }
   },
   "texts": null,
@@ -61,7 +91,7 @@ MANIFEST_JSON = """{
 
 def example() -> Manifest:
     return Manifest(
-        schema_version=1,
+        schema_version=2,
         generation=3,
         metric="inner_product",
         default_candidates=100,
@@ -74,12 +104,24 @@ def example() -> Manifest:
             token_dim=128,
             token_count=343,
             token_dtype="int8",
+            filter_fields=["year"],
             ann=AnnEntry(
-                factory="HNSW32,Flat",
+                factory="HNSW32_SQ8",
                 search_width=128,
+                oversample=2.0,
                 recall=0.995,
                 recall_at=7,
                 recall_queries=200,
+                recall_wanted=0.99,
+                curve=[RecallPoint(search_width=128, oversample=2.0, recall=0.995, search_ms=0.25)],
+            ),
+            tuning=Tuning(
+                candidates=60,
+                fidelity=0.98,
+                fidelity_wanted=0.97,
+                at=10,
+                queries=50,
+                curve=[FidelityPoint(candidates=60, fidelity=0.98, search_ms=1.5)],
             ),
         ),
         texts=None,
@@ -92,6 +134,11 @@ def test_the_format_on_disk_is_this_and_reads_back(tmp_path: Path) -> None:
     assert (tmp_path / MANIFEST).read_text() == MANIFEST_JSON
     assert read_manifest(tmp_path) == example()
     assert read_manifest(tmp_path).targets == ["images"]
+
+
+def test_a_side_that_was_tuned_has_candidates_of_its_own() -> None:
+    assert example().candidates("images") == 60
+    assert example().candidates("texts") == 100
 
 
 @pytest.mark.parametrize("name", [MANIFEST, DIGEST])
@@ -116,8 +163,8 @@ def rewrite(folder: Path, **changes: object) -> None:
 
 
 def test_another_schema_version_is_refused(tmp_path: Path) -> None:
-    rewrite(tmp_path, schema_version=2)
-    with pytest.raises(IndexMismatchError, match="expected 1, got 2"):
+    rewrite(tmp_path, schema_version=1)
+    with pytest.raises(IndexMismatchError, match="expected 2, got 1"):
         read_manifest(tmp_path)
 
 

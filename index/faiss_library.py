@@ -1,0 +1,12 @@
+"""FAISS, imported in one place and after torch."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+# torch comes first: it and FAISS may each bring CUDA libraries, and torch's have to win.
+import torch  # noqa: F401  # isort: skip  # pyright: ignore[reportUnusedImport]
+import faiss as faiss_module
+
+# FAISS adds its keyword arguments at import, where a type checker does not see them.
+faiss = cast(Any, faiss_module)
