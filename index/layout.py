@@ -5,6 +5,7 @@ INDEX/
   model/                the checkpoint that the index was built with
   generations/000001/   a published generation; never changed again
   .build/               the work of a build that is not done; gone afterwards
+  .generation.partial/  a generation that is being written; of no use once its writer is gone
   .lock                 held by the process that builds
 """
 
@@ -17,6 +18,7 @@ from aladin.atomic import atomic_file
 from aladin.errors import IndexCorruptError, IndexNotReadyError
 
 CURRENT, MODEL, GENERATIONS, BUILD, LOCK = "CURRENT", "model", "generations", ".build", ".lock"
+NEW_GENERATION = ".generation.partial"
 
 
 def generation_folder(root: Path, generation: int) -> Path:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Iterable
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,96 @@ from numpy.typing import DTypeLike, NDArray
 from aladin.errors import IndexCorruptError
 
 
+class NpyWriter:
+    """Writes an array part by part; how many rows it has is known, and written, at the end.
+
+    Plain writes, not a writable memory map: a full disk is then an error, not a bus error. Until
+    `close`, the file is no array that NumPy would read.
+    """
+
+    def __init__(self, path: Path, dtype: DTypeLike, row_shape: tuple[int, ...] = ()) -> None:
+        """Begin a file.
+
+        Args:
+            path: of the new file.
+            dtype: of the array; the parts are converted.
+            row_shape: shape of one row; the parts have the shape (rows, *row_shape).
+
+        Raises:
+            OSError: the file cannot be made.
+        """
+        self._path = path
+        self._dtype = np.dtype(dtype)
+        self._row_shape = row_shape
+        self.rows = 0
+        self._file = path.open("wb")
+        # Room for the number of rows is part of every header: the one written at the end, over
+        # this one, has the same length.
+        self._header_bytes = self._write_header()
+
+    def append(self, part: NDArray[Any]) -> None:
+        """Write the next rows.
+
+        Args:
+            part: (rows, *row_shape).
+
+        Raises:
+            OSError: the disk is full, or cannot be written.
+            ValueError: the rows are of another shape.
+        """
+        if part.shape[1:] != self._row_shape:
+            expected = ("rows", *self._row_shape)
+            raise ValueError(f"{self._path.name}: expected {expected}, got {part.shape}")
+        self._file.write(np.ascontiguousarray(part, dtype=self._dtype).data)
+        self.rows += part.shape[0]
+
+    def close(self) -> None:
+        """Complete the file and force it to the disk.
+
+        Raises:
+            OSError: the disk is full, or cannot be written.
+        """
+        if self._file.closed:
+            return
+        try:
+            self._file.seek(0)
+            if self._write_header() != self._header_bytes:
+                raise ValueError(f"{self._path.name}: {self.rows} rows do not fit into its header")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        finally:
+            self._file.close()
+
+    def __enter__(self) -> NpyWriter:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Complete the file, unless the block failed: then it stays no array."""
+        if error is None:
+            self.close()
+        else:
+            self._file.close()
+
+    def _write_header(self) -> int:
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": (self.rows, *self._row_shape),
+        }
+        np.lib.format.write_array_header_1_0(self._file, header)
+        return self._file.tell()
+
+
 def write_npy(
     path: Path, dtype: DTypeLike, shape: tuple[int, ...], parts: Iterable[NDArray[Any]]
 ) -> None:
-    """Write an array part by part, holding one part in memory at a time.
-
-    Plain writes, not a writable memory map: a full disk is then an error, not a bus error.
+    """Write an array of a known shape part by part, holding one part in memory at a time.
 
     Args:
         path: the file.
@@ -30,18 +116,11 @@ def write_npy(
         OSError: the disk is full, or cannot be written.
         ValueError: the parts do not add up to `shape`.
     """
-    kind = np.dtype(dtype)
-    header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
-    rows = 0
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, header)
+    with NpyWriter(path, dtype, shape[1:]) as writer:
         for part in parts:
-            if part.shape[1:] != shape[1:]:
-                raise ValueError(f"{path.name}: a part of shape {part.shape} in one of {shape}")
-            rows += part.shape[0]
-            file.write(np.ascontiguousarray(part, dtype=kind).data)
-    if rows != shape[0]:
-        raise ValueError(f"{path.name}: {rows} rows were written, expected {shape[0]}")
+            writer.append(part)
+        if writer.rows != shape[0]:
+            raise ValueError(f"{path.name}: {writer.rows} rows were written, expected {shape[0]}")
 
 
 def map_npy(

@@ -54,6 +54,24 @@ def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> Non
             raise CheckpointError(f"{checkpoint_folder}: changed while it was copied")
 
 
+def place_generation(root: Path, folder: Path, generation: int) -> None:
+    """Move a finished generation into its place, whole; readers do not see it before it is live.
+
+    Args:
+        root: of the index.
+        folder: with all files of the generation.
+        generation: its number.
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+    """
+    for path in (*folder.rglob("*"), folder):
+        sync(path)
+    (root / GENERATIONS).mkdir(exist_ok=True)
+    folder.rename(generation_folder(root, generation))
+    sync(root / GENERATIONS)
+
+
 def publish(root: Path, finished: Path, generation: int) -> None:
     """Move a finished generation into its place, unless it is there, and make it live.
 
@@ -65,11 +83,6 @@ def publish(root: Path, finished: Path, generation: int) -> None:
     Raises:
         OSError: the disk is full, or cannot be written.
     """
-    place = generation_folder(root, generation)
-    if not place.exists():
-        for path in (*finished.rglob("*"), finished):
-            sync(path)
-        (root / GENERATIONS).mkdir(exist_ok=True)
-        finished.rename(place)
-        sync(root / GENERATIONS)
+    if not generation_folder(root, generation).exists():
+        place_generation(root, finished, generation)
     set_live_generation(root, generation)
