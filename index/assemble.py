@@ -160,5 +160,7 @@ def _stored_items(side: SideShards, items: Sequence[SourceItem]) -> Iterator[Sto
                 width_px=width_px,
                 height_px=height_px,
                 metadata=dict(item.metadata),
+                offset=photo.offset if photo else 0,
+                length=photo.length if photo else None,
             )
             row += 1

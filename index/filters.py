@@ -1,23 +1,52 @@
-"""Metadata filters: ``{field: value | [values] | {"gte": ..., "lt": ..., "ne": ...}}``."""
+"""The language of metadata filters.
+
+A filter is a mapping. Each of its entries is a test, and an item has to pass all of them:
+
+    {"city": "Pisa"}                            equal
+    {"year": [2019, 2020]}                      equal to one of them
+    {"year": {"gte": 2019, "lt": 2021}}         eq, ne, in, nin, gt, gte, lt, lte, exists
+    {"or": [{"city": "Pisa"}, {"year": 2020}]}  and, or: lists of filters; not: one filter
+
+What the tests mean:
+
+* The values of a field are its text, number or bool, or those in it where it is a list. An item
+  without the field, or with null, an object or an empty list there, has no value.
+* eq, in and the ranges pass where one of the values does. Two comparisons of one field may be
+  passed by two values of it: ``{"gte": 3, "lt": 5}`` lets ``[1, 9]`` through.
+* ne and nin are the opposites of eq and in, so they also pass where there is no value.
+  ``{"exists": true}`` passes where there is a value, ``{"exists": false}`` where there is none.
+* Values of different kinds are never equal and never ordered: ``true`` is not 1, "1" is not 1.
+  Text is ordered by its code points.
+
+Operators may be written with a dollar, as in ``$and`` and ``$gte``. A field may be called "and" or
+"or", for a list of filters is no value of a field. Of "not" that is not so: where it is followed by
+comparisons alone it is refused, and ``$not`` is the operator, ``{"not": {"$gte": 3}}`` the field.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
 from aladin.errors import InputError
 
 Kind = Literal["bool", "number", "text"]
-Operator = Literal["in", "not_in", "gt", "gte", "lt", "lte"]
+Operator = Literal["in", "gt", "gte", "lt", "lte", "exists"]
+# A request can be answered in bounded time and memory: a level of the tree is a level of the
+# stack, a test is one look-up, a value one probe of it.
+MAX_DEPTH, MAX_TESTS, MAX_VALUES = 16, 100, 1000
+
 _RANGES = ("gt", "gte", "lt", "lte")
+_COMPARISONS = ("eq", "ne", "in", "nin", *_RANGES, "exists")
 
 
 class Scalar(NamedTuple):
     """A metadata value in the form in which it is stored and compared.
 
     Attributes:
-        kind: values of different kinds are never equal and never ordered: ``true`` is not 1.
+        kind: values of different kinds are never equal and never ordered.
         value: a bool is stored as 0 or 1.
     """
 
@@ -25,13 +54,14 @@ class Scalar(NamedTuple):
     value: int | float | str
 
 
-class Condition(NamedTuple):
-    """One test of one field; an item passes a filter that passes all of its conditions.
+@dataclass(frozen=True)
+class Condition:
+    """One test of one field.
 
     Attributes:
         field: of the metadata.
-        operator: "in" and "not_in" take any number of operands, the others one.
-        operands: what the field's value is compared with.
+        operator: "in" takes any number of operands, "exists" none, the others one.
+        operands: what the field's values are compared with.
     """
 
     field: str
@@ -39,33 +69,58 @@ class Condition(NamedTuple):
     operands: tuple[Scalar, ...]
 
 
-def parse_filter(spec: Mapping[str, Any]) -> list[Condition]:
+@dataclass(frozen=True)
+class Not:
+    """Passes what `part` does not."""
+
+    part: Filter
+
+
+@dataclass(frozen=True)
+class And:
+    """Passes what all parts pass."""
+
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True)
+class Or:
+    """Passes what one of the parts passes."""
+
+    parts: tuple[Filter, ...]
+
+
+# Parsed filters are equal where they are written alike, so they can be keys of a cache.
+Filter = Condition | Not | And | Or
+
+
+def parse_filter(spec: Mapping[str, Any]) -> Filter | None:
     """Read a filter as it came with a request.
 
-    A field whose metadata is a list passes if any of its elements does; "ne" passes where no
-    element equals the value, also where the item has no such field.
-
     Args:
-        spec: by field, a value (equal), a list of values (one of them), or a mapping with any
-            of gt, gte, lt, lte (a range) and ne (not equal).
+        spec: in the language of this module.
+
+    Returns:
+        The filter; None where `spec` is empty, which every item passes.
 
     Raises:
-        InputError: any other form.
+        InputError: any other form, or too large a filter; the message names the field.
     """
-    conditions: list[Condition] = []
-    for field, wanted in spec.items():
-        _check_text(field, "a field's name")
-        if isinstance(wanted, Mapping):
-            conditions += _comparisons(field, cast(Mapping[str, Any], wanted))
-        elif isinstance(wanted, (list, tuple)):
-            values = cast(list[Any], wanted)
-            if not values:
-                raise InputError(f"filter field {field!r}: expected at least one value, got []")
-            operands = tuple(_operand(field, value) for value in values)
-            conditions.append(Condition(field, "in", operands))
-        else:
-            conditions.append(Condition(field, "in", (_operand(field, wanted),)))
-    return conditions
+    if not spec:
+        return None
+    parsed = _Parser().filter(spec, 1)
+    return parsed
+
+
+def conditions_of(filter: Filter) -> Iterator[Condition]:
+    """Yield the tests that a filter is made of."""
+    if isinstance(filter, Condition):
+        yield filter
+    elif isinstance(filter, Not):
+        yield from conditions_of(filter.part)
+    else:
+        for part in filter.parts:
+            yield from conditions_of(part)
 
 
 def scalar(value: object) -> Scalar | None:
@@ -75,41 +130,140 @@ def scalar(value: object) -> Scalar | None:
     if isinstance(value, int):
         # The database's integers have 64 bits; beyond, a number is compared as a float.
         return Scalar("number", value if -(2**63) <= value < 2**63 else _as_float(value))
-    if isinstance(value, float):
+    if isinstance(value, float) and not math.isnan(value):
         return Scalar("number", value)
     if isinstance(value, str):
         return Scalar("text", value)
     return None
 
 
-def _comparisons(field: str, wanted: Mapping[str, Any]) -> list[Condition]:
-    if not wanted:
-        raise InputError(f"filter field {field!r}: expected a comparison, got {{}}")
-    conditions: list[Condition] = []
-    for operator, value in wanted.items():
-        operand = _operand(field, value)
-        if operator == "ne":
-            conditions.append(Condition(field, "not_in", (operand,)))
-        elif operator not in _RANGES:
-            known = ", ".join((*_RANGES, "ne"))
-            raise InputError(f"filter field {field!r}: expected one of {known}, got {operator!r}")
-        elif operand.kind == "bool":
-            raise InputError(f"filter field {field!r}: {operator} takes a number or a text")
+def field_scalars(value: object) -> Iterator[Scalar]:
+    """Yield what filters compare of a field: its value, or the values in its list."""
+    for each in cast(list[object], value) if isinstance(value, list) else [value]:
+        stored = scalar(each)
+        if stored is not None:
+            yield stored
+
+
+class _Parser:
+    """Reads one filter and counts what is in it."""
+
+    def __init__(self) -> None:
+        self._tests = 0
+        self._values = 0
+
+    def filter(self, spec: object, depth: int) -> Filter:
+        if not isinstance(spec, Mapping):
+            raise InputError(f"filter: expected an object, got {_kind(spec)}")
+        if not spec:
+            raise InputError("filter: expected at least one test, got {}")
+        if depth > MAX_DEPTH:
+            raise InputError(f"filter: expected at most {MAX_DEPTH} levels, got more")
+        entries = cast(Mapping[str, Any], spec).items()
+        parts = [part for name, wanted in entries for part in self._entry(name, wanted, depth)]
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+    def _entry(self, name: str, wanted: object, depth: int) -> Iterator[Filter]:
+        operator = _operator(name, wanted)
+        if operator == "not":
+            yield Not(self.filter(wanted, depth + 1))
+        elif operator is not None:
+            if not isinstance(wanted, (list, tuple)) or not wanted:
+                raise InputError(f"filter {name!r}: expected a list of at least one filter")
+            parts = tuple(self.filter(part, depth + 1) for part in cast(list[Any], wanted))
+            yield And(parts) if operator == "and" else Or(parts)
         else:
-            conditions.append(Condition(field, cast(Operator, operator), (operand,)))
-    return conditions
+            _check_text(name, "a field's name")
+            yield from self._field(name, wanted)
+
+    def _field(self, field: str, wanted: object) -> Iterator[Filter]:
+        if isinstance(wanted, Mapping):
+            if not wanted:
+                raise InputError(f"filter field {field!r}: expected a comparison, got {{}}")
+            for written, value in cast(Mapping[str, Any], wanted).items():
+                yield self._comparison(field, written, value)
+        elif isinstance(wanted, (list, tuple)):
+            yield self._condition(field, "in", self._operands(field, cast(list[Any], wanted)))
+        else:
+            yield self._condition(field, "in", self._operands(field, [wanted]))
+
+    def _comparison(self, field: str, written: str, value: object) -> Filter:
+        operator = written.removeprefix("$")
+        if operator not in _COMPARISONS:
+            known = ", ".join(_COMPARISONS)
+            raise InputError(f"filter field {field!r}: expected one of {known}, got {written!r}")
+        if operator == "exists":
+            if not isinstance(value, bool):
+                raise InputError(f"filter field {field!r}: exists takes true or false")
+            exists = self._condition(field, "exists", ())
+            return exists if value else Not(exists)
+        if operator in ("in", "nin"):
+            if not isinstance(value, (list, tuple)):
+                raise InputError(f"filter field {field!r}: {operator} takes a list of values")
+            found = self._condition(field, "in", self._operands(field, cast(list[Any], value)))
+            return found if operator == "in" else Not(found)
+        operands = self._operands(field, [value])
+        if operator in ("eq", "ne"):
+            found = self._condition(field, "in", operands)
+            return found if operator == "eq" else Not(found)
+        if operands[0].kind == "bool":
+            raise InputError(f"filter field {field!r}: {operator} takes a number or a text")
+        return self._condition(field, cast(Operator, operator), operands)
+
+    def _condition(self, field: str, operator: Operator, operands: tuple[Scalar, ...]) -> Condition:
+        self._tests += 1
+        if self._tests > MAX_TESTS:
+            raise InputError(f"filter field {field!r}: expected at most {MAX_TESTS} tests in all")
+        return Condition(field, operator, operands)
+
+    def _operands(self, field: str, values: list[Any]) -> tuple[Scalar, ...]:
+        if not values:
+            raise InputError(f"filter field {field!r}: expected at least one value, got []")
+        self._values += len(values)
+        if self._values > MAX_VALUES:
+            raise InputError(f"filter field {field!r}: expected at most {MAX_VALUES} values in all")
+        return tuple(_operand(field, value) for value in values)
+
+
+def _operator(name: str, wanted: object) -> Literal["and", "or", "not"] | None:
+    """Tell an operator from a field of the same name."""
+    bare = name.removeprefix("$")
+    if bare not in ("and", "or", "not"):
+        return None
+    if bare != name:
+        return bare
+    if bare != "not":
+        parts: list[Any] = cast(list[Any], wanted) if isinstance(wanted, (list, tuple)) else []
+        return bare if any(isinstance(part, Mapping) for part in parts) else None
+    if not isinstance(wanted, Mapping):
+        return None
+    names = cast(Mapping[str, Any], wanted).keys()
+    if names and all(each in _COMPARISONS for each in names):
+        raise InputError(
+            "filter 'not': write \"$not\" for the opposite of a filter, or comparisons such as "
+            '"$gte" for a field that is called "not"'
+        )
+    comparisons = [each.startswith("$") and each[1:] in _COMPARISONS for each in names]
+    return None if comparisons and all(comparisons) else "not"
 
 
 def _operand(field: str, value: object) -> Scalar:
+    if isinstance(value, float) and math.isnan(value):
+        raise InputError(f"filter field {field!r}: expected a finite number, got {value}")
     operand = scalar(value)
     if operand is None:
-        kind = "null" if value is None else type(value).__name__
-        raise InputError(f"filter field {field!r}: expected text, number or bool, got {kind}")
+        raise InputError(
+            f"filter field {field!r}: expected text, number or bool, got {_kind(value)}"
+        )
     if isinstance(operand.value, float) and not math.isfinite(operand.value):
         raise InputError(f"filter field {field!r}: expected a finite number, got {value}")
     if isinstance(operand.value, str):
         _check_text(operand.value, f"the value of filter field {field!r}")
     return operand
+
+
+def _kind(value: object) -> str:
+    return "null" if value is None else type(value).__name__
 
 
 def _check_text(text: str, what: str) -> None:

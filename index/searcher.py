@@ -23,6 +23,7 @@ from index.ranking import Ranking, rank_by_match, rank_in_blocks
 from index.reader import SearchIndex
 from index.rerank import alignment_with_candidates
 from index.results import Hit, SearchResult, StageResult, Stages, StageTimes, WordEvidence
+from index.selection import Selection
 from index.settings import TARGETS, Target
 from index.side import Side
 
@@ -93,7 +94,7 @@ class TwoStageSearcher:
         if explain and crossing and modality == "text" and query_text is None:
             raise InputError("explain: expected the query's text, got none")
         allowed = _allowed_rows(side, filter)
-        total = side.entry.count if allowed is None else len(allowed)
+        total = side.entry.count if allowed is None else allowed.count
         block = min(num_candidates, total)
         first, last = min(offset, total), min(offset + top_k, total)
         reranked = rerank and crossing
@@ -209,9 +210,9 @@ def _check_query(query: Encoding, side: Side) -> None:
         raise ShapeError(f"tokens (1, any, {side.entry.token_dim})", tuple(query.tokens.shape))
 
 
-def _allowed_rows(side: Side, spec: Mapping[str, Any] | None) -> NDArray[np.int64] | None:
-    conditions = parse_filter(spec or {})
-    return side.items.matching_rows(conditions) if conditions else None
+def _allowed_rows(side: Side, spec: Mapping[str, Any] | None) -> Selection | None:
+    parsed = parse_filter(spec or {})
+    return None if parsed is None else side.items.select(parsed)
 
 
 def _hits(

@@ -34,6 +34,11 @@ class Selection:
         """One bit a row, the first in the lowest place: what FAISS takes."""
         return np.packbits(self.mask, bitorder="little")
 
+    @property
+    def max_bytes(self) -> int:
+        """Memory that all of its forms take, those not yet asked for as well."""
+        return self.mask.nbytes + 8 * self.count + self.mask.size // 8
+
     def __and__(self, other: Selection) -> Selection:
         """Select the rows that both select."""
         return Selection(self.mask & other.mask)

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from aladin.errors import InputError
-from index.filters import Condition, Scalar, parse_filter, scalar
+from index.filters import And, Condition, Not, Scalar, parse_filter, scalar
 
 
 def test_every_form_is_read() -> None:
@@ -14,14 +14,16 @@ def test_every_form_is_read() -> None:
             "size": {"gte": 3, "lt": 9},
             "draft": {"ne": True},
         }
-    ) == [
-        Condition("city", "in", (Scalar("text", "Pisa"),)),
-        Condition("year", "in", (Scalar("number", 2019), Scalar("number", 2020.5))),
-        Condition("size", "gte", (Scalar("number", 3),)),
-        Condition("size", "lt", (Scalar("number", 9),)),
-        Condition("draft", "not_in", (Scalar("bool", 1),)),
-    ]
-    assert parse_filter({}) == []
+    ) == And(
+        (
+            Condition("city", "in", (Scalar("text", "Pisa"),)),
+            Condition("year", "in", (Scalar("number", 2019), Scalar("number", 2020.5))),
+            Condition("size", "gte", (Scalar("number", 3),)),
+            Condition("size", "lt", (Scalar("number", 9),)),
+            Not(Condition("draft", "in", (Scalar("bool", 1),))),
+        )
+    )
+    assert parse_filter({}) is None
 
 
 @pytest.mark.parametrize(
@@ -31,7 +33,10 @@ def test_every_form_is_read() -> None:
         ({"a": []}, "'a': expected at least one value"),
         ({"a": {}}, "'a': expected a comparison"),
         ({"a": [["b"]]}, "'a': expected text, number or bool, got list"),
-        ({"a": {"like": "b"}}, "'a': expected one of gt, gte, lt, lte, ne, got 'like'"),
+        (
+            {"a": {"like": "b"}},
+            "'a': expected one of eq, ne, in, nin, gt, gte, lt, lte, exists, got 'like'",
+        ),
         ({"a": {"gt": [1]}}, "'a': expected text, number or bool, got list"),
         ({"a": {"gt": True}}, "'a': gt takes a number or a text"),
         ({"a": math.nan}, "'a': expected a finite number"),

@@ -12,7 +12,7 @@ from index.items import ItemStore, StoredItem, write_items
 
 
 def stored(row: int, **fields: Any) -> StoredItem:
-    values: dict[str, Any] = dict.fromkeys(StoredItem._fields)
+    values: dict[str, Any] = dict.fromkeys(StoredItem._fields) | StoredItem._field_defaults
     return StoredItem(**(values | {"row": row, "id": f"id {row}", "metadata": {}} | fields))
 
 
@@ -118,7 +118,7 @@ SPECS: list[dict[str, Any]] = [
 def test_filters_agree_with_their_rules_spelt_out(store: ItemStore, spec: dict[str, Any]) -> None:
     everything = store.by_rows(range(700))
     expected = [item.row for item in everything if passes(item.metadata, spec)]
-    assert store.matching_rows(parse_filter(spec)).tolist() == expected
+    assert store.select(parse_filter(spec)).rows.tolist() == expected
 
 
 def test_threads_read_side_by_side(store: ItemStore) -> None:

@@ -1,0 +1,42 @@
+"""Keeps the selections that were asked for last."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from index.selection import Selection
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class SelectionCache(Generic[Key]):
+    """The selections used last, by what they were made from; safe for any number of threads."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        """Keep selections of at most `limit_bytes` together."""
+        self._limit_bytes = limit_bytes
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._selections: OrderedDict[Key, Selection] = OrderedDict()
+
+    def get(self, key: Key) -> Selection | None:
+        """Return what was put under `key`, if it is still kept."""
+        with self._lock:
+            selection = self._selections.get(key)
+            if selection is not None:
+                self._selections.move_to_end(key)
+            return selection
+
+    def put(self, key: Key, selection: Selection) -> None:
+        """Keep a selection, and let go of those that were not used for the longest time."""
+        with self._lock:
+            previous = self._selections.pop(key, None)
+            self._bytes -= 0 if previous is None else previous.max_bytes
+            self._selections[key] = selection
+            self._bytes += selection.max_bytes
+            while self._bytes > self._limit_bytes:
+                _, dropped = self._selections.popitem(last=False)
+                self._bytes -= dropped.max_bytes
