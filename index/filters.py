@@ -106,10 +106,7 @@ def parse_filter(spec: Mapping[str, Any]) -> Filter | None:
     Raises:
         InputError: any other form, or too large a filter; the message names the field.
     """
-    if not spec:
-        return None
-    parsed = _Parser().filter(spec, 1)
-    return parsed
+    return _Parser().filter(spec, 1) if spec else None
 
 
 def conditions_of(filter: Filter) -> Iterator[Condition]:
@@ -154,7 +151,7 @@ class _Parser:
 
     def filter(self, spec: object, depth: int) -> Filter:
         if not isinstance(spec, Mapping):
-            raise InputError(f"filter: expected an object, got {_kind(spec)}")
+            raise InputError(f"filter: expected an object of tests, got {_kind(spec)}")
         if not spec:
             raise InputError("filter: expected at least one test, got {}")
         if depth > MAX_DEPTH:

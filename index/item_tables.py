@@ -37,6 +37,8 @@ CREATE TABLE fields (
 CREATE TABLE filter_fields (field INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE filter_settings (every_field INTEGER NOT NULL);
 """
+# What is beyond goes to temporary files.
+_CACHE_KIB = 65536
 _BY_ID = "CREATE UNIQUE INDEX by_id ON items (id)"
 
 
@@ -106,66 +108,45 @@ def insert_items(connection: sqlite3.Connection, items: Iterable[StoredItem]) ->
     _insert(connection, items, "fields")
 
 
+def write_items(
+    path: Path, items: Iterable[StoredItem], filter_fields: Sequence[str] | None = None
+) -> None:
+    """Write the file of a whole generation's items; quicker than `insert_items`, in bounded memory.
+
+    The same items make the same file, byte for byte.
+
+    Args:
+        path: of the new file.
+        items: in the order of their rows, numbered from 0.
+        filter_fields: metadata fields that get an index for filters; None: all.
+
+    Raises:
+        sqlite3.Error: the disk is full, cannot be written, or an id came twice.
+    """
+    connection = sqlite3.connect(path)
+    try:
+        # No journal: a build that is cut short writes the whole file again.
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA temp_store = FILE")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        _create(connection, filter_fields)
+        connection.execute("CREATE TEMP TABLE lines (field, kind, value, row)")
+        _insert(connection, items, "temp.lines")
+        connection.execute(_BY_ID)
+        # In the order of the key the pages are written one after the other, and full. Equal
+        # values in an item's list make one line.
+        connection.execute(
+            "INSERT OR IGNORE INTO fields SELECT * FROM temp.lines ORDER BY 1, 2, 3, 4"
+        )
+        connection.commit()
+    finally:
+        connection.close()
+
+
 def stored_item(line: tuple[Any, ...]) -> StoredItem:
     """Make an item of a line with `COLUMNS`."""
     return StoredItem(*line[:8], json.loads(line[8]), *line[9:])
-
-
-class ItemWriter:
-    """Writes the tables of a whole generation; quicker than `insert_items`, in bounded memory.
-
-    The same items make the same file, byte for byte, however they are divided over the calls.
-    """
-
-    def __init__(self, path: Path, filter_fields: Sequence[str] | None = None) -> None:
-        """Create the file.
-
-        Args:
-            path: of the new file.
-            filter_fields: see `create_tables`.
-        """
-        self._connection = sqlite3.connect(path)
-        # No journal: a build that is cut short writes the whole file again.
-        self._connection.execute("PRAGMA journal_mode = OFF")
-        self._connection.execute("PRAGMA synchronous = OFF")
-        self._connection.execute("PRAGMA temp_store = FILE")
-        self._connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        _create(self._connection, filter_fields)
-        self._connection.execute("CREATE TEMP TABLE lines (field, kind, value, row)")
-
-    def add(self, items: Iterable[StoredItem]) -> None:
-        """Write items, in the order of their rows.
-
-        Raises:
-            sqlite3.Error: the disk is full, or cannot be written.
-        """
-        _insert(self._connection, items, "temp.lines")
-
-    def close(self) -> None:
-        """Build what ids and filters are looked up in, and complete the file.
-
-        Raises:
-            sqlite3.Error: the disk is full, cannot be written, or an id came twice.
-        """
-        try:
-            self._connection.execute(_BY_ID)
-            # In the order of the key the pages are written one after the other and full.
-            # Equal values in an item's list make one line.
-            self._connection.execute(
-                "INSERT OR IGNORE INTO fields SELECT * FROM temp.lines ORDER BY 1, 2, 3, 4"
-            )
-            self._connection.execute("DROP TABLE temp.lines")
-            self._connection.commit()
-        finally:
-            self._connection.close()
-
-    def abandon(self) -> None:
-        """Close the file as it is."""
-        self._connection.close()
-
-
-# Of a writer; what is beyond goes to temporary files.
-_CACHE_KIB = 65536
 
 
 def _create(connection: sqlite3.Connection, filter_fields: Sequence[str] | None) -> None:

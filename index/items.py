@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from aladin.errors import IndexCorruptError
 from index.filters import Condition, Filter, conditions_of
 from index.item_filter import combine, condition_masks
-from index.item_tables import COLUMNS, ItemWriter, StoredItem, stored_item
+from index.item_tables import COLUMNS, StoredItem, stored_item, write_items
 from index.selection import Selection
 from index.selection_cache import SelectionCache
 
@@ -21,34 +21,14 @@ _CACHE_BYTES = 64 * 2**20
 
 T = TypeVar("T")
 
-
-def write_items(
-    path: Path, items: Iterable[StoredItem], filter_fields: Sequence[str] | None = None
-) -> None:
-    """Write the items of one side.
-
-    Args:
-        path: of the new file.
-        items: in the order of their rows, numbered from 0.
-        filter_fields: metadata fields that get an index for filters; None: all.
-
-    Raises:
-        sqlite3.Error: the disk is full, or cannot be written.
-    """
-    writer = ItemWriter(path, filter_fields)
-    try:
-        writer.add(items)
-    except BaseException:
-        writer.abandon()
-        raise
-    writer.close()
+__all__ = ["ItemStore", "StoredItem", "write_items"]
 
 
 class ItemStore:
     """Reads the items of one side; safe to use from any number of threads."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file that `ItemWriter` wrote; it is never written again.
+        """Open the file that `write_items` wrote; it is never written again.
 
         Raises:
             IndexCorruptError: not such a file.
