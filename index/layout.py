@@ -6,7 +6,10 @@ INDEX/
   generations/000001/   a published generation; never changed again
   .build/               the work of a build that is not done; gone afterwards
   .generation.partial/  a generation that is being written; of no use once its writer is gone
+  changes/000001/       what was added to a generation and removed from it since it was built
+  photos/               photos that were uploaded, named by the sha256 of their bytes
   .lock                 held by the process that builds
+  .changes.lock         held by the process that adds, removes or makes a generation live
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from aladin.errors import IndexCorruptError, IndexNotReadyError
 
 CURRENT, MODEL, GENERATIONS, BUILD, LOCK = "CURRENT", "model", "generations", ".build", ".lock"
 NEW_GENERATION = ".generation.partial"
+CHANGES, PHOTOS, CHANGES_LOCK = "changes", "photos", ".changes.lock"
 
 
 def generation_folder(root: Path, generation: int) -> Path:

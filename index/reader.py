@@ -1,7 +1,9 @@
-"""Opens the live generation of an index for searching."""
+"""Opens the live generation of an index for searching, with what was changed since."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -10,13 +12,16 @@ import torch
 
 from aladin.checkpoint import Checkpoint, load_checkpoint
 from aladin.errors import (
-    AladinError,
     CheckpointError,
     IndexCorruptError,
     IndexMismatchError,
     NoSuchTargetError,
 )
-from index.layout import MODEL, generation_folder, live_generation
+from index.changes_database import changes_database
+from index.changes_reader import ChangesReader
+from index.generation_lease import lease_live_generation
+from index.layout import MODEL, generation_folder
+from index.live_side import LiveSide
 from index.manifest import Manifest, check_lengths, read_manifest
 from index.settings import Target
 from index.side import Side, open_side, side_files
@@ -24,14 +29,16 @@ from index.side import Side, open_side, side_files
 
 @dataclass(frozen=True, kw_only=True)
 class SearchIndex:
-    """One generation, memory-mapped; stays as it is while a newer one is published.
+    """One generation, memory-mapped, and its changes; it stays when a newer one is published.
 
     Attributes:
         path: of the index.
         manifest: of the generation.
         checkpoint: the model that the index was built with.
-        images: None if the index has no images.
-        texts: None if the index has no texts.
+        images: as they were built; None if the index has no images.
+        texts: as they were built; None if the index has no texts.
+        changes: of each side since.
+        lease: keeps the generation from being removed while it is open.
     """
 
     path: Path
@@ -39,28 +46,34 @@ class SearchIndex:
     checkpoint: Checkpoint
     images: Side | None
     texts: Side | None
+    changes: Mapping[Target, ChangesReader]
+    lease: int
 
     @property
     def generation(self) -> int:
         """Number of the generation."""
         return self.manifest.generation
 
-    def side(self, target: Target) -> Side:
-        """Return one side.
+    def side(self, target: Target) -> LiveSide:
+        """Return one side as it is now, with all changes that any process has committed.
 
         Raises:
             NoSuchTargetError: the index was built without it.
+            IndexCorruptError: its changes cannot be read.
         """
-        side = self.images if target == "images" else self.texts
-        if side is None:
+        base = self.images if target == "images" else self.texts
+        if base is None:
             raise NoSuchTargetError(target, " and ".join(self.manifest.targets))
-        return side
+        return LiveSide(base=base, changes=self.changes[target].snapshot())
 
     def close(self) -> None:
-        """Close the databases; the maps go with the last reference."""
+        """Close the databases and let go of the generation; no search may run any more."""
         for side in (self.images, self.texts):
             if side is not None:
                 side.items.close()
+        for reader in self.changes.values():
+            reader.close()
+        os.close(self.lease)
 
     def __enter__(self) -> SearchIndex:
         """Return itself."""
@@ -84,6 +97,8 @@ def open_index(
 ) -> SearchIndex:
     """Open the live generation; quick, for files are mapped and only their lengths checked.
 
+    Its changes are read at the first search.
+
     Args:
         path: of the index.
         device: where the network goes.
@@ -95,35 +110,49 @@ def open_index(
         IndexMismatchError: of another schema version, or built with another model.
         IndexCorruptError: a file is missing or of the wrong length.
     """
-    generation = live_generation(path)
-    folder = generation_folder(path, generation)
-    manifest = read_manifest(folder)
-    if manifest.generation != generation:
-        raise IndexMismatchError(f"{folder}: generation", generation, manifest.generation)
-    check_lengths(folder, manifest.files)
-    check_lengths(path / MODEL, manifest.model.files)
-    if checkpoint is None:
-        try:
-            checkpoint = load_checkpoint(path / MODEL, device)
-        except CheckpointError as error:
-            raise IndexCorruptError(path / MODEL, str(error)) from error
-    if checkpoint.model_id != manifest.model.id:
-        raise IndexMismatchError(f"{path}: model", manifest.model.id, checkpoint.model_id)
-    sides: dict[Target, Side] = {}
+    generation, lease = lease_live_generation(path)
+    opened: dict[Target, Side] = {}
     try:
+        folder = generation_folder(path, generation)
+        manifest = read_manifest(folder)
+        if manifest.generation != generation:
+            raise IndexMismatchError(f"{folder}: generation", generation, manifest.generation)
+        check_lengths(folder, manifest.files)
+        check_lengths(path / MODEL, manifest.model.files)
+        checkpoint = checkpoint or _load_checkpoint(path / MODEL, device)
+        if checkpoint.model_id != manifest.model.id:
+            raise IndexMismatchError(f"{path}: model", manifest.model.id, checkpoint.model_id)
         for target in manifest.targets:
-            sides[target] = _open(folder, manifest, target)
-    except AladinError:
-        for side in sides.values():
+            opened[target] = _open(folder, manifest, target)
+    except BaseException:
+        for side in opened.values():
             side.items.close()
+        os.close(lease)
         raise
     return SearchIndex(
         path=path,
         manifest=manifest,
         checkpoint=checkpoint,
-        images=sides.get("images"),
-        texts=sides.get("texts"),
+        images=opened.get("images"),
+        texts=opened.get("texts"),
+        changes={
+            target: ChangesReader(
+                changes_database(path, generation, target),
+                side.entry.count,
+                side.entry.embedding_dim,
+                side.tokens.codec,
+            )
+            for target, side in opened.items()
+        },
+        lease=lease,
     )
+
+
+def _load_checkpoint(folder: Path, device: torch.device | str) -> Checkpoint:
+    try:
+        return load_checkpoint(folder, device)
+    except CheckpointError as error:
+        raise IndexCorruptError(folder, str(error)) from error
 
 
 def _open(folder: Path, manifest: Manifest, target: Target) -> Side:

@@ -104,6 +104,8 @@ class SearchResult:
         fusion: weight of the alignment score in `score`; None if not reranked.
         candidates: how many items the first stage hands to the second at a time.
         generation: of the index.
+        degraded: what was asked for and left out: "rerank" where the index has no tokens, for its
+            embeddings were imported without them.
         took_ms: time by stage.
     """
 
@@ -112,4 +114,5 @@ class SearchResult:
     fusion: float | None
     candidates: int
     generation: int
+    degraded: list[str]
     took_ms: StageTimes

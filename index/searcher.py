@@ -19,13 +19,11 @@ from aladin.fusion import Direction
 from index.evidence import word_evidence
 from index.filters import parse_filter
 from index.items import StoredItem
+from index.live_side import LiveSide
 from index.ranking import Ranking, rank_by_match, rank_in_blocks
 from index.reader import SearchIndex
-from index.rerank import alignment_with_candidates
 from index.results import Hit, SearchResult, StageResult, Stages, StageTimes, WordEvidence
-from index.selection import Selection
 from index.settings import TARGETS, Target
-from index.side import Side
 
 Modality = Literal["text", "image"]
 _MODALITY_OF: dict[Target, Modality] = {"images": "image", "texts": "text"}
@@ -86,18 +84,19 @@ class TwoStageSearcher:
         """
         started = time.perf_counter()
         if num_candidates is None:
-            num_candidates = self.index.manifest.default_candidates
+            num_candidates = self.index.manifest.candidates(target)
         _check_options(top_k, offset, num_candidates, fusion)
         side = self.index.side(target)
         _check_query(query, side)
         crossing = modality != _MODALITY_OF[target]
         if explain and crossing and modality == "text" and query_text is None:
             raise InputError("explain: expected the query's text, got none")
-        allowed = _allowed_rows(side, filter)
-        total = side.entry.count if allowed is None else allowed.count
+        allowed = side.select(parse_filter(filter or {}))
+        total = side.count if allowed is None else allowed.count
         block = min(num_candidates, total)
         first, last = min(offset, total), min(offset + top_k, total)
-        reranked = rerank and crossing
+        aligned = crossing and side.has_tokens
+        reranked = rerank and aligned
         start, stop = _whole_blocks(first, last, block, total) if reranked else (first, last)
         embedding = query.embedding[0].detach().float().cpu().numpy()
         rows, match = side.order(embedding, stop, block, allowed)
@@ -105,32 +104,33 @@ class TwoStageSearcher:
         retrieved = time.perf_counter()
 
         tokens = query.item_tokens(0).detach().float().cpu()
-        align = partial(alignment_with_candidates, tokens, modality, side.tokens)
+        align = partial(side.align, tokens, modality)
         constants = self.index.checkpoint.fusion.of(_DIRECTION_OF[modality])
         weight = constants.weight if fusion is None else float(fusion)
         if reranked and len(rows):
             ranking = rank_in_blocks(rows, match, start + 1, align, constants, weight, block)
             ranking = ranking.take(slice(first - start, last - start))
         else:
-            ranking = rank_by_match(rows, match, first + 1, align if crossing else None)
+            ranking = rank_by_match(rows, match, first + 1, align if aligned else None)
         ranked = time.perf_counter()
 
         items = side.items.by_rows(ranking.rows.tolist())
         looked_up = time.perf_counter()
         evidence: list[list[WordEvidence] | None] = [None] * len(items)
-        if explain and crossing:
+        if explain and aligned:
             evidence = [
                 self._explain(tokens, modality, side, item, query_text, query_size_px)
                 for item in items
             ]
         explained = time.perf_counter()
-        words = tokens.shape[0] if modality == "text" else side.tokens.lengths(ranking.rows)
+        words = tokens.shape[0] if modality == "text" else side.lengths(ranking.rows)
         return SearchResult(
             hits=_hits(ranking, items, evidence, np.broadcast_to(words, len(items)), first),
             reranked=reranked,
             fusion=weight if reranked else None,
             candidates=block,
             generation=self.index.generation,
+            degraded=["rerank"] if rerank and crossing and not aligned else [],
             took_ms=StageTimes(
                 retrieve=1000 * (retrieved - started),
                 rerank=1000 * (ranked - retrieved + explained - looked_up),
@@ -144,12 +144,8 @@ class TwoStageSearcher:
         Raises:
             UnknownItemError: neither side has it.
         """
-        for target in TARGETS:
-            side = self.index.images if target == "images" else self.index.texts
-            item = side.items.by_id(item_id) if side is not None else None
-            if item is not None:
-                return item, _MODALITY_OF[target]
-        raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
+        _, item, modality = self._find(item_id)
+        return item, modality
 
     def encode_item(self, item_id: str) -> tuple[Encoding, Modality]:
         """Return what is stored of an item as a query; the network does not run.
@@ -157,26 +153,33 @@ class TwoStageSearcher:
         Raises:
             UnknownItemError: neither side has it.
         """
-        item, modality = self.find_item(item_id)
-        side = self.index.side("images" if modality == "image" else "texts")
-        tokens = side.tokens.read(np.array([item.row])).tokens()
-        embedding = torch.from_numpy(side.embeddings[item.row].copy())
+        side, item, modality = self._find(item_id)
+        tokens = side.tokens(item.row)
         return Encoding(
-            embedding=embedding.unsqueeze(0),
+            embedding=side.embedding(item.row).unsqueeze(0),
             tokens=tokens.unsqueeze(0),
             mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
         ), modality
+
+    def _find(self, item_id: str) -> tuple[LiveSide, StoredItem, Modality]:
+        for target in TARGETS:
+            if target in self.index.manifest.targets:
+                side = self.index.side(target)
+                item = side.items.by_id(item_id)
+                if item is not None:
+                    return side, item, _MODALITY_OF[target]
+        raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
 
     def _explain(
         self,
         query: Float[Tensor, "query_tokens dim"],
         modality: Modality,
-        side: Side,
+        side: LiveSide,
         item: StoredItem,
         query_text: str | None,
         query_size_px: tuple[int, int] | None,
     ) -> list[WordEvidence]:
-        stored = side.tokens.read(np.array([item.row])).tokens()
+        stored = side.tokens(item.row)
         model = self.index.checkpoint.model
         if modality == "text":
             return word_evidence(model, query, stored, query_text or "", item.size_px)
@@ -202,17 +205,12 @@ def _check_options(top_k: int, offset: int, num_candidates: int, fusion: float |
         raise InputError(f"fusion: expected 0 to 1, got {fusion}")
 
 
-def _check_query(query: Encoding, side: Side) -> None:
+def _check_query(query: Encoding, side: LiveSide) -> None:
     expected = (1, side.entry.embedding_dim)
     if tuple(query.embedding.shape) != expected:
         raise ShapeError(f"embedding {expected}", tuple(query.embedding.shape))
     if query.tokens.shape[2] != side.entry.token_dim:
         raise ShapeError(f"tokens (1, any, {side.entry.token_dim})", tuple(query.tokens.shape))
-
-
-def _allowed_rows(side: Side, spec: Mapping[str, Any] | None) -> Selection | None:
-    parsed = parse_filter(spec or {})
-    return None if parsed is None else side.items.select(parsed)
 
 
 def _hits(

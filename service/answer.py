@@ -72,7 +72,9 @@ class SearchAnswer(_Part):
     fusion: float | None = Field(description="Weight of the alignment score in `score`.")
     candidates: int = Field(description="Items that the first stage handed to the second.")
     generation: int = Field(description="Of the index.")
-    degraded: list[str] = Field(description="What was left out to answer in time; empty: nothing.")
+    degraded: list[str] = Field(
+        description="What was asked for and left out, such as rerank; empty: nothing."
+    )
     took_ms: TookMs
 
 
@@ -89,6 +91,6 @@ def build_answer(result: SearchResult, took_ms: TookMs) -> SearchAnswer:
         fusion=result.fusion,
         candidates=result.candidates,
         generation=result.generation,
-        degraded=[],
+        degraded=result.degraded,
         took_ms=took_ms,
     )

@@ -1,0 +1,100 @@
+"""The changes of one side of a generation, in one SQLite file: what was added, what was removed.
+
+INDEX/changes/000001/images.sqlite   beside the generation, which itself never changes
+
+One transaction is one call of add or delete. Lines are only ever inserted: an item that is removed
+or replaced keeps its lines and its row is listed as removed, so that a search that began before
+can still read what it found. `index.compact` starts a new generation without them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from aladin.atomic import atomic_file
+from index.item_tables import create_tables
+from index.layout import CHANGES
+from index.settings import Target
+
+# `encodings` has a line for each line of `items`. The arrays of the tokens are those of
+# `index.token_codec.PackedTokens`. `removed` counts on, so that a reader can ask for what is new.
+_TABLES = """
+CREATE TABLE encodings (
+    row INTEGER PRIMARY KEY,
+    embedding BLOB NOT NULL,
+    tokens INTEGER NOT NULL,
+    "values" BLOB NOT NULL, scales BLOB, centroid_ids BLOB
+);
+CREATE TABLE removed (sequence INTEGER PRIMARY KEY AUTOINCREMENT, row INTEGER NOT NULL UNIQUE);
+"""
+TOKEN_COLUMNS = ("values", "scales", "centroid_ids")
+# A checkpoint, or a reader that recovers what a killed writer left, holds others up this long.
+_BUSY_S = 30.0
+
+
+def changes_folder(root: Path, generation: int) -> Path:
+    """Return where the changes of a generation are."""
+    return root / CHANGES / f"{generation:06d}"
+
+
+def changes_database(root: Path, generation: int, target: Target) -> Path:
+    """Return the file with the changes of one side of a generation; there once there are any."""
+    return changes_folder(root, generation) / f"{target}.sqlite"
+
+
+@contextmanager
+def new_database(path: Path, filter_fields: Sequence[str] | None) -> Iterator[sqlite3.Connection]:
+    """Create a database without changes; it appears, whole, at the end of the block.
+
+    Args:
+        path: of the new file.
+        filter_fields: metadata fields that get an index for filters; None: all.
+
+    Yields:
+        A connection to fill it with; committed at the end.
+    """
+    with atomic_file(path) as partial:
+        # A killed process may have had the same number: SQLite would take up what it left.
+        for suffix in ("", "-wal", "-shm"):
+            partial.with_name(partial.name + suffix).unlink(missing_ok=True)
+        with closing(sqlite3.connect(partial, isolation_level=None)) as connection:
+            # Nobody sees the file before it is whole and on the disk.
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("BEGIN")
+            create_tables(connection, filter_fields)
+            # An id that is replaced comes again.
+            connection.execute("DROP INDEX by_id")
+            connection.execute("CREATE INDEX by_id ON items (id)")
+            for statement in _TABLES.split(";")[:-1]:
+                connection.execute(statement)
+            yield connection
+            connection.execute("COMMIT")
+            # Written ahead from here on: readers never wait for a writer, nor it for them.
+            connection.execute("PRAGMA journal_mode = WAL")
+
+
+def open_to_write(path: Path) -> sqlite3.Connection:
+    """Connect to a database whose commits are on the disk when they return."""
+    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_S)
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """Connect to a database without being able to change it.
+
+    Where the folder cannot be written, such as on a medium mounted for reading, nobody else can
+    write there either, and the files that readers and writers agree by are not needed.
+    """
+    ahead = path.with_name(f"{path.name}-wal")
+    fixed = not os.access(path.parent, os.W_OK) and not ahead.exists()
+    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if fixed else ''}"
+    # One connection a thread, or one lock around it; `close` may come from any thread.
+    return sqlite3.connect(
+        uri, uri=True, isolation_level=None, timeout=_BUSY_S, check_same_thread=False
+    )

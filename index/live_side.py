@@ -1,0 +1,211 @@
+"""One side as a search sees it: what was built, what was added since, less what was removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from index.changes_snapshot import SideChanges
+from index.exact import largest
+from index.filters import Filter
+from index.items import StoredItem
+from index.manifest import SideEntry
+from index.rerank import alignment_with_candidates
+from index.selection import Selection
+from index.settings import Target
+from index.side import Side
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveSide:
+    """A side at one moment; changes that come later do not reach it.
+
+    The rows of the generation come first, 0 to ``base.entry.count - 1``; an item that was added
+    has a row above. A row is never used again, also where its item was removed.
+
+    Attributes:
+        base: of the generation.
+        changes: since the generation was built; None: no change.
+    """
+
+    base: Side
+    changes: SideChanges | None = None
+
+    @property
+    def target(self) -> Target:
+        """Which of the two sides."""
+        return self.base.target
+
+    @property
+    def entry(self) -> SideEntry:
+        """What the manifest says of the generation's side."""
+        return self.base.entry
+
+    @property
+    def count(self) -> int:
+        """Number of items that a search may find."""
+        return self.base.entry.count if self.changes is None else self.changes.count
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there is anything to re-rank by; imported embeddings come without tokens."""
+        return self.base.entry.token_count > 0
+
+    @cached_property
+    def items(self) -> LiveItems:
+        """Ids, texts and metadata."""
+        return LiveItems(self)
+
+    def candidates(
+        self, query: NDArray[np.float32], count: int, selection: Selection | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find the items whose embeddings are nearest to the query's, see `order`."""
+        return self.order(query, count, count, selection)
+
+    def order(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        num_candidates: int,
+        selection: Selection | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Order the first `count` items; a longer order always begins with a shorter one.
+
+        The generation's items are found as `Side.order` does, added ones by exact search.
+
+        Args:
+            query: (d_match,), L2-normalised.
+            count: items wanted.
+            num_candidates: of the first stage.
+            selection: rows to choose from, as `select` returns them; None: all that are live.
+
+        Returns:
+            Rows, best first, those of equal score in ascending order, and their exact cosines.
+        """
+        changes = self.changes
+        if changes is None:
+            return self.base.order(query, count, num_candidates, selection)
+        of_base, added = changes.split(selection)
+        if of_base is not None and of_base.count == 0:
+            rows, scores = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        else:
+            rows, scores = self.base.order(query, count, num_candidates, of_base)
+        if len(added) == 0:
+            return rows, scores
+        added_scores = changes.embeddings_of(added) @ query
+        best = largest(added_scores, count)
+        return _merge(rows, scores, added[best], added_scores[best], count)
+
+    def select(self, filter: Filter | None) -> Selection | None:
+        """Return the live rows that pass a filter; None: all of them, and nothing is removed."""
+        changes = self.changes
+        if filter is None:
+            return None if changes is None else changes.live
+        passing = self.base.items.select(filter)
+        return passing if changes is None else changes.select(passing, filter)
+
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of tokens of some items."""
+        if self.changes is None:
+            return self.base.tokens.lengths(rows)
+        lengths = np.empty(len(rows), dtype=np.int64)
+        built = rows < self.base.entry.count
+        lengths[built] = self.base.tokens.lengths(rows[built])
+        if not built.all():
+            lengths[~built] = self.changes.lengths(rows[~built])
+        return lengths
+
+    def align(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Literal["text", "image"],
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Score items by late interaction, see `index.rerank.alignment_with_candidates`."""
+        if self.changes is None:
+            return alignment_with_candidates(query, modality, self.base.tokens, rows)
+        scores = np.empty(len(rows), dtype=np.float32)
+        built = rows < self.base.entry.count
+        scores[built] = alignment_with_candidates(query, modality, self.base.tokens, rows[built])
+        if not built.all():
+            store = self.changes.tokens(rows[~built])
+            places = np.arange(store.count, dtype=np.int64)
+            scores[~built] = alignment_with_candidates(query, modality, store, places)
+        return scores
+
+    def tokens(self, row: int) -> Float[Tensor, "tokens dim"]:
+        """Read the tokens of one item, in float32."""
+        if row < self.base.entry.count:
+            return self.base.tokens.read(np.array([row])).values
+        assert self.changes is not None  # only there does such a row come from
+        return self.changes.tokens(np.array([row])).read(np.array([0])).values
+
+    def embedding(self, row: int) -> Float[Tensor, " dim"]:
+        """Read the embedding of one item."""
+        if row < self.base.entry.count:
+            return torch.from_numpy(self.base.embeddings[row].copy())
+        assert self.changes is not None
+        return torch.from_numpy(self.changes.embeddings_of(np.array([row]))[0])
+
+
+class LiveItems:
+    """Reads what the user said of the items of one `LiveSide`."""
+
+    def __init__(self, side: LiveSide) -> None:
+        """Read the items of `side`."""
+        self._base = side.base.items
+        self._base_count = side.base.entry.count
+        self._changes = side.changes
+
+    def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
+        """Return the items at some rows, in the order asked for."""
+        if self._changes is None:
+            return self._base.by_rows(rows)
+        built = [row for row in rows if row < self._base_count]
+        added = [row for row in rows if row >= self._base_count]
+        found = {item.row: item for item in self._base.by_rows(built)}
+        found.update((item.row, item) for item in self._changes.by_rows(added))
+        return [found[row] for row in rows]
+
+    def by_id(self, item_id: str) -> StoredItem | None:
+        """Return the live item with this id, or None where there is none."""
+        item = self._base.by_id(item_id)
+        if self._changes is None:
+            return item
+        if item is not None and self._changes.is_live(item.row):
+            return item
+        return self._changes.by_id(item_id)
+
+    def rows_by_id(self) -> dict[str, int]:
+        """Return the row of every live id; reads all items."""
+        rows = self._base.rows_by_id()
+        if self._changes is None:
+            return rows
+        live = self._changes.is_live
+        return {item_id: row for item_id, row in (*rows.items(), *self._changes.ids()) if live(row)}
+
+
+def _merge(
+    rows: NDArray[np.int64],
+    scores: NDArray[np.float32],
+    added: NDArray[np.int64],
+    added_scores: NDArray[np.float32],
+    count: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Merge two orders by score; each keeps its own order, and equal scores that of the rows.
+
+    An item that the ANN missed may stand behind one that it found and score higher: it counts
+    there with the lowest score before it.
+    """
+    keys = np.concatenate([np.minimum.accumulate(scores), added_scores])
+    # Stable, and all rows of the generation are below all that were added.
+    best = np.argsort(-keys, kind="stable")[:count]
+    return np.concatenate([rows, added])[best], np.concatenate([scores, added_scores])[best]
