@@ -26,20 +26,19 @@ comparisons alone it is refused, and ``$not`` is the operator, ``{"not": {"$gte"
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from aladin.errors import InputError
 
 Kind = Literal["bool", "number", "text"]
-Operator = Literal["in", "gt", "gte", "lt", "lte", "exists"]
+Comparison = Literal["gt", "gte", "lt", "lte"]
 # A request can be answered in bounded time and memory: a level of the tree is a level of the
 # stack, a test is one look-up, a value one probe of it.
 MAX_DEPTH, MAX_TESTS, MAX_VALUES = 16, 100, 1000
 
-_RANGES = ("gt", "gte", "lt", "lte")
-_COMPARISONS = ("eq", "ne", "in", "nin", *_RANGES, "exists")
+_COMPARISONS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
 
 
 class Scalar(NamedTuple):
@@ -54,19 +53,39 @@ class Scalar(NamedTuple):
     value: int | float | str
 
 
-@dataclass(frozen=True)
-class Condition:
-    """One test of one field.
+class Bound(NamedTuple):
+    """One end of a range.
 
     Attributes:
-        field: of the metadata.
-        operator: "in" takes any number of operands, "exists" none, the others one.
-        operands: what the field's values are compared with.
+        comparison: that a value has to pass.
+        value: that it is compared with; a number or a text.
     """
 
+    comparison: Comparison
+    value: Scalar
+
+
+@dataclass(frozen=True)
+class Equal:
+    """Passes an item with one of the values in a field."""
+
     field: str
-    operator: Operator
-    operands: tuple[Scalar, ...]
+    values: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Passes an item with, for each bound, a value in a field that is within it."""
+
+    field: str
+    bounds: tuple[Bound, ...]
+
+
+@dataclass(frozen=True)
+class Exists:
+    """Passes an item with any value in a field."""
+
+    field: str
 
 
 @dataclass(frozen=True)
@@ -90,8 +109,10 @@ class Or:
     parts: tuple[Filter, ...]
 
 
-# Parsed filters are equal where they are written alike, so they can be keys of a cache.
-Filter = Condition | Not | And | Or
+# Filters that say the same in the same order are equal, so they can be keys of a cache.
+Test = Equal | Range | Exists
+Filter = Test | Not | And | Or
+TestType = TypeVar("TestType", Equal, Range, Exists)
 
 
 def parse_filter(spec: Mapping[str, Any]) -> Filter | None:
@@ -109,15 +130,15 @@ def parse_filter(spec: Mapping[str, Any]) -> Filter | None:
     return _Parser().filter(spec, 1) if spec else None
 
 
-def conditions_of(filter: Filter) -> Iterator[Condition]:
+def tests_of(filter: Filter) -> Iterator[Test]:
     """Yield the tests that a filter is made of."""
-    if isinstance(filter, Condition):
-        yield filter
-    elif isinstance(filter, Not):
-        yield from conditions_of(filter.part)
-    else:
+    if isinstance(filter, Not):
+        yield from tests_of(filter.part)
+    elif isinstance(filter, (And, Or)):
         for part in filter.parts:
-            yield from conditions_of(part)
+            yield from tests_of(part)
+    else:
+        yield filter
 
 
 def scalar(value: object) -> Scalar | None:
@@ -174,52 +195,60 @@ class _Parser:
             yield from self._field(name, wanted)
 
     def _field(self, field: str, wanted: object) -> Iterator[Filter]:
-        if isinstance(wanted, Mapping):
-            if not wanted:
-                raise InputError(f"filter field {field!r}: expected a comparison, got {{}}")
-            for written, value in cast(Mapping[str, Any], wanted).items():
-                yield self._comparison(field, written, value)
-        elif isinstance(wanted, (list, tuple)):
-            yield self._condition(field, "in", self._operands(field, cast(list[Any], wanted)))
-        else:
-            yield self._condition(field, "in", self._operands(field, [wanted]))
+        if not isinstance(wanted, Mapping):
+            values = cast(list[Any], wanted) if isinstance(wanted, (list, tuple)) else [wanted]
+            yield self._equal(field, values)
+            return
+        if not wanted:
+            raise InputError(f"filter field {field!r}: expected a comparison, got {{}}")
+        bounds: list[Bound] = []
+        for written, value in cast(Mapping[str, Any], wanted).items():
+            operator = written.removeprefix("$")
+            if operator in ("gt", "gte", "lt", "lte"):
+                bounds.append(Bound(operator, self._bound(field, operator, value)))
+            else:
+                yield self._comparison(field, written, operator, value)
+        if bounds:
+            yield self._counted(Range(field, tuple(bounds)))
 
-    def _comparison(self, field: str, written: str, value: object) -> Filter:
-        operator = written.removeprefix("$")
-        if operator not in _COMPARISONS:
-            known = ", ".join(_COMPARISONS)
-            raise InputError(f"filter field {field!r}: expected one of {known}, got {written!r}")
-        if operator == "exists":
-            if not isinstance(value, bool):
-                raise InputError(f"filter field {field!r}: exists takes true or false")
-            exists = self._condition(field, "exists", ())
-            return exists if value else Not(exists)
+    def _comparison(self, field: str, written: str, operator: str, value: object) -> Filter:
+        if operator in ("eq", "ne"):
+            found = self._equal(field, [value])
+            return found if operator == "eq" else Not(found)
         if operator in ("in", "nin"):
             if not isinstance(value, (list, tuple)):
                 raise InputError(f"filter field {field!r}: {operator} takes a list of values")
-            found = self._condition(field, "in", self._operands(field, cast(list[Any], value)))
+            found = self._equal(field, cast(list[Any], value))
             return found if operator == "in" else Not(found)
-        operands = self._operands(field, [value])
-        if operator in ("eq", "ne"):
-            found = self._condition(field, "in", operands)
-            return found if operator == "eq" else Not(found)
-        if operands[0].kind == "bool":
-            raise InputError(f"filter field {field!r}: {operator} takes a number or a text")
-        return self._condition(field, cast(Operator, operator), operands)
+        if operator == "exists":
+            if not isinstance(value, bool):
+                raise InputError(f"filter field {field!r}: exists takes true or false")
+            exists = self._counted(Exists(field))
+            return exists if value else Not(exists)
+        known = ", ".join(_COMPARISONS)
+        raise InputError(f"filter field {field!r}: expected one of {known}, got {written!r}")
 
-    def _condition(self, field: str, operator: Operator, operands: tuple[Scalar, ...]) -> Condition:
-        self._tests += 1
-        if self._tests > MAX_TESTS:
-            raise InputError(f"filter field {field!r}: expected at most {MAX_TESTS} tests in all")
-        return Condition(field, operator, operands)
-
-    def _operands(self, field: str, values: list[Any]) -> tuple[Scalar, ...]:
+    def _equal(self, field: str, values: Sequence[Any]) -> Equal:
         if not values:
             raise InputError(f"filter field {field!r}: expected at least one value, got []")
         self._values += len(values)
         if self._values > MAX_VALUES:
             raise InputError(f"filter field {field!r}: expected at most {MAX_VALUES} values in all")
-        return tuple(_operand(field, value) for value in values)
+        return self._counted(Equal(field, tuple(_operand(field, value) for value in values)))
+
+    def _bound(self, field: str, operator: str, value: object) -> Scalar:
+        operand = _operand(field, value)
+        if operand.kind == "bool":
+            raise InputError(f"filter field {field!r}: {operator} takes a number or a text")
+        return operand
+
+    def _counted(self, test: TestType) -> TestType:
+        self._tests += 1
+        if self._tests > MAX_TESTS:
+            raise InputError(
+                f"filter field {test.field!r}: expected at most {MAX_TESTS} tests in all"
+            )
+        return test
 
 
 def _operator(name: str, wanted: object) -> Literal["and", "or", "not"] | None:

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import json
+import operator
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from index.filters import (
-    And,
-    Condition,
-    Filter,
-    Kind,
-    Not,
-    Scalar,
-    conditions_of,
-    field_scalars,
-)
+from index.filters import And, Equal, Exists, Filter, Not, Or, Range, Test, field_scalars, tests_of
 from index.item_tables import KIND_CODES
 
-_COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_SQL = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_PYTHON = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 # SQLite's default limit of variables in one statement is 999 in older builds.
-_OPERANDS_AT_A_TIME = 500
+_VALUES_AT_A_TIME = 500
 
 Mask = NDArray[np.bool_]
 
@@ -35,127 +28,123 @@ def rows_passing(connection: sqlite3.Connection, filter: Filter, rows: range) ->
     Args:
         connection: to a database with the tables of `index.item_tables`.
         filter: to pass.
-        rows: that the items have; a row in it that no item has passes what it cannot fail, such
-            as an "ne", and has to be left out by the caller.
+        rows: that the items have. One that no item has passes what an item without metadata
+            does; the caller has to leave it out.
 
     Returns:
         Rows, ascending.
     """
-    masks = condition_masks(connection, set(conditions_of(filter)), rows)
+    masks = test_masks(connection, set(tests_of(filter)), rows)
     return np.flatnonzero(combine(filter, masks)) + rows.start
 
 
-def condition_masks(
-    connection: sqlite3.Connection, conditions: set[Condition], rows: range
-) -> dict[Condition, Mask]:
+def test_masks(
+    connection: sqlite3.Connection, tests: Collection[Test], rows: range
+) -> dict[Test, Mask]:
     """Find the items that pass each of some tests.
 
-    Fields with an index are looked up there. For all others together every item's metadata is
-    read once.
+    What fields with an index pass is looked up there. For all other fields together every
+    item's metadata is read once.
 
     Args:
         connection: to a database with the tables of `index.item_tables`.
-        conditions: the tests.
+        tests: to pass.
         rows: that the items have.
 
     Returns:
         By test, a mask over `rows`.
     """
     every_field = bool(connection.execute("SELECT every_field FROM filter_settings").fetchone()[0])
-    masks: dict[Condition, Mask] = {}
-    unindexed: list[Condition] = []
-    for condition in conditions:
-        line = connection.execute(
-            "SELECT field FROM filter_fields WHERE name = ?", (condition.field,)
+    masks: dict[Test, Mask] = {test: np.zeros(len(rows), dtype=np.bool_) for test in tests}
+    unindexed: dict[Test, Mask] = {}
+    for test, mask in masks.items():
+        indexed = connection.execute(
+            "SELECT field, has_lists FROM filter_fields WHERE name = ?", (test.field,)
         ).fetchone()
-        if line is not None:
-            masks[condition] = _looked_up(connection, line[0], condition, rows)
-        elif every_field:  # no item has it
-            masks[condition] = np.zeros(len(rows), dtype=np.bool_)
-        else:
-            unindexed.append(condition)
+        if indexed is not None:
+            field, has_lists = indexed
+            mask[:] = _look_up(connection, field, bool(has_lists), test, rows)
+        elif not every_field:
+            unindexed[test] = mask
     if unindexed:
-        masks |= _read_through(connection, unindexed, rows)
+        _read_through(connection, unindexed, rows)
     return masks
 
 
-def combine(filter: Filter, masks: Mapping[Condition, Mask]) -> Mask:
-    """Apply a filter's "and", "or" and "not" to what its tests let through.
+def combine(filter: Filter, masks: Mapping[Test, Mask]) -> Mask:
+    """Apply the "and", "or" and "not" of a filter to what its tests let through.
 
     Args:
         filter: the tree.
         masks: of each of its tests.
     """
-    if isinstance(filter, Condition):
-        return masks[filter]
     if isinstance(filter, Not):
         return ~combine(filter.part, masks)
-    parts = [combine(part, masks) for part in filter.parts]
-    return np.logical_and.reduce(parts) if isinstance(filter, And) else np.logical_or.reduce(parts)
+    if isinstance(filter, And):
+        return np.logical_and.reduce([combine(part, masks) for part in filter.parts])
+    if isinstance(filter, Or):
+        return np.logical_or.reduce([combine(part, masks) for part in filter.parts])
+    return masks[filter]
 
 
-def _looked_up(
-    connection: sqlite3.Connection, field: int, condition: Condition, rows: range
+def _look_up(
+    connection: sqlite3.Connection, field: int, has_lists: bool, test: Test, rows: range
 ) -> Mask:
-    mask = np.zeros(len(rows), dtype=np.bool_)
-    for where, values in _probes(condition):
-        # One long text is read many times faster than as many lines.
+    def found(where: str, values: tuple[object, ...]) -> Mask:
+        mask = np.zeros(len(rows), dtype=np.bool_)
+        # One long text is read several times faster than as many lines.
         statement = f"SELECT group_concat(row) FROM fields WHERE field = ?{where}"
         text: str | None = connection.execute(statement, (field, *values)).fetchone()[0]
         if text is not None:
             mask[np.fromstring(text, dtype=np.int64, sep=",") - rows.start] = True
-    return mask
+        return mask
+
+    if isinstance(test, Exists):
+        return found("", ())
+    if isinstance(test, Equal):
+        return np.logical_or.reduce([found(*probe) for probe in _equal_probes(test)])
+    bounds = [
+        (f" AND kind = ? AND value {_SQL[comparison]} ?", (KIND_CODES[kind], value))
+        for comparison, (kind, value) in test.bounds
+    ]
+    if has_lists:
+        return np.logical_and.reduce([found(*bound) for bound in bounds])
+    # Where an item has one value, that has to be within all bounds. One walk over what lies
+    # between them takes the time of what it finds, however much lies on their other sides.
+    between = "".join(where for where, _ in bounds)
+    return found(between, tuple(value for _, values in bounds for value in values))
 
 
-def _probes(condition: Condition) -> list[tuple[str, tuple[Any, ...]]]:
-    """Return what follows "field = ?" in the look-ups of a test, and the values in it."""
-    if condition.operator == "exists":
-        return [("", ())]
-    if condition.operator != "in":
-        comparison = _COMPARISONS[condition.operator]
-        kind, value = condition.operands[0]
-        return [(f" AND kind = ? AND value {comparison} ?", (KIND_CODES[kind], value))]
-    by_kind: dict[Kind, list[int | float | str]] = {}
-    for kind, value in condition.operands:
-        by_kind.setdefault(kind, []).append(value)
-    probes: list[tuple[str, tuple[Any, ...]]] = []
-    for kind, values in by_kind.items():
-        for start in range(0, len(values), _OPERANDS_AT_A_TIME):
-            some = values[start : start + _OPERANDS_AT_A_TIME]
+def _equal_probes(test: Equal) -> list[tuple[str, tuple[object, ...]]]:
+    """Return the ends of the statements that look values up, and what stands for their marks."""
+    probes: list[tuple[str, tuple[object, ...]]] = []
+    for kind, code in KIND_CODES.items():
+        values = [each.value for each in test.values if each.kind == kind]
+        for start in range(0, len(values), _VALUES_AT_A_TIME):
+            some = values[start : start + _VALUES_AT_A_TIME]
             marks = ",".join("?" * len(some))
-            probes.append((f" AND kind = ? AND value IN ({marks})", (KIND_CODES[kind], *some)))
+            probes.append((f" AND kind = ? AND value IN ({marks})", (code, *some)))
     return probes
 
 
-def _read_through(
-    connection: sqlite3.Connection, conditions: Sequence[Condition], rows: range
-) -> dict[Condition, Mask]:
-    masks = {condition: np.zeros(len(rows), dtype=np.bool_) for condition in conditions}
-    # Not SQLite's JSON functions: those read some numbers to other floats than Python does.
+def _read_through(connection: sqlite3.Connection, masks: Mapping[Test, Mask], rows: range) -> None:
+    """Mark the items that pass tests in the tests' masks."""
+    # Not with SQLite's JSON functions, which read some numbers to other floats than Python does.
     for row, text in connection.execute("SELECT row, metadata FROM items"):
         metadata: dict[str, Any] = json.loads(text)
-        for condition, mask in masks.items():
-            if condition.field in metadata and _holds(condition, metadata[condition.field]):
+        for test, mask in masks.items():
+            if test.field in metadata and _passes(test, metadata[test.field]):
                 mask[row - rows.start] = True
-    return masks
 
 
-def _holds(condition: Condition, value: object) -> bool:
-    if condition.operator == "in":
-        return any(each in condition.operands for each in field_scalars(value))
-    if condition.operator == "exists":
-        return any(True for _ in field_scalars(value))
-    bound = condition.operands[0]
-    return any(
-        each.kind == bound.kind and _compares(condition.operator, each, bound)
-        for each in field_scalars(value)
-    )
-
-
-def _compares(operator: str, left: Scalar, right: Scalar) -> bool:
-    # Of one kind, so the pairs compare as their values do.
-    if operator == "gt":
-        return left > right
-    if operator == "gte":
-        return left >= right
-    return left < right if operator == "lt" else left <= right
+def _passes(test: Test, value: object) -> bool:
+    scalars = list(field_scalars(value))
+    if isinstance(test, Range):
+        return all(
+            any(
+                each.kind == bound.kind and _PYTHON[comparison](each.value, bound.value)
+                for each in scalars
+            )
+            for comparison, bound in test.bounds
+        )
+    return any(isinstance(test, Exists) or each in test.values for each in scalars)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +19,9 @@ KIND_CODES: dict[Kind, int] = {"number": 0, "text": 1, "bool": 2}
 COLUMNS = "row, id, uri, path, text, image_id, width_px, height_px, metadata, offset, length"
 
 # `fields` holds a line for each value of each indexed field. The line is its own key, so that a
-# test is one walk over neighbouring lines. `filter_fields` numbers the fields that are indexed;
-# where `every_field` is set, those that it does not name are no item's.
+# test is one walk over neighbouring lines. `filter_fields` numbers the fields that are indexed,
+# and says of which of them an item has a list of values; where `every_field` is set, no item has
+# a field that it does not name.
 _TABLES = """
 CREATE TABLE items (
     row INTEGER PRIMARY KEY,
@@ -34,11 +35,14 @@ CREATE TABLE fields (
     field INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, row INTEGER NOT NULL,
     PRIMARY KEY (field, kind, value, row)
 ) WITHOUT ROWID;
-CREATE TABLE filter_fields (field INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE filter_fields (
+    field INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, has_lists INTEGER NOT NULL DEFAULT 0
+);
 CREATE TABLE filter_settings (every_field INTEGER NOT NULL);
 """
 # What is beyond goes to temporary files.
 _CACHE_KIB = 65536
+_WITH_LISTS = "SELECT field FROM filter_fields WHERE has_lists"
 _BY_ID = "CREATE UNIQUE INDEX by_id ON items (id)"
 
 
@@ -146,7 +150,7 @@ def write_items(
 
 def stored_item(line: tuple[Any, ...]) -> StoredItem:
     """Make an item of a line with `COLUMNS`."""
-    return StoredItem(*line[:8], json.loads(line[8]), *line[9:])
+    return StoredItem._make((*line[:8], json.loads(line[8]), *line[9:]))
 
 
 def _create(connection: sqlite3.Connection, filter_fields: Sequence[str] | None) -> None:
@@ -160,24 +164,27 @@ def _create(connection: sqlite3.Connection, filter_fields: Sequence[str] | None)
 def _insert(connection: sqlite3.Connection, items: Iterable[StoredItem], lines: str) -> None:
     every_field = bool(connection.execute("SELECT every_field FROM filter_settings").fetchone()[0])
     numbers: dict[str, int] = dict(connection.execute("SELECT name, field FROM filter_fields"))
+    has_lists = {line[0] for line in connection.execute(_WITH_LISTS)}
     marks = ",".join("?" * len(StoredItem._fields))
     for item in items:
         values = (*item[:8], json.dumps(item.metadata, ensure_ascii=False), *item[9:])
         connection.execute(f"INSERT INTO items ({COLUMNS}) VALUES ({marks})", values)
-        if every_field:
-            for name in item.metadata.keys() - numbers.keys():
+        for name, value in item.metadata.items():
+            if every_field and name not in numbers:
                 numbers[name] = len(numbers) + 1
-                connection.execute("INSERT INTO filter_fields VALUES (?, ?)", (numbers[name], name))
-        connection.executemany(
-            f"INSERT OR IGNORE INTO {lines} VALUES (?,?,?,?)", _field_lines(item, numbers)
-        )
-
-
-def _field_lines(
-    item: StoredItem, numbers: dict[str, int]
-) -> Iterator[tuple[int, int, int | float | str, int]]:
-    for name, value in item.metadata.items():
-        number = numbers.get(name)
-        if number is not None:
-            for kind, stored in field_scalars(value):
-                yield number, KIND_CODES[kind], stored, item.row
+                connection.execute(
+                    "INSERT INTO filter_fields (field, name) VALUES (?, ?)", (numbers[name], name)
+                )
+            if name not in numbers:
+                continue
+            field = numbers[name]
+            stored = [
+                (field, KIND_CODES[each.kind], each.value, item.row)
+                for each in field_scalars(value)
+            ]
+            connection.executemany(f"INSERT OR IGNORE INTO {lines} VALUES (?,?,?,?)", stored)
+            if len(stored) > 1 and field not in has_lists:
+                has_lists.add(field)
+                connection.execute(
+                    "UPDATE filter_fields SET has_lists = 1 WHERE field = ?", (field,)
+                )

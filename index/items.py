@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aladin.errors import IndexCorruptError
-from index.filters import Condition, Filter, conditions_of
-from index.item_filter import combine, condition_masks
+from index.filters import Filter, tests_of
+from index.item_filter import combine, test_masks
 from index.item_tables import COLUMNS, StoredItem, stored_item, write_items
 from index.selection import Selection
 from index.selection_cache import SelectionCache
@@ -81,23 +81,19 @@ class ItemStore:
         if selection is not None:
             return selection
         # Filters differ from request to request, the tests in them less so.
-        conditions = set(conditions_of(filter))
-        known = {each: self._selections.get(each) for each in conditions}
-        masks = {each: found.mask for each, found in known.items() if found is not None}
-        for condition, mask in self._find(conditions - masks.keys()).items():
-            self._selections.put(condition, Selection(mask))
-            masks[condition] = mask
-        if isinstance(filter, Condition):
-            return self._selections.get(filter) or Selection(masks[filter])
+        tests = set(tests_of(filter))
+        known = {test: self._selections.get(test) for test in tests}
+        masks = {test: found.mask for test, found in known.items() if found is not None}
+        missing = tests - masks.keys()
+        if missing:
+            rows = range(self.count)
+            found = self._guarded(lambda connection: test_masks(connection, missing, rows))
+            for test, mask in found.items():
+                self._selections.put(test, Selection(mask))
+            masks |= found
         selection = Selection(combine(filter, masks))
         self._selections.put(filter, selection)
         return selection
-
-    def _find(self, conditions: set[Condition]) -> dict[Condition, Any]:
-        if not conditions:
-            return {}
-        rows = range(self.count)
-        return self._guarded(lambda connection: condition_masks(connection, conditions, rows))
 
     def _read(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
         return self._guarded(lambda connection: connection.execute(statement, values).fetchall())

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from aladin.errors import InputError
-from index.filters import And, Condition, Not, Scalar, parse_filter, scalar
+from index.filters import And, Bound, Equal, Not, Range, Scalar, parse_filter, scalar
 
 
 def test_every_form_is_read() -> None:
@@ -16,11 +16,10 @@ def test_every_form_is_read() -> None:
         }
     ) == And(
         (
-            Condition("city", "in", (Scalar("text", "Pisa"),)),
-            Condition("year", "in", (Scalar("number", 2019), Scalar("number", 2020.5))),
-            Condition("size", "gte", (Scalar("number", 3),)),
-            Condition("size", "lt", (Scalar("number", 9),)),
-            Not(Condition("draft", "in", (Scalar("bool", 1),))),
+            Equal("city", (Scalar("text", "Pisa"),)),
+            Equal("year", (Scalar("number", 2019), Scalar("number", 2020.5))),
+            Range("size", (Bound("gte", Scalar("number", 3)), Bound("lt", Scalar("number", 9)))),
+            Not(Equal("draft", (Scalar("bool", 1),))),
         )
     )
     assert parse_filter({}) is None
