@@ -1,0 +1,184 @@
+"""Encodings for any number of photos, made from real ones so that they cluster alike.
+
+Photos are drawn in the joint principal space of the real photos' embeddings and tokens: a point is
+a real photo, mixed with a near neighbour, plus noise with the data's own covariance. Embedding and
+tokens come from the same point, so what one says of a photo the other says too, as in real data
+where the embedding was distilled from the tokens. Every photo depends on the seed and on its
+number alone: the first thousand of a million are the thousand of a thousand.
+
+`benchmarks.synthetic_sources` says where the real photos come from, and
+``python -m benchmarks.synthetic_check`` compares the result with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional as F
+
+from benchmarks.synthetic_sources import (
+    EMBEDDING_DIM,
+    REGIONS,
+    TOKEN_DIM,
+    Photos,
+    Source,
+    find_source,
+)
+
+# Principal directions are kept until they hold this share of the variance.
+_VARIANCE_KEPT = 0.99
+# Share of a photo's variance that is noise, the rest being real photos'. Found by matching the
+# cosines to the 1st, 10th and 100th neighbour among 1,000 photos, see the check.
+_NOISE = 0.25
+# A photo is mixed with one of so many nearest, of which it holds at most half.
+_PARTNERS = 10
+# Photos that are drawn with one random generator. A part of the format: it decides the draws.
+_BLOCK = 512
+
+
+class TextQueries(NamedTuple):
+    """Texts to search photos with.
+
+    Attributes:
+        embeddings: (queries, 256) float32, L2-normalised.
+        words: of each query, (words, 128) float32, L2-normalised.
+        photos: (queries,) number of the photo that each was made for.
+    """
+
+    embeddings: NDArray[np.float32]
+    words: list[NDArray[np.float32]]
+    photos: NDArray[np.int64]
+
+
+class _Recipe(NamedTuple):
+    """What each photo of a block is made of: (photos,) each."""
+
+    base: NDArray[np.int64]
+    partner: NDArray[np.int64]
+    weight: NDArray[np.float32]
+
+
+def make_encodings(count: int, seed: int = 0, source: Path | None = None) -> Iterator[Photos]:
+    """Yield `count` photos in batches.
+
+    Args:
+        count: number of photos.
+        seed: of all that is drawn.
+        source: an index of real photos; None: as `find_source` chooses.
+    """
+    return SyntheticPhotos(find_source(source), seed).photos(count)
+
+
+class SyntheticPhotos:
+    """Draws photos and queries that belong to them."""
+
+    def __init__(self, source: Source, seed: int = 0) -> None:
+        """Find the source's principal space and neighbours.
+
+        Args:
+            source: what the photos are made from.
+            seed: of all that is drawn.
+        """
+        self.source = source
+        self._seed = seed
+        count = len(source.photos.embeddings)
+        embeddings = torch.from_numpy(source.photos.embeddings)
+        flat = torch.from_numpy(source.photos.tokens).reshape(count, -1)
+        # Each half weighs the same, or 49 tokens would leave the embedding no say.
+        self._scales = [float(half.var(dim=0).sum().sqrt()) for half in (embeddings, flat)]
+        joint = torch.cat([embeddings / self._scales[0], flat / self._scales[1]], dim=1)
+        self._mean = joint.mean(dim=0)
+        centred = joint - self._mean
+        # Fewer photos than values: the small Gram matrix has the same spectrum.
+        variances, vectors = torch.linalg.eigh((centred @ centred.T).double())
+        variances, vectors = variances.flip(0), vectors.flip(1)
+        share = variances.cumsum(0) / variances.sum()
+        kept = int(torch.searchsorted(share, _VARIANCE_KEPT)) + 1
+        lengths = variances[:kept].sqrt()
+        self._coordinates = (vectors[:, :kept] * lengths).float()  # (real photos, kept)
+        self._directions = self._coordinates.T @ centred / lengths.float().square().unsqueeze(1)
+        self._spread = (lengths / np.sqrt(count)).float()  # standard deviations
+        similarity = embeddings @ embeddings.T
+        similarity.fill_diagonal_(-2)
+        self._neighbours = similarity.topk(min(_PARTNERS, count - 1)).indices.numpy()
+        self._stretch = self._lost_spread()
+
+    def photos(self, count: int, batch: int = 4 * _BLOCK) -> Iterator[Photos]:
+        """Yield the first `count` photos, some at a time.
+
+        Args:
+            count: number of photos.
+            batch: photos at a time, about 25 KB each; rounded up to whole blocks.
+        """
+        blocks = -(-batch // _BLOCK)
+        for start in range(0, count, blocks * _BLOCK):
+            end = min(start + blocks * _BLOCK, count)
+            parts = [
+                self._draw(number, min(_BLOCK, end - number * _BLOCK))
+                for number in range(start // _BLOCK, -(-end // _BLOCK))
+            ]
+            yield Photos(
+                np.concatenate([part.embeddings for part in parts]),
+                np.concatenate([part.tokens for part in parts]),
+            )
+
+    def queries(self, queries: int, photos: int) -> TextQueries:
+        """Draw texts that belong to some of the first `photos` photos.
+
+        A text is a real caption of the real photo that most of its photo is made of, unchanged:
+        what is asked for is as real as it can be.
+
+        Args:
+            queries: number of texts.
+            photos: number of photos to choose from.
+        """
+        random = np.random.default_rng([self._seed, 1])
+        chosen = random.integers(0, photos, queries)
+        embeddings = np.empty((queries, EMBEDDING_DIM), dtype=np.float32)
+        words: list[NDArray[np.float32]] = []
+        for place, photo in enumerate(chosen.tolist()):
+            recipe = self._recipe(self._generator(photo // _BLOCK))
+            captions = self.source.captions[int(recipe.base[photo % _BLOCK])]
+            caption = captions[int(random.integers(len(captions)))]
+            embeddings[place] = caption.embedding
+            words.append(caption.words)
+        return TextQueries(embeddings, words, chosen)
+
+    def _lost_spread(self) -> float:
+        """Return how much closer to the mean a mixture of two photos is than a photo."""
+        own = self._coordinates.square().sum(dim=1).mean()
+        partners = self._coordinates[self._neighbours]  # (photos, partners, kept)
+        shared = torch.einsum("pk,pnk->pn", self._coordinates, partners).mean()
+        # For weights w even in 0.5 to 1: E w^2 + E (1-w)^2 = 2/3 and 2 E w(1-w) = 1/3.
+        return float((own / (2 / 3 * own + 1 / 3 * shared)).sqrt())
+
+    def _generator(self, block: int) -> np.random.Generator:
+        return np.random.default_rng([self._seed, 0, block])
+
+    def _recipe(self, random: np.random.Generator) -> _Recipe:
+        base = random.integers(0, len(self._neighbours), _BLOCK)
+        partner = self._neighbours[base, random.integers(0, self._neighbours.shape[1], _BLOCK)]
+        return _Recipe(base, partner, random.uniform(0.5, 1, _BLOCK).astype(np.float32))
+
+    def _draw(self, block: int, count: int) -> Photos:
+        random = self._generator(block)
+        recipe = self._recipe(random)
+        weight = torch.from_numpy(recipe.weight).unsqueeze(1)
+        mixed = weight * self._coordinates[recipe.base]
+        mixed += (1 - weight) * self._coordinates[recipe.partner]
+        mixed *= self._stretch  # (block, kept)
+        normal = random.standard_normal(mixed.shape, dtype=np.float32)
+        noise = self._spread * torch.from_numpy(normal)
+        point = (1 - _NOISE) ** 0.5 * mixed + _NOISE**0.5 * noise
+        joint = self._mean + point[:count] @ self._directions  # (count, 256 + 49 * 128)
+        embeddings, flat = joint.split([EMBEDDING_DIM, REGIONS * TOKEN_DIM], dim=1)
+        tokens = (flat * self._scales[1]).reshape(count, REGIONS, TOKEN_DIM)
+        return Photos(
+            F.normalize(embeddings * self._scales[0], dim=1).numpy(),
+            F.normalize(tokens, dim=2).numpy(),
+        )
