@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +28,11 @@ class PhotoFile:
         """Name the photo in errors."""
         return str(self.path) if self.length is None else f"{self.path}@{self.offset}"
 
-    def read(self, max_bytes: int) -> bytes:
+    def read(self, max_bytes: int | None = None) -> bytes:
         """Read the photo's bytes.
+
+        Args:
+            max_bytes: refuse more, before they are read; None: read all.
 
         Raises:
             ImageTooLargeError: there are more than `max_bytes`.
@@ -36,14 +40,17 @@ class PhotoFile:
         """
         try:
             with self.path.open("rb") as file:
+                length = self.length
+                if length is None:
+                    length = os.fstat(file.fileno()).st_size - self.offset
+                if max_bytes is not None and length > max_bytes:
+                    raise ImageTooLargeError(self.source, f"{length} bytes, limit {max_bytes}")
                 file.seek(self.offset)
-                wanted = max_bytes + 1 if self.length is None else min(self.length, max_bytes + 1)
-                data = file.read(wanted)
+                data = file.read(length)
         except OSError as error:
             raise ImageError(self.source, error.strerror or "cannot be read") from error
-        if len(data) > max_bytes:
-            size = self.length or self.path.stat().st_size - self.offset
-            raise ImageTooLargeError(self.source, f"{size} bytes, limit {max_bytes}")
-        if self.length is not None and len(data) < self.length:
-            raise ImageError(self.source, f"expected {self.length} bytes, got {len(data)}")
+        except ValueError as error:  # a name with a zero byte is none
+            raise ImageError(self.source, str(error)) from error
+        if len(data) < length:
+            raise ImageError(self.source, f"expected {length} bytes, got {len(data)}")
         return data

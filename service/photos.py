@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import NamedTuple
 
 from PIL import Image
 
 from aladin.errors import AladinError, ImageError
 from aladin.images import FORMATS, ImageLimits, read_image
+from aladin.photo_file import PhotoFile
 
 # Visibly lossless for photos at the sizes of a page of hits.
 _JPEG_QUALITY = 87
@@ -29,43 +29,44 @@ class PhotoBytes(NamedTuple):
     media_type: str
 
 
-def original_photo(path: Path, item_id: str) -> PhotoBytes:
-    """Read a photo's file as it is.
+def original_photo(photo: PhotoFile, item_id: str) -> PhotoBytes:
+    """Read the bytes of a photo as they are.
 
     Args:
-        path: of the file, as the index knows it.
+        photo: where they are, as the index knows it.
         item_id: named in the error.
 
     Raises:
-        PhotoGoneError: the file is gone, or is no picture any more.
+        PhotoGoneError: they are gone, or no picture any more.
     """
     try:
-        data = path.read_bytes()
+        data = photo.read()
         # The header alone: a file that has become something else since must not be handed out.
         with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
             return PhotoBytes(data, picture.get_format_mimetype() or "application/octet-stream")
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
+    except (ImageError, OSError, ValueError, Image.DecompressionBombError) as error:
         raise PhotoGoneError(item_id) from error
 
 
-def resized_photo(path: Path, item_id: str, size_px: int, limits: ImageLimits) -> PhotoBytes:
+def resized_photo(photo: PhotoFile, item_id: str, size_px: int, limits: ImageLimits) -> PhotoBytes:
     """Read a photo, upright and without its metadata, as a JPEG that fits into a square.
 
     Args:
-        path: of the file, as the index knows it.
+        photo: where its bytes are, as the index knows it.
         item_id: named in the error.
         size_px: of the square's side; a smaller photo keeps its size.
-        limits: what the file may cost.
+        limits: what the photo may cost.
 
     Raises:
-        PhotoGoneError: the file is gone, damaged or over the limits.
+        PhotoGoneError: it is gone, damaged or over the limits.
     """
     try:
-        photo = read_image(path, limits)
+        picture = read_image(photo, limits)
     except ImageError as error:
         raise PhotoGoneError(item_id) from error
-    photo.thumbnail((size_px, size_px))
+    picture.thumbnail((size_px, size_px))
     target = io.BytesIO()
     # A fresh picture: thumbnail() keeps the EXIF block, where and when the photo was taken.
-    Image.frombytes("RGB", photo.size, photo.tobytes()).save(target, "JPEG", quality=_JPEG_QUALITY)
+    plain = Image.frombytes("RGB", picture.size, picture.tobytes())
+    plain.save(target, "JPEG", quality=_JPEG_QUALITY)
     return PhotoBytes(target.getvalue(), "image/jpeg")

@@ -1,47 +1,50 @@
-"""From data files to the items of an index."""
+"""From data files to the items of an index, one by one: a source may be larger than memory."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from index.source_items import ImageItem, TextItem
-from training.data import read_records
-from training.data.texts import read_texts
+from training.data import iter_records
+from training.data.texts import iter_texts
 
 
-def image_items(source: Path, split: str | None) -> list[ImageItem]:
+def image_items(source: Path, split: str | None) -> Iterator[ImageItem]:
     """Read the photos of a data set.
 
     Args:
-        source: JSONL, Karpathy JSON or a folder of photos.
+        source: of any format that `training.data` knows.
         split: only this one; None: all photos.
 
     Raises:
-        DataError: the source cannot be used.
+        DataError: the source cannot be used; while reading, a photo of it cannot.
     """
-    return [
+    return (
         ImageItem(
             id=record.id,
-            path=record.image,
+            path=record.photo.path,
+            offset=record.photo.offset,
+            length=record.photo.length,
             uri=record.uri,
             text=record.captions[0] if record.captions else None,
             metadata=record.metadata,
         )
-        for record in read_records(source, split, require_captions=False)
-    ]
+        for record in iter_records(source, split, require_captions=False)
+    )
 
 
-def text_items(source: Path, split: str | None) -> list[TextItem]:
+def text_items(source: Path, split: str | None) -> Iterator[TextItem]:
     """Read texts, or the captions of a data set.
 
     Args:
-        source: JSONL of texts, or any source of photos with captions.
+        source: JSONL or a table of texts, or any source of photos with captions.
         split: only the captions of this one; None: all.
 
     Raises:
-        DataError: the source cannot be used.
+        DataError: the source cannot be used; while reading, a text of it cannot.
     """
-    return [
+    return (
         TextItem(id=record.id, text=record.text, metadata=record.metadata, image_id=record.image_id)
-        for record in read_texts(source, split)
-    ]
+        for record in iter_texts(source, split)
+    )

@@ -77,7 +77,7 @@ class PairDataset:
             DataError: no photo can be used.
         """
         photos, usable = prepare_photos(
-            [record.image for record in records],
+            [record.photo for record in records],
             model.image.encoder,
             _digest(model, "image"),
             cache_root,
@@ -86,7 +86,7 @@ class PairDataset:
             progress,
         )
         if not usable:
-            raise DataError(records[0].image.parent, None, "no photo can be decoded")
+            raise DataError(records[0].photo.path.parent, None, "no photo can be decoded")
         kept = [records[row] for row in usable]
         captions = [caption for record in kept for caption in record.captions]
         texts = prepare_texts(

@@ -171,11 +171,11 @@ def evaluate_checkpoint(
     if not captions:
         raise InputError(f"nothing to evaluate: {len(records)} photos without a caption")
     images = _encode(
-        [record.image for record in records],
+        [record.photo for record in records],
         _PHOTOS_A_BATCH,
         "photos",
         progress,
-        lambda paths: encode_photos(checkpoint.model, [read_image(path) for path in paths]),
+        lambda files: encode_photos(checkpoint.model, [read_image(file) for file in files]),
     )
     texts = _encode(
         captions,

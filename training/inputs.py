@@ -19,6 +19,7 @@ from aladin.errors import ImageError
 from aladin.feature_cache import FeatureCache, content_digest
 from aladin.images import decode_image
 from aladin.inference import PHOTOS_AT_A_TIME
+from aladin.photo_file import PhotoFile
 from aladin.progress import Progress
 from training.precision import Precision, computing
 from training.views import apply_view
@@ -97,7 +98,7 @@ class TokenisedTexts:
 
 
 def prepare_photos(
-    paths: Sequence[Path],
+    photos: Sequence[PhotoFile],
     encoder: ImageEncoder,
     encoder_digest: str,
     cache_root: Path,
@@ -108,7 +109,7 @@ def prepare_photos(
     """Make photos ready: through the cache if the encoder is frozen, in memory otherwise.
 
     Args:
-        paths: photo files.
+        photos: where their bytes are.
         encoder: the image encoder.
         encoder_digest: see `FeatureCache`.
         cache_root: folder of all caches.
@@ -117,21 +118,21 @@ def prepare_photos(
         progress: told of photos.
 
     Returns:
-        The inputs of the usable photos, and their rows among `paths`; a damaged photo is left
+        The inputs of the usable photos, and their rows among `photos`; a damaged photo is left
         out with a warning.
 
     Raises:
         ImageError: a photo file cannot be read.
     """
-    progress.start(len(paths), "photos")
+    progress.start(len(photos), "photos")
     if encoder.frozen:
         cache = FeatureCache(cache_root, encoder_digest)
-        return _cache_photos(paths, encoder, cache, views, precision, progress)
+        return _cache_photos(photos, encoder, cache, views, precision, progress)
     pixels: list[list[Tensor]] = [[] for _ in views]
     usable: list[int] = []
-    for row, content in enumerate(_in_threads(paths, _read_bytes)):
+    for row, content in enumerate(_in_threads(photos, PhotoFile.read)):
         progress.advance()
-        photo = _try_decode(content, paths[row])
+        photo = _try_decode(content, photos[row])
         if photo is None:
             continue
         usable.append(row)
@@ -176,7 +177,7 @@ def prepare_texts(
 
 
 def _cache_photos(
-    paths: Sequence[Path],
+    photos: Sequence[PhotoFile],
     encoder: ImageEncoder,
     cache: FeatureCache,
     views: Sequence[str],
@@ -185,17 +186,17 @@ def _cache_photos(
 ) -> tuple[PhotoInputs, list[int]]:
     keys: list[list[str]] = [[] for _ in views]
     usable: list[int] = []
-    for part in _chunks(list(enumerate(paths)), PHOTOS_A_PART):
-        contents = list(_in_threads([path for _, path in part], _read_bytes))
+    for part in _chunks(list(enumerate(photos)), PHOTOS_A_PART):
+        contents = list(_in_threads([file for _, file in part], PhotoFile.read))
         found = [[content_digest(content, view) for content in contents] for view in views]
-        photos: list[Image.Image | None] = [None] * len(part)
+        decoded: list[Image.Image | None] = [None] * len(part)
         if any(key not in cache for of_view in found for key in of_view):
             with ThreadPoolExecutor(_THREADS) as pool:
-                photos = list(pool.map(_try_decode, contents, [path for _, path in part]))
+                decoded = list(pool.map(_try_decode, contents, [file for _, file in part]))
         for view, of_view in zip(views, found, strict=True):
             new = {
                 key: apply_view(photo, view, content_digest(content))
-                for key, photo, content in zip(of_view, photos, contents, strict=True)
+                for key, photo, content in zip(of_view, decoded, contents, strict=True)
                 if photo is not None and key not in cache
             }
             if new:
@@ -222,16 +223,9 @@ def _encode(encoder: ImageEncoder, photos: list[Image.Image], precision: Precisi
     return Features(*(torch.cat(values) for values in zip(*parts, strict=True)))
 
 
-def _read_bytes(path: Path) -> bytes:
+def _try_decode(content: bytes, file: PhotoFile) -> Image.Image | None:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ImageError(str(path), error.strerror or "cannot be read") from error
-
-
-def _try_decode(content: bytes, path: Path) -> Image.Image | None:
-    try:
-        return decode_image(content, str(path))
+        return decode_image(content, file.source)
     except ImageError as error:
         logger.warning("left out: %s", error)
         return None

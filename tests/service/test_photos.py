@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from aladin.images import DEFAULT_LIMITS, ImageLimits
+from aladin.photo_file import PhotoFile
 from service.photos import PhotoGoneError, original_photo, resized_photo
 
 ORIENTATION, MAKE = 0x0112, 0x010F
@@ -28,11 +29,11 @@ def turned(tmp_path: Path) -> Path:
 
 
 def test_the_original_is_the_file_itself(turned: Path) -> None:
-    assert original_photo(turned, "a") == (turned.read_bytes(), "image/jpeg")
+    assert original_photo(PhotoFile(turned), "a") == (turned.read_bytes(), "image/jpeg")
 
 
 def test_a_resized_photo_is_upright_small_and_without_metadata(turned: Path) -> None:
-    data, media_type = resized_photo(turned, "a", 20, DEFAULT_LIMITS)
+    data, media_type = resized_photo(PhotoFile(turned), "a", 20, DEFAULT_LIMITS)
     assert media_type == "image/jpeg"
     assert b"ecret" not in data
     with Image.open(io.BytesIO(data)) as picture:
@@ -45,7 +46,9 @@ def test_a_resized_photo_is_upright_small_and_without_metadata(turned: Path) -> 
 
 
 def test_a_photo_is_never_made_larger(turned: Path) -> None:
-    with Image.open(io.BytesIO(resized_photo(turned, "a", 500, DEFAULT_LIMITS).data)) as picture:
+    with Image.open(
+        io.BytesIO(resized_photo(PhotoFile(turned), "a", 500, DEFAULT_LIMITS).data)
+    ) as picture:
         assert picture.size == (30, 60)
 
 
@@ -55,8 +58,8 @@ def test_what_is_no_photo_any_more_is_not_handed_out(tmp_path: Path, content: by
     if content is not None:
         path.write_bytes(content)
     for read in (
-        lambda: original_photo(path, "a/b#1"),
-        lambda: resized_photo(path, "a/b#1", 20, DEFAULT_LIMITS),
+        lambda: original_photo(PhotoFile(path), "a/b#1"),
+        lambda: resized_photo(PhotoFile(path), "a/b#1", 20, DEFAULT_LIMITS),
     ):
         with pytest.raises(PhotoGoneError) as failure:
             read()
@@ -65,4 +68,4 @@ def test_what_is_no_photo_any_more_is_not_handed_out(tmp_path: Path, content: by
 
 def test_a_photo_over_the_limits_is_not_decoded(turned: Path) -> None:
     with pytest.raises(PhotoGoneError):
-        resized_photo(turned, "a", 20, ImageLimits(max_pixels=100))
+        resized_photo(PhotoFile(turned), "a", 20, ImageLimits(max_pixels=100))

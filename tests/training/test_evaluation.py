@@ -16,6 +16,7 @@ from aladin.errors import InputError
 from aladin.fusion import DirectionFusion, Fusion
 from aladin.metrics import mean_metrics, retrieval_metrics, retrieval_ranks, summarize
 from aladin.model import AladinModel
+from aladin.photo_file import PhotoFile
 from aladin.separation import cross_retrieval_ranks, mean_difference
 from aladin.two_stage import two_stage_ranks
 from training.data import Record
@@ -143,6 +144,6 @@ def test_folds_are_evaluations_of_their_own(
 
 
 def test_photos_without_any_caption_cannot_be_evaluated(tiny_checkpoint: Path) -> None:
-    records = [Record(id="a", image=Path("a.png"), uri="a.png", captions=())]
+    records = [Record(id="a", photo=PhotoFile(Path("a.png")), uri="a.png", captions=())]
     with pytest.raises(InputError, match="nothing to evaluate: 1 photos without a caption"):
         evaluate_checkpoint(load_checkpoint(tiny_checkpoint), records)

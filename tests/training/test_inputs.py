@@ -11,7 +11,9 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
+from aladin.images import read_image
 from aladin.model import AladinModel
+from aladin.photo_file import PhotoFile
 from aladin.progress import NullProgress
 from training.inputs import CachedPhotos, CachedTexts, DecodedPhotos, prepare_photos, prepare_texts
 
@@ -20,12 +22,12 @@ TEXTS = ["two dogs", "a man rides a motorcycle in the street", "two dogs"]
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> list[Path]:
+def photos(tmp_path: Path) -> list[PhotoFile]:
     generator = np.random.default_rng(0)
     paths = [tmp_path / f"{number}.png" for number in range(3)]
     for path in paths:
         Image.fromarray(generator.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
-    return paths
+    return [PhotoFile(path) for path in paths]
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def frozen_model(build_tiny: Callable[..., AladinModel]) -> AladinModel:
 
 
 def test_cached_photos_equal_the_encoder_on_photo_and_mirror_image(
-    photos: list[Path], tmp_path: Path, frozen_model: AladinModel
+    photos: list[PhotoFile], tmp_path: Path, frozen_model: AladinModel
 ) -> None:
     encoder = frozen_model.image.encoder
     inputs, usable = prepare_photos(
@@ -47,7 +49,7 @@ def test_cached_photos_equal_the_encoder_on_photo_and_mirror_image(
     assert isinstance(inputs, CachedPhotos)
     assert usable == [0, 1, 2]
     found = inputs.get([2, 0], [1, 0])
-    upright, other = Image.open(photos[0]), ImageOps.mirror(Image.open(photos[2]))
+    upright, other = read_image(photos[0]), ImageOps.mirror(read_image(photos[2]))
     pixels = torch.stack([encoder.preprocess(photo) for photo in (other, upright)])
     with torch.inference_mode():
         expected = encoder(pixels)
@@ -56,14 +58,14 @@ def test_cached_photos_equal_the_encoder_on_photo_and_mirror_image(
 
 
 def test_decoded_photos_are_mirrored_on_demand(
-    photos: list[Path], tmp_path: Path, build_tiny: Callable[..., AladinModel]
+    photos: list[PhotoFile], tmp_path: Path, build_tiny: Callable[..., AladinModel]
 ) -> None:
     encoder = build_tiny().image.encoder
     inputs, _ = prepare_photos(photos, encoder, "", tmp_path, VIEWS, "float32", NullProgress())
     assert isinstance(inputs, DecodedPhotos)
     upright, mirrored = inputs.get([1, 1], [0, 1])
     assert torch.equal(upright.flip(-1), mirrored)
-    assert torch.equal(upright, encoder.preprocess(Image.open(photos[1])))
+    assert torch.equal(upright, encoder.preprocess(read_image(photos[1])))
 
 
 def test_cached_texts_equal_the_encoder(tmp_path: Path, frozen_model: AladinModel) -> None:
@@ -82,7 +84,7 @@ def test_cached_texts_equal_the_encoder(tmp_path: Path, frozen_model: AladinMode
 
 
 def test_another_encoder_does_not_find_these_features(
-    photos: list[Path], tmp_path: Path, frozen_model: AladinModel
+    photos: list[PhotoFile], tmp_path: Path, frozen_model: AladinModel
 ) -> None:
     encoder = frozen_model.image.encoder
     for digest in ("one", "two"):

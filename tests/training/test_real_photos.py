@@ -41,7 +41,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
             json.dumps(
                 {
                     "id": record.id,
-                    "image": str(record.image),
+                    "image": str(record.photo.path),
                     "captions": list(record.captions),
                     "split": split,
                 }
@@ -87,7 +87,7 @@ def test_a_pair_scores_the_same_whatever_else_is_in_the_batch(
     checkpoint, data = small_run
     model = load_checkpoint(checkpoint).model
     records = read_records(data, "val")[:8]
-    photos = [read_image(record.image) for record in records]
+    photos = [read_image(record.photo) for record in records]
     captions = [record.captions[0] for record in records]
     images, texts = encode_photos(model, photos), encode_texts(model, captions)
     align, match = model.alignment_scores(images, texts), matching_scores(images, texts)

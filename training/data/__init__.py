@@ -1,16 +1,42 @@
-"""Data sets: one reader a file, chosen by the source's suffix."""
+"""Data sets: one reader a file, chosen by the source's suffix.
+
+What is read is said in ``columns.py`` for tables, and in each reader for the rest.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from aladin.errors import DataError
-from training.data.folder import read_folder
-from training.data.jsonl import read_jsonl
-from training.data.karpathy import read_karpathy
-from training.data.records import Record, collect
+from training.data.formats import KNOWN_FORMATS, read_entries
+from training.data.records import Record, collect, select
 
-__all__ = ["Record", "read_records"]
+__all__ = ["KNOWN_FORMATS", "Record", "iter_records", "read_records"]
+
+
+def iter_records(
+    source: Path,
+    split: str | None = None,
+    *,
+    require_captions: bool = True,
+    images: Path | None = None,
+) -> Iterator[Record]:
+    """Read a data set photo by photo, whatever its size; a Karpathy JSON alone is read at once.
+
+    That an id is used once, and that the file of a photo is there, is left to who reads on.
+
+    Args:
+        source: a file of `KNOWN_FORMATS`, a pattern of such files, or a folder.
+        split: only this one; None: all photos.
+        require_captions: refuse a photo without captions; searching photos needs none.
+        images: folder of a Karpathy JSON's photos, if it is not beside the file.
+
+    Raises:
+        DataError: the source cannot be used; while reading, a line of it cannot, or, at the
+            end, there was no photo or no such split.
+    """
+    entries = select(read_entries(source, images), source, split, require_captions=require_captions)
+    return (entry.record for entry in entries)
 
 
 def read_records(
@@ -20,35 +46,16 @@ def read_records(
     require_captions: bool = True,
     images: Path | None = None,
 ) -> list[Record]:
-    """Read a data set, whole: nothing is returned if one line of it cannot be used.
+    """Read a data set, whole: nothing is returned if one photo of it cannot be used.
 
     Args:
-        source: a ``.jsonl`` file, a Karpathy ``.json`` file, or a folder of photos.
+        source: see `iter_records`, as for the others.
         split: only this one; None: all photos.
-        require_captions: refuse a photo without captions; searching photos needs none.
-        images: folder of a Karpathy JSON's photos, if it is not beside the file.
+        require_captions: refuse a photo without captions.
+        images: folder of a Karpathy JSON's photos.
 
     Raises:
-        DataError: the source, or a line of it, cannot be used; or it has no such split.
+        DataError: see `iter_records`; also: an id repeats, or the file of a photo is missing.
     """
-    suffix = source.suffix.lower()
-    if source.is_dir():
-        entries = read_folder(source)
-    elif not source.exists():
-        raise DataError(source, None, "no such file or folder")
-    elif suffix == ".jsonl":
-        entries = read_jsonl(source)
-    elif suffix == ".json":
-        entries = read_karpathy(source, images)
-    else:
-        raise DataError(source, None, "expected a folder, a .jsonl or a Karpathy .json file")
-    records = collect(entries, source, require_captions=require_captions)
-    return records if split is None else _of_split(records, split, source)
-
-
-def _of_split(records: list[Record], split: str, source: Path) -> list[Record]:
-    chosen = [record for record in records if record.split == split]
-    if not chosen:
-        known = sorted({record.split for record in records if record.split is not None})
-        raise DataError(source, None, f"has no split {split!r}, known are {known}")
-    return chosen
+    entries = read_entries(source, images)
+    return collect(select(entries, source, split, require_captions=require_captions))

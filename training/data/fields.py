@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -30,6 +31,20 @@ class Place(NamedTuple):
     def error(self, reason: str) -> DataError:
         """Return the error to raise about this place."""
         return DataError(self.file, self.line, f"{self.part}: {reason}" if self.part else reason)
+
+
+def parse_json(raw: bytes, place: Place) -> object:
+    """Parse JSON.
+
+    Raises:
+        DataError: it is not JSON in UTF-8.
+    """
+    try:
+        return json.loads(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise place.error(f"not UTF-8 at byte {error.start + 1} of the line") from None
+    except (ValueError, RecursionError) as error:
+        raise place.error(f"not JSON ({error})") from None
 
 
 class Fields:

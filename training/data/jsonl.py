@@ -7,18 +7,18 @@
 from __future__ import annotations
 
 import codecs
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from aladin.errors import DataError
-from training.data.fields import Fields, Place
-from training.data.records import Record
+from aladin.photo_file import PhotoFile
+from training.data.fields import Fields, Place, parse_json
+from training.data.records import Entry, Record
 
 _KNOWN = frozenset({"image", "captions", "split", "id", "metadata"})
 
 
-def read_jsonl(file: Path) -> Iterator[tuple[Place, Record]]:
+def read_jsonl(file: Path) -> Iterator[Entry]:
     """Read the photos of a JSONL file.
 
     Raises:
@@ -27,11 +27,11 @@ def read_jsonl(file: Path) -> Iterator[tuple[Place, Record]]:
     folder = file.absolute().parent
     for line in read_lines(file, _KNOWN):
         uri = line.text("image")
-        yield (
+        yield Entry(
             line.place,
             Record(
                 id=line.optional_text("id") or uri,
-                image=folder / uri,
+                photo=PhotoFile(folder / uri),
                 uri=uri,
                 captions=line.texts("captions"),
                 split=line.optional_text("split"),
@@ -58,15 +58,6 @@ def read_lines(file: Path, known: frozenset[str] | None) -> Iterator[Fields]:
                     raw = raw.removeprefix(codecs.BOM_UTF8)
                 if raw.strip():
                     place = Place(file, number)
-                    yield Fields(_parse(raw, place), place, known)
+                    yield Fields(parse_json(raw, place), place, known)
     except OSError as error:
         raise DataError(file, None, error.strerror or "cannot be read") from error
-
-
-def _parse(raw: bytes, place: Place) -> object:
-    try:
-        return json.loads(raw.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise place.error(f"not UTF-8 at byte {error.start + 1} of the line") from None
-    except (ValueError, RecursionError) as error:
-        raise place.error(f"not JSON ({error})") from None

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aladin.errors import DataError
+from aladin.photo_file import PhotoFile
 from training.data.fields import Fields, Place
-from training.data.records import Record
+from training.data.records import Entry, Record
 
 # COCO's photos of the official validation part that Karpathy trains on.
 _JOINED = {"restval": "train"}
 
 
-def read_karpathy(file: Path, images: Path | None = None) -> Iterator[tuple[Place, Record]]:
+def read_karpathy(file: Path, images: Path | None = None) -> Iterator[Entry]:
     """Read the photos of a Karpathy JSON; its "restval" joins "train".
 
     Args:
@@ -34,11 +35,11 @@ def read_karpathy(file: Path, images: Path | None = None) -> Iterator[tuple[Plac
         filename = photo.text("filename")
         uri = f"{subfolder}/{filename}" if subfolder else filename
         split = photo.text("split")
-        yield (
+        yield Entry(
             photo.place,
             Record(
                 id=uri,
-                image=images.absolute() / uri,
+                photo=PhotoFile(images.absolute() / uri),
                 uri=uri,
                 captions=tuple(sentence.text("raw") for sentence in photo.objects("sentences")),
                 split=_JOINED.get(split, split),

@@ -1,13 +1,14 @@
-"""One photo of a data set with its captions, whatever file it was read from."""
+"""One photo of a data set with its captions, whatever it was read from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from aladin.errors import DataError
+from aladin.photo_file import PhotoFile
 from training.data.fields import Place
 
 
@@ -17,7 +18,7 @@ class Record:
 
     Attributes:
         id: unique in its source; the user's own, else `uri`.
-        image: absolute path of the photo.
+        photo: where its bytes are; with an absolute path.
         uri: the photo as the source names it.
         captions: any number; none where captions are not required.
         split: None if the source does not say.
@@ -25,37 +26,71 @@ class Record:
     """
 
     id: str
-    image: Path
+    photo: PhotoFile
     uri: str
     captions: tuple[str, ...]
     split: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-def collect(
-    entries: Iterable[tuple[Place, Record]], source: Path, *, require_captions: bool
-) -> list[Record]:
-    """Gather a reader's records, refusing those that training or indexing could not use.
+class Entry(NamedTuple):
+    """What a reader yields.
+
+    Attributes:
+        place: that the record was read from; named in errors about it.
+        record: the photo.
+    """
+
+    place: Place
+    record: Record
+
+
+def select(
+    entries: Iterable[Entry], source: Path, split: str | None, *, require_captions: bool
+) -> Iterator[Entry]:
+    """Pass on the photos of one split as they come.
 
     Args:
-        entries: each record with the place it was read from.
-        source: named in the error about a source without records.
+        entries: of a reader.
+        source: named in the error about a source without such photos.
+        split: only this one; None: all photos.
         require_captions: refuse a photo without captions.
 
     Raises:
-        DataError: a photo is missing, has no caption or repeats an id, or there is no record.
+        DataError: a photo of the split has no caption; or, at the end, there was none.
+    """
+    known: set[str] = set()
+    any_photo = any_chosen = False
+    for entry in entries:
+        record, any_photo = entry.record, True
+        if record.split is not None:
+            known.add(record.split)
+        if split is not None and record.split != split:
+            continue
+        if require_captions and not record.captions:
+            raise entry.place.error(f"photo {record.uri!r} has no caption")
+        any_chosen = True
+        yield entry
+    if not any_photo:
+        raise DataError(source, None, "holds no photo")
+    if not any_chosen:
+        raise DataError(source, None, f"has no split {split!r}, known are {sorted(known)}")
+
+
+def collect(entries: Iterable[Entry]) -> list[Record]:
+    """Gather records, refusing those that training could not use.
+
+    Raises:
+        DataError: an id repeats, or the file of a photo is missing.
     """
     first: dict[str, Place] = {}
     records: list[Record] = []
     for place, record in entries:
         if record.id in first:
             raise place.error(f"id {record.id!r} repeats, first used at {first[record.id]}")
-        if not record.image.is_file():
-            raise place.error(f"no such photo: {record.image}")
-        if require_captions and not record.captions:
-            raise place.error(f"photo {record.uri!r} has no caption")
+        # A member of a tar is there: its reader has seen it.
+        if record.photo.length is None and not record.photo.path.is_file():
+            raise place.error(f"no such photo: {record.photo.path}")
         first[record.id] = place
         records.append(record)
-    if not records:
-        raise DataError(source, None, "holds no photo")
     return records

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aladin.errors import DataError
-from training.data import read_records
-from training.data.fields import Place
+from training.data import iter_records
+from training.data.columns import CAPTIONS, PHOTO, describe, first_of
+from training.data.formats import TABLES
 from training.data.jsonl import read_lines
+from training.data.table import Table
 
 _KNOWN = frozenset({"id", "text", "metadata"})
 
@@ -31,49 +34,73 @@ class TextRecord:
     image_id: str | None = None
 
 
-def read_texts(source: Path, split: str | None = None) -> list[TextRecord]:
-    """Read text lines, or the captions of any source that `read_records` knows.
+def iter_texts(source: Path, split: str | None = None) -> Iterator[TextRecord]:
+    """Read texts one by one: lines of texts, or the captions of photos.
+
+    That an id is used once is left to who reads on. A photo without a caption has no text.
 
     Args:
-        source: JSONL of ``{"id": "...", "text": "...", "metadata": {}}``, or photos with
-            captions; the first line decides.
+        source: JSONL of ``{"id": "...", "text": "...", "metadata": {}}``, of which the first
+            line decides; a table without a column of photos, with ``id`` and ``text``; or any
+            source of photos that `iter_records` knows.
         split: of photos with captions.
 
     Raises:
-        DataError: a line cannot be used, an id repeats, or there is no text.
+        DataError: the source cannot be used; while reading, a line cannot, or, at the end,
+            there was no text.
     """
-    if _holds_texts(source):
-        return _read_text_lines(source)
-    return [
+    return _some(_texts(source, split), source)
+
+
+def _texts(source: Path, split: str | None) -> Iterator[TextRecord]:
+    if source.is_file():
+        suffix = source.suffix.lower()
+        if suffix == ".jsonl" and _holds_texts(source):
+            return _text_lines(source)
+        if suffix in TABLES:
+            table = TABLES[suffix](source)
+            if first_of(PHOTO, table.columns) is None:
+                return _text_rows(table)
+    return (
         TextRecord(
             id=f"{record.id}#{number}",
             text=caption,
             metadata=record.metadata,
             image_id=record.id,
         )
-        for record in read_records(source, split)
+        for record in iter_records(source, split, require_captions=False)
         for number, caption in enumerate(record.captions)
-    ]
+    )
 
 
-def _holds_texts(source: Path) -> bool:
-    if source.suffix.lower() != ".jsonl" or not source.is_file():
-        return False
-    first = next(read_lines(source, known=None), None)
+def _some(texts: Iterator[TextRecord], source: Path) -> Iterator[TextRecord]:
+    first = next(texts, None)
+    if first is None:
+        raise DataError(source, None, "holds no text")
+    yield first
+    yield from texts
+
+
+def _holds_texts(file: Path) -> bool:
+    first = next(read_lines(file, known=None), None)
     return first is not None and "text" in first
 
 
-def _read_text_lines(file: Path) -> list[TextRecord]:
-    records: list[TextRecord] = []
-    first: dict[str, Place] = {}
+def _text_lines(file: Path) -> Iterator[TextRecord]:
     for line in read_lines(file, _KNOWN):
-        text_id = line.text("id")
-        if text_id in first:
-            raise line.place.error(f"id {text_id!r} repeats, first used at {first[text_id]}")
-        first[text_id] = line.place
-        records.append(
-            TextRecord(id=text_id, text=line.text("text"), metadata=line.mapping("metadata"))
+        yield TextRecord(
+            id=line.text("id"), text=line.text("text"), metadata=line.mapping("metadata")
         )
-    if not records:
-        raise DataError(file, None, "holds no text")
-    return records
+
+
+def _text_rows(table: Table) -> Iterator[TextRecord]:
+    if first_of(CAPTIONS, table.columns) is None:
+        columns = ", ".join(map(repr, table.columns))
+        reason = f"expected a column of photos or of texts, got the columns {columns}"
+        raise DataError(table.file, None, reason)
+    for place, row in table.rows:
+        described = describe(row, place)
+        if described.id is None or len(described.captions) != 1:
+            found = f"id {described.id!r} and {len(described.captions)} texts"
+            raise place.error(f"expected an id and a text, got {found}")
+        yield TextRecord(id=described.id, text=described.captions[0], metadata=described.metadata)

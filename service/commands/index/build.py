@@ -67,8 +67,8 @@ def build(
     from index.settings import BuildSettings
     from service.sources import image_items, text_items
 
-    photos = None if images is None else image_items(images, split)
-    lines = None if texts is None else text_items(texts, split)
+    photos = None if images is None else list(image_items(images, split))
+    lines = None if texts is None else list(text_items(texts, split))
     settings = BuildSettings(ann=ann, token_dtype=tokens.value, resume=resume)
     if shards is not None:
         largest = max(len(photos or ()), len(lines or ()), 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -46,9 +45,8 @@ def _read(
     if size_px is not None and size_px > settings.max_photo_size_px:
         raise InputError(f"size: at most {settings.max_photo_size_px} px, got {size_px}")
     item = engine.item("images", item_id)
-    if item.path is None:
+    if item.photo is None:
         raise PhotoGoneError(item_id)
-    path = Path(item.path)
     if size_px is None:
-        return original_photo(path, item_id)
-    return resized_photo(path, item_id, size_px, settings.image_limits)
+        return original_photo(item.photo, item_id)
+    return resized_photo(item.photo, item_id, size_px, settings.image_limits)

@@ -25,7 +25,7 @@ def photos(tmp_path: Path) -> Path:
 def test_all_photos_sorted_by_path(photos: Path) -> None:
     records = read_records(photos, require_captions=False)
     assert [record.id for record in records] == ["a.png", "b.JPG", "sub/c.webp"]
-    assert records[2].image == photos / "sub" / "c.webp"
+    assert records[2].photo.path == photos / "sub" / "c.webp"
     assert all(record.captions == () and record.split is None for record in records)
 
 

@@ -45,7 +45,7 @@ def test_all_fields(write: Write, tmp_path: Path) -> None:
     (record,) = read_records(file)
     assert record.id == "photo-7"
     assert record.uri == "b/ü.png"
-    assert record.image == tmp_path / "b" / "ü.png"
+    assert record.photo.path == tmp_path / "b" / "ü.png"
     assert record.captions == ("ein Hund", "犬が走る", "a dog 🐕")
     assert record.split == "val"
     assert record.metadata == {"licence": "CC0", "stars": [1, 2]}
@@ -64,12 +64,12 @@ def test_relative_photos_count_from_the_file_and_not_from_the_working_folder(
     write(GOOD)
     monkeypatch.chdir(tmp_path.parent)
     (record,) = read_records(Path(tmp_path.name) / "data.jsonl")
-    assert record.image == tmp_path / "a.png"
+    assert record.photo.path == tmp_path / "a.png"
 
 
 def test_an_absolute_photo_stays_as_it_is(write: Write, tmp_path: Path) -> None:
     (record,) = read_records(write({"image": str(tmp_path / "a.png"), "captions": ["x"]}))
-    assert record.image == tmp_path / "a.png"
+    assert record.photo.path == tmp_path / "a.png"
 
 
 def test_blank_lines_windows_line_ends_and_a_byte_order_mark(write: Write) -> None:
@@ -153,7 +153,7 @@ def test_no_such_file(tmp_path: Path) -> None:
 
 
 def test_a_file_of_an_unknown_kind(tmp_path: Path) -> None:
-    file = tmp_path / "data.csv"
+    file = tmp_path / "data.xlsx"
     file.touch()
-    with pytest.raises(DataError, match=r"expected a folder, a \.jsonl or a Karpathy \.json"):
+    with pytest.raises(DataError, match=r"expected a folder, \.jsonl, .* or webdataset \.tar"):
         read_records(file)

@@ -42,7 +42,7 @@ def test_restval_joins_train(tmp_path: Path) -> None:
         ("1.jpg", ("a dog .", "a brown dog .")),
         ("2.jpg", ("a cat .",)),
     ]
-    assert records[0].image == tmp_path / "images" / "1.jpg"
+    assert records[0].photo.path == tmp_path / "images" / "1.jpg"
     with pytest.raises(DataError, match=r"no split 'restval', known are \['train', 'val'\]"):
         read_records(file, "restval")
 
@@ -52,14 +52,14 @@ def test_photos_of_coco_lie_in_subfolders(tmp_path: Path) -> None:
     file = write(tmp_path / "dataset.json", photo("1.jpg", "test", "x", filepath="val2014"))
     (record,) = read_records(file)
     assert record.id == record.uri == "val2014/1.jpg"
-    assert record.image == tmp_path / "val2014" / "1.jpg"
+    assert record.photo.path == tmp_path / "val2014" / "1.jpg"
 
 
 def test_photos_in_a_folder_of_their_own(tmp_path: Path) -> None:
     save(tmp_path / "elsewhere", "1.jpg")
     file = write(tmp_path / "dataset.json", photo("1.jpg", "test", "x"))
     (record,) = read_records(file, images=tmp_path / "elsewhere")
-    assert record.image == tmp_path / "elsewhere" / "1.jpg"
+    assert record.photo.path == tmp_path / "elsewhere" / "1.jpg"
     with pytest.raises(DataError, match=r"images\[0\]: no such photo"):
         read_records(file)
 

@@ -27,8 +27,8 @@ def test_splits_captions_and_pictures(file: Path) -> None:
     records = read_records(file)
     assert Counter(record.split for record in records) == {"train": 22, "val": 8, "test": 10}
     assert all(len(set(record.captions)) == 5 for record in records)
-    assert all(read_image(record.image).size == (96, 96) for record in records)
-    assert len({record.image.read_bytes() for record in records}) == 40
+    assert all(read_image(record.photo).size == (96, 96) for record in records)
+    assert len({record.photo.read() for record in records}) == 40
 
 
 def test_scenes_of_a_group_stand_together_in_one_split(file: Path) -> None:

@@ -1,0 +1,63 @@
+"""Several files named at once, as shells and webdataset's users write them."""
+
+from __future__ import annotations
+
+import glob
+import re
+from pathlib import Path
+
+from aladin.errors import DataError
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+
+
+def expand(pattern: Path) -> list[Path]:
+    """List the files that a path names; a path that exists names itself.
+
+    Args:
+        pattern: with ``{00000..00099}`` or ``{a,b}``, which name files that all have to be
+            there, and ``*``, ``?`` or ``[...]``, which stand for the files that are, sorted.
+
+    Raises:
+        DataError: a file that is named is not there.
+    """
+    if pattern.exists():
+        return [pattern]
+    files: list[Path] = []
+    for path in _without_braces(str(pattern)):
+        found = [path] if not glob.has_magic(path) else sorted(glob.glob(path))  # noqa: PTH207
+        files += map(Path, found)
+        if not found or not Path(found[0]).exists():
+            raise DataError(path, None, "no such file or folder")
+    return files
+
+
+def common_folder(pattern: Path) -> Path:
+    """Return the last folder of a path before its first ``{``, ``*``, ``?`` or ``[``."""
+    if pattern.exists():
+        return pattern.parent
+    parts = pattern.parts[:-1]
+    fixed = next((n for n, part in enumerate(parts) if re.search(r"[{*?\[]", part)), len(parts))
+    return Path(*parts[:fixed])
+
+
+def _without_braces(pattern: str) -> list[str]:
+    braces = _BRACES.search(pattern)
+    if braces is None:
+        return [pattern]
+    before, after = pattern[: braces.start()], pattern[braces.end() :]
+    return [
+        path
+        for word in _alternatives(braces.group(1))
+        for path in _without_braces(f"{before}{word}{after}")
+    ]
+
+
+def _alternatives(inside: str) -> list[str]:
+    numbers = _RANGE.fullmatch(inside)
+    if numbers is None:
+        return inside.split(",")
+    first, last = numbers.groups()
+    width = len(first) if first.startswith("0") else 0
+    return [f"{number:0{width}d}" for number in range(int(first), int(last) + 1)]

@@ -1,0 +1,117 @@
+"""The files inside of a tar, found by their headers; their bytes stay where they are.
+
+Not `tarfile.TarFile`, which keeps every header in memory and takes a tar that was cut short
+between two members, or inside of a header, for a whole one.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from aladin.errors import DataError
+
+_BLOCK = tarfile.BLOCKSIZE
+# A note is a block of its own that says something of the next member.
+_LONG_NAME, _PAX = tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE
+_NOTES = (_LONG_NAME, tarfile.GNUTYPE_LONGLINK, _PAX, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+# A damaged length must not make us read gigabytes for a name.
+_MAX_NOTE_BYTES = 2**20
+
+
+class TarMember(NamedTuple):
+    """A file in a tar.
+
+    Attributes:
+        name: as the tar has it.
+        offset: of its first byte in the tar.
+        length: in bytes.
+    """
+
+    name: str
+    offset: int
+    length: int
+
+
+def walk_tar(path: Path, file: BinaryIO) -> Iterator[TarMember]:
+    """Yield the files of a tar in their order; folders and links are passed over.
+
+    Args:
+        path: named in errors.
+        file: the tar, open for reading.
+
+    Raises:
+        DataError: not a tar, damaged or cut short, which says up to where it was whole.
+    """
+    size = os.fstat(file.fileno()).st_size
+    position, last = 0, "not one member"
+    about_next: dict[str, str] = {}
+    while True:
+        whole = f"whole up to byte {position} of {size}, {last}"
+        info = _header(path, file, position, whole)
+        if info is None:
+            return
+        name = about_next.get("path", info.name)
+        start = position + _BLOCK
+        length = int(about_next.get("size", info.size)) if _has_content(info) else 0
+        if start + length > size:
+            raise DataError(path, None, f"cut short inside of {name!r}; {whole}")
+        position = start + -(-length // _BLOCK) * _BLOCK
+        if info.type in _NOTES:
+            if length > _MAX_NOTE_BYTES:
+                raise DataError(path, None, f"damaged: a name of {length} bytes; {whole}")
+            about_next |= _note(path, info, os.pread(file.fileno(), length, start))
+            continue
+        if info.isreg():
+            _refuse_unreadable(path, info, name, about_next)
+            yield TarMember(name, start, length)
+        about_next, last = {}, f"its last whole member is {name!r}"
+
+
+def _header(path: Path, file: BinaryIO, position: int, whole: str) -> tarfile.TarInfo | None:
+    """Read the header at a position; None at the mark of the end."""
+    block = os.pread(file.fileno(), _BLOCK, position)
+    try:
+        return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+        return None
+    except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError):
+        raise DataError(path, None, f"cut short: it has no end mark; {whole}") from None
+    except tarfile.HeaderError as error:
+        what = "not a tar" if position == 0 else f"damaged; {whole}"
+        raise DataError(path, None, f"{what} ({error})") from None
+
+
+def _has_content(info: tarfile.TarInfo) -> bool:
+    """Whether bytes follow the header; the length of a link or a folder says nothing."""
+    return info.isreg() or info.type in _NOTES or info.type not in tarfile.SUPPORTED_TYPES
+
+
+def _note(path: Path, info: tarfile.TarInfo, content: bytes) -> dict[str, str]:
+    if info.type == _LONG_NAME:
+        return {"path": content.rstrip(b"\0").decode("utf-8", "surrogateescape")}
+    return _pax_records(path, content) if info.type == _PAX else {}
+
+
+def _pax_records(path: Path, content: bytes) -> dict[str, str]:
+    """Parse lines of ``LENGTH KEY=VALUE``, whose length counts the whole line."""
+    records: dict[str, str] = {}
+    while content.strip(b"\0"):
+        digits = content.split(b" ", 1)[0]
+        length = int(digits) if digits.isdigit() else 0
+        key, equals, value = content[len(digits) + 1 : length - 1].partition(b"=")
+        if not equals:
+            raise DataError(path, None, f"damaged: a pax header {content[:20]!r}")
+        records[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+        content = content[length:]
+    return records
+
+
+def _refuse_unreadable(path: Path, info: tarfile.TarInfo, name: str, about: dict[str, str]) -> None:
+    if info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in about):
+        raise DataError(path, None, f"{name!r} is stored sparse, which cannot be read in place")
+    if not name.isprintable() and any("\ud800" <= each <= "\udfff" for each in name):
+        raise DataError(path, None, f"the name {name!r} is not UTF-8")
