@@ -127,7 +127,7 @@ def parse_filter(spec: Mapping[str, Any]) -> Filter | None:
     Raises:
         InputError: any other form, or too large a filter; the message names the field.
     """
-    return _Parser().filter(spec, 1) if spec else None
+    return _Parser().filter("filter", spec, 1) if spec else None
 
 
 def tests_of(filter: Filter) -> Iterator[Test]:
@@ -170,25 +170,27 @@ class _Parser:
         self._tests = 0
         self._values = 0
 
-    def filter(self, spec: object, depth: int) -> Filter:
+    def filter(self, name: str, spec: object, depth: int) -> Filter:
         if not isinstance(spec, Mapping):
-            raise InputError(f"filter: expected an object of tests, got {_kind(spec)}")
+            raise InputError(f"{name}: expected an object of tests, got {_kind(spec)}")
         if not spec:
-            raise InputError("filter: expected at least one test, got {}")
+            raise InputError(f"{name}: expected at least one test, got {{}}")
         if depth > MAX_DEPTH:
-            raise InputError(f"filter: expected at most {MAX_DEPTH} levels, got more")
+            raise InputError(f"{name}: expected at most {MAX_DEPTH} levels of filters")
         entries = cast(Mapping[str, Any], spec).items()
-        parts = [part for name, wanted in entries for part in self._entry(name, wanted, depth)]
+        parts = [part for key, wanted in entries for part in self._entry(key, wanted, depth)]
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
     def _entry(self, name: str, wanted: object, depth: int) -> Iterator[Filter]:
         operator = _operator(name, wanted)
         if operator == "not":
-            yield Not(self.filter(wanted, depth + 1))
+            yield Not(self.filter(f"filter {name!r}", wanted, depth + 1))
         elif operator is not None:
             if not isinstance(wanted, (list, tuple)) or not wanted:
                 raise InputError(f"filter {name!r}: expected a list of at least one filter")
-            parts = tuple(self.filter(part, depth + 1) for part in cast(list[Any], wanted))
+            parts = tuple(
+                self.filter(f"filter {name!r}", part, depth + 1) for part in cast(list[Any], wanted)
+            )
             yield And(parts) if operator == "and" else Or(parts)
         else:
             _check_text(name, "a field's name")
