@@ -59,6 +59,14 @@ def recover_folder(path: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it that are missing; on the disk when it returns."""
+    if not path.exists():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync(path.parent)
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write readable JSON atomically."""
     with atomic_file(path) as partial:

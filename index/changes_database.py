@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from aladin.atomic import atomic_file
+from aladin.atomic import atomic_file, make_folder
 from index.item_tables import create_tables
 from index.layout import CHANGES
 from index.settings import Target
@@ -57,6 +57,7 @@ def new_database(path: Path, filter_fields: Sequence[str] | None) -> Iterator[sq
     Yields:
         A connection to fill it with; committed at the end.
     """
+    make_folder(path.parent)
     with atomic_file(path) as partial:
         # A killed process may have had the same number: SQLite would take up what it left.
         for suffix in ("", "-wal", "-shm"):
@@ -97,4 +98,24 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     # One connection a thread, or one lock around it; `close` may come from any thread.
     return sqlite3.connect(
         uri, uri=True, isolation_level=None, timeout=_BUSY_S, check_same_thread=False
+    )
+
+
+def copy_encodings(
+    source: sqlite3.Connection, to: sqlite3.Connection, rows: range, shift: int
+) -> None:
+    """Copy what the network made of some consecutive rows.
+
+    Args:
+        source: a database of changes.
+        to: another one, of a side with the same token codec.
+        rows: in `source`.
+        shift: what is added to a row on the way.
+    """
+    lines = source.execute(
+        "SELECT * FROM encodings WHERE row >= ? AND row < ? ORDER BY row", (rows.start, rows.stop)
+    )
+    to.executemany(
+        "INSERT INTO encodings VALUES (?,?,?,?,?,?)",
+        ((line[0] + shift, *line[1:]) for line in lines),
     )

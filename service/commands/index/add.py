@@ -1,0 +1,96 @@
+"""``aladin index add``."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.commands.index.arguments import IndexArgument
+from service.progress import stderr_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Duplicates(StrEnum):
+    """What to do where an id is there already."""
+
+    error = "error"
+    replace = "replace"
+    skip = "skip"
+
+
+def add(
+    index: IndexArgument,
+    images: Annotated[
+        Path | None, typer.Option("--images", metavar="SRC", help="Photos, as of `index build`.")
+    ] = None,
+    texts: Annotated[
+        Path | None, typer.Option("--texts", metavar="SRC", help="Texts, as of `index build`.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="Only this split of a data set; else all of it.")
+    ] = None,
+    on_duplicate: Annotated[
+        Duplicates,
+        typer.Option(
+            "--on-duplicate",
+            help="Where an id is in the index: add nothing at all, put the new item in the place "
+            "of the old, or keep the old.",
+        ),
+    ] = Duplicates.error,
+) -> None:
+    """Add photos, texts or both to an index, without a rebuild.
+
+    In: INDEX, whose own model encodes them, and --images, --texts or both. Out: the items can be
+    found by every search that begins later, also in services that run; on stdout, how many.
+    Photos that cannot be used are left out and named on stderr.
+
+    Items are encoded in batches of 64. A batch is applied in one step and is on the disk before
+    the next begins: a kill loses at most the batch that it falls into, all of it. Run again with
+    --on-duplicate skip to go on. With --on-duplicate error the source is read twice: all ids are
+    looked at before the first item is added.
+    """
+    from aladin.checkpoint import load_checkpoint
+    from aladin.errors import InputError
+    from index.changes_add import AddSettings, add_items, check_new
+    from index.changes_writer import ChangesWriter
+    from index.layout import MODEL, live_generation
+    from index.settings import Target
+    from index.source_items import SourceItem
+    from service.sources import image_items, text_items
+
+    sources: dict[Target, Path] = {}
+    if images is not None:
+        sources["images"] = images
+    if texts is not None:
+        sources["texts"] = texts
+    if not sources:
+        raise InputError("expected --images, --texts or both, got neither")
+
+    def items(target: Target) -> Iterable[SourceItem]:
+        read = image_items if target == "images" else text_items
+        return read(sources[target], split)
+
+    live_generation(index)  # says so where there is no index
+    checkpoint = load_checkpoint(index / MODEL)
+    settings = AddSettings(on_duplicate=on_duplicate.value)
+    with closing(ChangesWriter(index, checkpoint.model_id)) as writer:
+        if on_duplicate is Duplicates.error:
+            for target in sources:
+                check_new(writer, target, items(target))
+        for target in sources:
+            with stderr_progress() as progress:
+                counts = add_items(
+                    writer, checkpoint.model, target, items(target), settings, progress
+                )
+            for item_id, reason in counts.left_out:
+                typer.echo(f"left out {item_id}: {reason}", err=True)
+            typer.echo(
+                f"{index}: {target}: {counts.added} added, {counts.replaced} replaced, "
+                f"{counts.skipped} skipped, {len(counts.left_out)} left out"
+            )
