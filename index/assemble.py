@@ -1,166 +1,111 @@
-"""From shards to the files of one side of a generation."""
+"""From the shards of one side to the stream that a generation is written from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aladin.atomic import write_json
-from aladin.progress import Progress
-from index.ann import AnnIndex, build_ann, choose_factory, write_ann
-from index.ann_recall import calibrate
-from index.item_encoders import LeftOut
-from index.items import StoredItem, write_items
-from index.manifest import AnnEntry, SideEntry
-from index.npy import map_npy, write_npy
-from index.settings import BuildSettings
-from index.shards import EMBEDDINGS as SHARD_EMBEDDINGS
-from index.shards import LENGTHS, Shard
-from index.side import ANN, EMBEDDINGS, ITEMS, LEFT_OUT
+from index.catalogue import Catalogue
+from index.generation_writer import SideSource
+from index.items import StoredItem
+from index.settings import TokenDtype
+from index.shards import EMBEDDINGS, LENGTHS, ROWS, SIZES_PX, Shard
+from index.side_writer import EncodedPart
 from index.source_items import ImageItem, SourceItem
-from index.token_store import OFFSETS, SCALES, TOKENS
+from index.token_codec import TokenCodec
+from index.token_sample import codec_for
 
 
-@dataclass(frozen=True, kw_only=True)
-class SideShards:
-    """The finished shards of one side, those without a usable item left aside.
+def side_source(
+    shards: Sequence[Shard], catalogue: Catalogue, dtype: TokenDtype, batch_size: int
+) -> SideSource:
+    """Describe one side of a generation by its shards.
 
-    Attributes:
+    How the items are spread over the shards makes no difference to the generation.
+
+    Args:
         shards: in order; at least one.
-        count: number of items.
-        left_out: items that could not be used.
-        embedding_dim: size of an embedding.
-        token_dim: size of a token.
-        lengths: (items,) int64, number of tokens of each item.
-    """
-
-    shards: list[Shard]
-    count: int
-    left_out: list[LeftOut]
-    embedding_dim: int
-    token_dim: int
-    lengths: NDArray[np.int64]
-
-    @classmethod
-    def gather(cls, shards: Sequence[Shard]) -> SideShards:
-        """Add up shards, at least one of which has a usable item."""
-        filled = [shard for shard in shards if shard.rows]
-        return cls(
-            shards=filled,
-            count=sum(len(shard.rows) for shard in filled),
-            left_out=[entry for shard in shards for entry in shard.left_out],
-            embedding_dim=filled[0].array(SHARD_EMBEDDINGS).shape[1],
-            token_dim=filled[0].array(TOKENS).shape[1],
-            lengths=np.concatenate([shard.array(LENGTHS) for shard in filled]),
-        )
-
-    def parts(self, name: str) -> Iterator[NDArray[Any]]:
-        """Read one of the arrays shard by shard."""
-        return (shard.array(name) for shard in self.shards)
-
-
-def write_arrays(
-    folder: Path, side: SideShards, items: Sequence[SourceItem], settings: BuildSettings
-) -> None:
-    """Write embeddings, tokens and items of one side, and what was left out of it.
-
-    Args:
-        folder: of the side.
-        side: its shards.
-        items: all that the build was given.
-        settings: of the build.
+        catalogue: of the items.
+        dtype: of the tokens to be stored.
+        batch_size: items that went through the network together.
 
     Raises:
-        OSError: the disk is full, or cannot be written.
-        sqlite3.Error: the same, met by the database.
+        ConfigError: a codebook is to be made of no tokens.
     """
-    token_count = int(side.lengths.sum())
-    shape = (side.count, side.embedding_dim)
-    write_npy(folder / EMBEDDINGS, np.float32, shape, side.parts(SHARD_EMBEDDINGS))
-    tokens_shape = (token_count, side.token_dim)
-    write_npy(folder / TOKENS, settings.token_dtype, tokens_shape, side.parts(TOKENS))
-    if settings.token_dtype == "int8":
-        write_npy(folder / SCALES, np.float32, (token_count,), side.parts(SCALES))
-    offsets = np.concatenate([[0], np.cumsum(side.lengths)])
-    write_npy(folder / OFFSETS, np.int64, (side.count + 1,), [offsets])
-    write_items(folder / ITEMS, _stored_items(side, items))
-    write_json(folder / LEFT_OUT, side.left_out)
-
-
-def write_first_stage(
-    folder: Path,
-    side: SideShards,
-    query_folder: Path,
-    query_side: SideShards,
-    settings: BuildSettings,
-    progress: Progress,
-) -> SideEntry:
-    """Build, measure and write the ANN of one side, whose embeddings are written.
-
-    Args:
-        folder: of the side.
-        side: its shards.
-        query_folder: of the side whose embeddings serve as queries: the other one, as in a
-            real search, else the same.
-        query_side: its shards.
-        settings: of the build.
-        progress: advanced with the vectors that are in the ANN.
-
-    Raises:
-        ConfigError: FAISS cannot build what the settings ask for.
-        OSError: the disk is full, or cannot be written.
-    """
-    embeddings = _embeddings(folder, side)
-    factory = choose_factory(settings.ann, side.count)
-    index = build_ann(factory, embeddings, progress)
-    recall_at = min(settings.default_candidates, side.count)
-    queries = _embeddings(query_folder, query_side)
-    chosen = calibrate(AnnIndex(index, None), embeddings, queries, recall_at)
-    write_ann(folder / ANN, index)
-    return SideEntry(
-        count=side.count,
-        left_out=len(side.left_out),
-        embedding_dim=side.embedding_dim,
-        token_dim=side.token_dim,
-        token_count=int(side.lengths.sum()),
-        token_dtype=settings.token_dtype,
-        ann=AnnEntry(
-            factory=factory,
-            search_width=chosen.search_width,
-            recall=chosen.recall,
-            recall_at=recall_at,
-            recall_queries=chosen.queries,
-        ),
+    codec = shards[0].format.codec
+    if codec.dtype != dtype:
+        codec = codec_for(dtype, [shard.tokens().values for shard in shards])
+    return SideSource(
+        embedding_dim=shards[0].format.embedding_dim,
+        codec=codec,
+        parts=_parts(shards, catalogue, codec, batch_size),
+        left_out=[entry for shard in shards for entry in shard.left_out],
+        count=sum(len(shard.array(ROWS)) for shard in shards),
     )
 
 
-def _embeddings(folder: Path, side: SideShards) -> NDArray[np.float32]:
-    return map_npy(folder / EMBEDDINGS, np.float32, (side.count, side.embedding_dim))
+def _parts(
+    shards: Sequence[Shard], catalogue: Catalogue, codec: TokenCodec, batch_size: int
+) -> Iterator[EncodedPart]:
+    """Yield a part for each batch of the input, wherever shards begin and end.
 
-
-def _stored_items(side: SideShards, items: Sequence[SourceItem]) -> Iterator[StoredItem]:
-    row = 0
-    for shard in side.shards:
-        for source_row, size_px in zip(shard.rows, shard.sizes_px, strict=True):
-            item = items[source_row]
-            width_px, height_px = size_px or (None, None)
-            photo = item if isinstance(item, ImageItem) else None
-            yield StoredItem(
-                row=row,
-                id=item.id,
-                uri=photo.uri if photo else None,
-                path=str(photo.path) if photo else None,
-                text=item.text,
-                image_id=None if isinstance(item, ImageItem) else item.image_id,
-                width_px=width_px,
-                height_px=height_px,
-                metadata=dict(item.metadata),
-                offset=photo.offset if photo else 0,
-                length=photo.length if photo else None,
+    The rounding of a matrix product, and with it the centroid of a token, may depend on how many
+    tokens are packed together.
+    """
+    for shard in shards:
+        kept = shard.format.codec
+        rows, sizes_px = shard.array(ROWS), shard.array(SIZES_PX)
+        embeddings, lengths, tokens = shard.array(EMBEDDINGS), shard.array(LENGTHS), shard.tokens()
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        batches = rows // batch_size
+        ends = [*(np.flatnonzero(np.diff(batches)) + 1), len(rows)] if len(rows) else []
+        start = 0
+        for end in ends:
+            packed = tokens.take(slice(int(offsets[start]), int(offsets[end])))
+            if codec is not kept:
+                packed = codec.pack(kept.unpack(packed))
+            first, last = int(rows[start]), int(rows[end - 1])
+            items = catalogue.items(range(first, last + 1))
+            yield EncodedPart(
+                items=[
+                    _stored_item(items[int(row) - first], cast(tuple[int, int], tuple(size_px)))
+                    for row, size_px in zip(
+                        rows[start:end], sizes_px[start:end].tolist(), strict=True
+                    )
+                ],
+                embeddings=embeddings[start:end],
+                tokens=packed,
+                lengths=lengths[start:end],
             )
-            row += 1
+            start = end
+
+
+def _stored_item(item: SourceItem, size_px: tuple[int, int]) -> StoredItem:
+    """Bring an item into the form of the database; its row is given to it there."""
+    if isinstance(item, ImageItem):
+        return StoredItem(
+            row=0,
+            id=item.id,
+            uri=item.uri,
+            path=str(item.path),
+            text=item.text,
+            image_id=None,
+            width_px=size_px[0],
+            height_px=size_px[1],
+            metadata=dict(item.metadata),
+            offset=item.offset,
+            length=item.length,
+        )
+    return StoredItem(
+        row=0,
+        id=item.id,
+        uri=None,
+        path=None,
+        text=item.text,
+        image_id=item.image_id,
+        width_px=None,
+        height_px=None,
+        metadata=dict(item.metadata),
+    )

@@ -4,34 +4,46 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import islice
+from math import ceil
 from pathlib import Path
 
 from aladin.checkpoint import load_checkpoint
 from aladin.errors import InputError
 from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
-from index.ann import check_factory, choose_factory
-from index.assemble import SideShards, write_arrays, write_first_stage
+from index.assemble import side_source
+from index.catalogue import Catalogue, write_catalogue
 from index.disk import disk_errors, only_builder
-from index.item_encoders import ItemEncoder, LeftOut, PhotoEncoder, SentenceEncoder
-from index.layout import BUILD, generation_folder, live_generation
-from index.manifest import (
-    SCHEMA_VERSION,
-    Manifest,
-    ModelEntry,
-    SideEntry,
-    describe_files,
-    read_manifest,
-    write_manifest,
+from index.first_stage import check_first_stages
+from index.generation_writer import write_generation
+from index.item_encoders import LeftOut, encoder_of
+from index.layout import (
+    BUILD,
+    NEW_CATALOGUE,
+    generation_folder,
+    live_generation,
 )
-from index.plan import Plan, begin, discard, fingerprint_of, is_published
-from index.publish import describe_model, install_model, publish
+from index.manifest import ModelEntry, read_manifest
+from index.plan import (
+    Plan,
+    begin,
+    discard,
+    fingerprint_of,
+    is_placed,
+    is_published,
+    items_a_shard,
+    rows_of_part,
+)
+from index.publish import describe_model, install_model, make_live
+from index.read_ahead import NumberedItem, prepared_batches
 from index.settings import BuildSettings, Target
-from index.shards import Shard, read_shard, write_shard
-from index.side import LEFT_OUT, side_files
-from index.source_items import ImageItem, SourceItem, TextItem, check_items
+from index.shards import Shard, ShardFormat, read_shard, write_shard
+from index.side import LEFT_OUT
+from index.source_items import ImageItem, SourceItem, TextItem
 from index.stage_seconds import StageSeconds
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
@@ -45,7 +57,7 @@ class BuildReport:
         generation: the new live generation.
         counts: number of items of each side.
         left_out: items that could not be used, with the reason.
-        seconds: time by stage: read, encode, write, ann.
+        seconds: time by stage: list, read, decode, encode, write, ann; together the elapsed time.
     """
 
     generation: int
@@ -57,15 +69,16 @@ class BuildReport:
 def build_index(
     checkpoint_folder: Path,
     out: Path,
-    images: Sequence[ImageItem] | None,
-    texts: Sequence[TextItem] | None,
+    images: Iterable[ImageItem] | None,
+    texts: Iterable[TextItem] | None,
     settings: BuildSettings | None = None,
     progress: Progress | None = None,
 ) -> BuildReport:
     """Build a new generation of an index and make it live.
 
-    A build that was cut short leaves its finished shards in ``out/.build``; until the last
-    step, readers see what was live before.
+    The items are read once, to a catalogue on the disk, and encoded shard by shard; memory does
+    not grow with their number. A build that was cut short leaves its finished shards in
+    ``out/.build``; until the last step, readers see what was live before.
 
     Args:
         checkpoint_folder: the model; copied into a new index, and the only one that an
@@ -86,29 +99,42 @@ def build_index(
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
-    items: dict[Target, Sequence[SourceItem]] = {}
+    sources: dict[Target, Iterable[SourceItem]] = {}
     if images is not None:
-        items["images"] = images
+        sources["images"] = images
     if texts is not None:
-        items["texts"] = texts
-    if not items:
+        sources["texts"] = texts
+    if not sources:
         raise InputError("expected images, texts or both to index, got neither")
-    for target, of_target in items.items():
-        check_items(of_target, target)
     checkpoint = load_checkpoint(checkpoint_folder, settings.device)
-    for of_target in items.values():
-        factory = choose_factory(settings.ann, len(of_target))
-        check_factory(factory, checkpoint.model.matching.dim, len(of_target))
-    with disk_errors(out), only_builder(out):
+    seconds = StageSeconds()
+    with disk_errors(out), only_builder(out), ExitStack() as stack:
+        if not settings.resume:
+            discard(out)
+        catalogues = stack.enter_context(_catalogues(out, sources, progress, seconds))
+        rows = {
+            target: rows_of_part(catalogue.count, settings, target)
+            for target, catalogue in catalogues.items()
+        }
+        dim = checkpoint.model.matching.dim
+        shapes = {target: (len(of_target), dim) for target, of_target in rows.items()}
+        check_first_stages(shapes, settings)
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
-        fingerprint = fingerprint_of(model, items, settings)
+        with seconds.measure("list"):
+            sides = {target: each.fingerprint(rows[target]) for target, each in catalogues.items()}
+        fingerprint = fingerprint_of(model, sides, settings)
         if settings.resume and is_published(out, fingerprint):
             discard(out)
-            return _report(out, live_generation(out), {})
-        plan = begin(out, fingerprint, resume=settings.resume)
-        build = _Build(out, plan, items, settings, progress)
-        return build.run(checkpoint.model, model)
+            return _report(out, live_generation(out), seconds.seconds)
+        shard_items = {
+            target: items_a_shard(of_target, settings) for target, of_target in rows.items()
+        }
+        plan = begin(out, fingerprint, shard_items, resume=settings.resume)
+        build = _Build(out, plan, catalogues, rows, settings, progress, seconds)
+        generation = build.run(checkpoint.model, model)
+        discard(out)
+    return _report(out, generation, seconds.seconds)
 
 
 class _Build:
@@ -118,98 +144,107 @@ class _Build:
         self,
         root: Path,
         plan: Plan,
-        items: dict[Target, Sequence[SourceItem]],
+        catalogues: Mapping[Target, Catalogue],
+        rows: Mapping[Target, range],
         settings: BuildSettings,
         progress: Progress,
+        seconds: StageSeconds,
     ) -> None:
         self._root = root
-        self._work = root / BUILD
-        self._finished = root / BUILD / "generation"
         self._plan = plan
-        self._items = items
+        self._catalogues = catalogues
+        self._rows = rows
         self._settings = settings
         self._progress = progress
-        self._seconds = StageSeconds()
+        self._seconds = seconds
 
-    def run(self, network: AladinModel, model: ModelEntry) -> BuildReport:
-        """Do what is left to do."""
-        sides: dict[Target, SideShards] = {}
-        for target in self._items:
-            sides[target] = self._gather(target, self._encode(target, network))
-        if not generation_folder(self._root, self._plan.generation).exists():
-            self._assemble(sides, model)
-        publish(self._root, self._finished, self._plan.generation)
-        discard(self._root)
-        return _report(self._root, self._plan.generation, self._seconds.seconds)
+    def run(self, network: AladinModel, model: ModelEntry) -> int:
+        """Do what is left to do, and return the number of the live generation."""
+        if is_placed(self._root, self._plan):
+            make_live(self._root, self._plan.generation)
+            return self._plan.generation
+        shards = {target: self._encode(target, network) for target in self._catalogues}
+        return write_generation(
+            self._root,
+            {
+                target: side_source(
+                    of_target,
+                    self._catalogues[target],
+                    self._settings.token_dtype,
+                    self._settings.batch_size,
+                )
+                for target, of_target in shards.items()
+            },
+            model,
+            self._settings,
+            self._plan.fingerprint,
+            self._progress,
+            self._seconds,
+        )
 
     def _encode(self, target: Target, network: AladinModel) -> list[Shard]:
-        """Encode the shards that are not on the disk yet."""
-        items, settings = self._items[target], self._settings
-        encoder: ItemEncoder
-        if target == "images":
-            encoder = PhotoEncoder(network, settings.limits)
-        else:
-            encoder = SentenceEncoder(network)
-        self._progress.start(len(items), _UNITS[target])
-        shards: list[Shard] = []
-        for start in range(0, len(items), settings.shard_items):
-            rows = range(start, min(start + settings.shard_items, len(items)))
-            folder = self._work / target / f"shard-{len(shards):05d}"
-            shard = read_shard(folder)
-            if shard is None:
-                write_shard(folder, encoder, items, rows, settings, self._progress, self._seconds)
-                shard = read_shard(folder)
-                assert shard is not None
-            else:
-                self._progress.advance(len(rows))
-            shards.append(shard)
-        return shards
-
-    def _gather(self, target: Target, shards: list[Shard]) -> SideShards:
-        left_out = [entry for shard in shards for entry in shard.left_out]
-        if len(left_out) == len(self._items[target]):
+        """Encode the shards that are not on the disk yet; return all."""
+        settings, rows = self._settings, self._rows[target]
+        self._progress.start(len(rows), _UNITS[target])
+        form = ShardFormat.of(network, settings.token_dtype)
+        encoder = encoder_of(target, network, settings.limits)
+        work = self._root / BUILD / target
+        planned = {
+            work / f"shard-{number:05d}": of_shard
+            for number, of_shard in enumerate(self._plan.shards(target, rows))
+        }
+        shards = {folder: read_shard(folder, form) for folder in planned}
+        missing = [of_shard for folder, of_shard in planned.items() if shards[folder] is None]
+        self._progress.advance(len(rows) - sum(map(len, missing)))
+        batches = self._batches(target, missing)
+        # One stream for all shards: its threads are at the next one while this one is written.
+        with closing(prepared_batches(encoder, batches, settings.readers, self._seconds)) as stream:
+            for folder, of_shard in planned.items():
+                if shards[folder] is None:
+                    of_this = islice(stream, ceil(len(of_shard) / settings.batch_size))
+                    shards[folder] = write_shard(
+                        folder, form, encoder, of_this, self._progress, self._seconds
+                    )
+        finished = [shard for shard in shards.values() if shard is not None]
+        left_out = [entry for shard in finished for entry in shard.left_out]
+        if len(left_out) == len(rows):
             discard(self._root)
             raise InputError(
                 f"{target}: none of {len(left_out)} could be used, e.g. {left_out[0].id!r}: "
                 f"{left_out[0].reason}"
             )
-        return SideShards.gather(shards)
+        return finished
 
-    def _assemble(self, sides: dict[Target, SideShards], model: ModelEntry) -> None:
-        """Write all files of the generation, its manifest last."""
-        shutil.rmtree(self._finished, ignore_errors=True)
-        with self._seconds.measure("write"):
-            for target, side in sides.items():
-                (self._finished / target).mkdir(parents=True)
-                write_arrays(self._finished / target, side, self._items[target], self._settings)
-        entries: dict[Target, SideEntry] = {}
-        with self._seconds.measure("ann"):
-            for target in sides:
-                others: list[Target] = [other for other in sides if other != target]
-                asking = others[0] if others else target
-                entries[target] = write_first_stage(
-                    self._finished / target,
-                    sides[target],
-                    self._finished / asking,
-                    sides[asking],
-                    self._settings,
-                    self._progress,
-                )
-        names = [name for target, entry in entries.items() for name in side_files(target, entry)]
-        with self._seconds.measure("write"):
-            manifest = Manifest(
-                schema_version=SCHEMA_VERSION,
-                generation=self._plan.generation,
-                metric="inner_product",
-                default_candidates=self._settings.default_candidates,
-                fingerprint=self._plan.fingerprint,
-                model=model,
-                images=entries.get("images"),
-                texts=entries.get("texts"),
-                files=describe_files(self._finished, names),
-            )
-            write_manifest(self._finished, manifest)
-        self._progress.note(**self._seconds.notes())
+    def _batches(self, target: Target, shards: Sequence[range]) -> Iterator[list[NumberedItem]]:
+        """Read the items of some shards batch by batch."""
+        size = self._settings.batch_size
+        for rows in shards:
+            for start in range(rows.start, rows.stop, size):
+                batch = range(start, min(start + size, rows.stop))
+                yield list(zip(batch, self._catalogues[target].items(batch), strict=True))
+
+
+@contextmanager
+def _catalogues(
+    root: Path,
+    sources: Mapping[Target, Iterable[SourceItem]],
+    progress: Progress,
+    seconds: StageSeconds,
+) -> Generator[dict[Target, Catalogue]]:
+    """Read the sources into catalogues, which are there inside the block."""
+    folder = root / NEW_CATALOGUE
+    folder.mkdir()
+    try:
+        with ExitStack() as opened:
+            catalogues: dict[Target, Catalogue] = {}
+            for target, items in sources.items():
+                file = folder / f"{target}.sqlite"
+                with seconds.measure("list"):
+                    write_catalogue(file, target, items, progress)
+                catalogues[target] = opened.enter_context(closing(Catalogue(file, target)))
+            yield catalogues
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _report(root: Path, generation: int, seconds: dict[str, float]) -> BuildReport:

@@ -9,12 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin.progress import Progress
-from index.ann import AnnIndex, build_ann, choose_factory, write_ann
+from index.ann import AnnIndex, build_ann, check_factory, choose_factory, write_ann
 from index.ann_recall import calibrate
 from index.manifest import AnnEntry
 from index.npy import map_npy
 from index.settings import BuildSettings, Target
 from index.side import ANN, EMBEDDINGS
+
+
+def check_first_stages(shapes: Mapping[Target, tuple[int, int]], settings: BuildSettings) -> None:
+    """Refuse, before any work, first stages that cannot be built.
+
+    Args:
+        shapes: number of items and size of an embedding of each side.
+        settings: of the build.
+
+    Raises:
+        ConfigError: FAISS does not know what the settings ask for, or needs more items.
+    """
+    for count, dim in shapes.values():
+        check_factory(choose_factory(settings.ann, count), dim, count)
 
 
 def first_stages(

@@ -23,6 +23,7 @@ from index.item_encoders import LeftOut
 from index.layout import NEW_GENERATION, published_generations, set_live_generation
 from index.manifest import (
     SCHEMA_VERSION,
+    AnnEntry,
     Manifest,
     ModelEntry,
     SideEntry,
@@ -51,6 +52,7 @@ class SideSource:
         parts: the items in the order of their rows; read once. Ids are unique, which whoever
             makes the parts has seen to.
         left_out: items that could not be used; read when all parts were.
+        count: number of items, if it is known; for the progress alone.
         tuning: of the second stage, to be kept from an earlier generation; None: not tuned.
     """
 
@@ -58,6 +60,7 @@ class SideSource:
     codec: TokenCodec
     parts: Iterable[EncodedPart]
     left_out: Sequence[LeftOut] = ()
+    count: int | None = None
     tuning: Tuning | None = None
 
 
@@ -103,58 +106,78 @@ def write_generation(
     generation = max(published_generations(root), default=0) + 1
     folder = root / NEW_GENERATION
     shutil.rmtree(folder, ignore_errors=True)
-    counts: dict[Target, SideCounts] = {}
-    with seconds.measure("write"):
-        for target, side in sides.items():
-            (folder / target).mkdir(parents=True)
-            progress.start(None, "items")
-            counts[target] = write_side(
-                folder / target,
-                side.parts,
-                side.embedding_dim,
-                side.codec,
-                settings.filter_fields,
-                progress,
-            )
-            if counts[target].items == 0:
-                raise InputError(f"{target}: expected at least one item, got none")
-            write_json(folder / target / LEFT_OUT, side.left_out)
-    progress.note(**seconds.notes())
-    with seconds.measure("ann"):
-        shapes = {
-            target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
+    try:
+        with seconds.measure("write"):
+            counts = _write_sides(folder, sides, settings, progress)
+        progress.note(**seconds.notes())
+        with seconds.measure("ann"):
+            shapes = {
+                target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
+            }
+            anns = first_stages(folder, shapes, settings, progress)
+        progress.note(**seconds.notes())
+        entries = {
+            target: _side_entry(side, counts[target], anns[target], settings)
+            for target, side in sides.items()
         }
-        anns = first_stages(folder, shapes, settings, progress)
-    progress.note(**seconds.notes())
-    entries = {
-        target: SideEntry(
-            count=counts[target].items,
-            left_out=len(side.left_out),
-            embedding_dim=side.embedding_dim,
-            token_dim=side.codec.dim,
-            token_count=counts[target].tokens,
-            token_dtype=side.codec.dtype,
-            filter_fields=None if settings.filter_fields is None else list(settings.filter_fields),
-            ann=anns[target],
-            tuning=side.tuning,
-        )
-        for target, side in sides.items()
-    }
-    names = [name for target, entry in entries.items() for name in side_files(target, entry)]
-    with seconds.measure("write"):
-        manifest = Manifest(
-            schema_version=SCHEMA_VERSION,
-            generation=generation,
-            metric="inner_product",
-            default_candidates=settings.default_candidates,
-            fingerprint=fingerprint,
-            model=model,
-            images=entries.get("images"),
-            texts=entries.get("texts"),
-            files=describe_files(folder, names),
-        )
-        write_manifest(folder, manifest)
-        place_generation(root, folder, generation)
+        names = [name for target, entry in entries.items() for name in side_files(target, entry)]
+        with seconds.measure("write"):
+            manifest = Manifest(
+                schema_version=SCHEMA_VERSION,
+                generation=generation,
+                metric="inner_product",
+                default_candidates=settings.default_candidates,
+                fingerprint=fingerprint,
+                model=model,
+                images=entries.get("images"),
+                texts=entries.get("texts"),
+                files=describe_files(folder, names),
+            )
+            write_manifest(folder, manifest)
+            place_generation(root, folder, generation)
+    finally:  # what failed leaves nothing; what did not is elsewhere by now
+        shutil.rmtree(folder, ignore_errors=True)
     with going_live(generation) if going_live else nullcontext():
         set_live_generation(root, generation)
     return generation
+
+
+def _write_sides(
+    folder: Path,
+    sides: Mapping[Target, SideSource],
+    settings: BuildSettings,
+    progress: Progress,
+) -> dict[Target, SideCounts]:
+    """Write all of each side but its ANN."""
+    counts: dict[Target, SideCounts] = {}
+    for target, side in sides.items():
+        (folder / target).mkdir(parents=True)
+        progress.start(side.count, f"{target} written")
+        counts[target] = write_side(
+            folder / target,
+            side.parts,
+            side.embedding_dim,
+            side.codec,
+            settings.filter_fields,
+            progress,
+        )
+        if counts[target].items == 0:
+            raise InputError(f"{target}: expected at least one item, got none")
+        write_json(folder / target / LEFT_OUT, side.left_out)
+    return counts
+
+
+def _side_entry(
+    side: SideSource, counts: SideCounts, ann: AnnEntry, settings: BuildSettings
+) -> SideEntry:
+    return SideEntry(
+        count=counts.items,
+        left_out=len(side.left_out),
+        embedding_dim=side.embedding_dim,
+        token_dim=side.codec.dim,
+        token_count=counts.tokens,
+        token_dtype=side.codec.dtype,
+        filter_fields=None if settings.filter_fields is None else list(settings.filter_fields),
+        ann=ann,
+        tuning=side.tuning,
+    )

@@ -1,19 +1,18 @@
-"""From items to encodings: photos and texts are prepared by threads, then encoded in batches."""
+"""From items to encodings: each is read and decoded by itself, then encoded in a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from jaxtyping import Float
 from torch import Tensor
 
 from aladin.encoding import Encoding
-from aladin.errors import InputError
-from aladin.images import ImageLimits, read_image
+from aladin.images import ImageLimits, decode_image
 from aladin.inference import encode_pixels, encode_texts, tokenize
 from aladin.model import AladinModel
+from index.settings import Target
 from index.source_items import ImageItem, TextItem
 
 
@@ -44,10 +43,18 @@ class Prepared(NamedTuple):
 
 
 class ItemEncoder(Protocol):
-    """Encodes the items of one side."""
+    """Encodes the items of one side; `read` and `decode` are called by several threads at once."""
 
-    def prepare(self, row: int, item: Any) -> Prepared:
-        """Read an item; called by several threads at once.
+    def read(self, item: Any) -> Any:
+        """Read what the item names.
+
+        Raises:
+            InputError: it cannot be used.
+        """
+        ...
+
+    def decode(self, row: int, item: Any, data: Any) -> Prepared:
+        """Bring what was read into the network's form.
 
         Raises:
             InputError: it cannot be used.
@@ -55,7 +62,7 @@ class ItemEncoder(Protocol):
         ...
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
-        """Encode prepared items."""
+        """Encode items of this encoder's `decode`."""
         ...
 
 
@@ -67,9 +74,13 @@ class PhotoEncoder:
         self._model = model
         self._limits = limits
 
-    def prepare(self, row: int, item: ImageItem) -> Prepared:
-        """Read a photo and bring it to the network's size; the photo itself is let go."""
-        photo = read_image(item.photo, self._limits)
+    def read(self, item: ImageItem) -> bytes:
+        """Read a photo's bytes."""
+        return item.photo.read(self._limits.max_bytes)
+
+    def decode(self, row: int, item: ImageItem, data: bytes) -> Prepared:
+        """Bring a photo to the network's size; the photo itself is let go."""
+        photo = decode_image(data, item.photo.source, self._limits)
         pixels: Float[Tensor, "3 height width"] = self._model.image.encoder.preprocess(photo)
         return Prepared(row, pixels, photo.size)
 
@@ -85,46 +96,20 @@ class SentenceEncoder:
         """Encode with `model`."""
         self._model = model
 
-    def prepare(self, row: int, item: TextItem) -> Prepared:
+    def read(self, item: TextItem) -> str:
+        """Return the text, which is there already."""
+        return item.text
+
+    def decode(self, row: int, item: TextItem, data: str) -> Prepared:  # noqa: ARG002
         """Refuse a text that is blank or too long for the network."""
-        tokenize(self._model, [item.text])
-        return Prepared(row, item.text, None)
+        tokenize(self._model, [data])
+        return Prepared(row, data, None)
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode texts."""
         return encode_texts(self._model, [prepared.data for prepared in batch])
 
 
-def prepared_batches(
-    encoder: ItemEncoder,
-    items: Sequence[Any],
-    rows: range,
-    batch_size: int,
-    readers: int,
-) -> Iterator[list[Prepared | LeftOut]]:
-    """Prepare items batch by batch, one batch ahead of the one that is being encoded.
-
-    Args:
-        encoder: of the items.
-        items: all items of the side.
-        rows: of the items to prepare.
-        batch_size: items a batch.
-        readers: threads.
-
-    Yields:
-        The items of a batch in order, those that cannot be used with the reason.
-    """
-
-    def prepare(row: int) -> Prepared | LeftOut:
-        try:
-            return encoder.prepare(row, items[row])
-        except InputError as error:
-            return LeftOut(items[row].id, str(error))
-
-    with ThreadPoolExecutor(readers, thread_name_prefix="reader") as pool:
-        ahead: list[Future[Prepared | LeftOut]] = []
-        for start in range(0, len(rows), batch_size):
-            batch = ahead or [pool.submit(prepare, row) for row in rows[:batch_size]]
-            following = rows[start + batch_size : start + 2 * batch_size]
-            ahead = [pool.submit(prepare, row) for row in following]
-            yield [future.result() for future in batch]
+def encoder_of(target: Target, model: AladinModel, limits: ImageLimits) -> ItemEncoder:
+    """Return the encoder of one side; photos over the limits are refused."""
+    return PhotoEncoder(model, limits) if target == "images" else SentenceEncoder(model)

@@ -5,6 +5,7 @@ INDEX/
   model/                the checkpoint that the index was built with
   generations/000001/   a published generation; never changed again
   .build/               the work of a build that is not done; gone afterwards
+  .catalogue.partial/   the items that a build was given; each build writes it anew
   .generation.partial/  a generation that is being written; of no use once its writer is gone
   changes/000001/       what was added to a generation and removed from it since it was built
   photos/               photos that were uploaded, named by the sha256 of their bytes
@@ -21,7 +22,7 @@ from aladin.atomic import atomic_file
 from aladin.errors import IndexCorruptError, IndexNotReadyError
 
 CURRENT, MODEL, GENERATIONS, BUILD, LOCK = "CURRENT", "model", "generations", ".build", ".lock"
-NEW_GENERATION = ".generation.partial"
+NEW_CATALOGUE, NEW_GENERATION = ".catalogue.partial", ".generation.partial"
 CHANGES, PHOTOS, CHANGES_LOCK = "changes", "photos", ".changes.lock"
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -13,16 +14,15 @@ from typing import ClassVar
 from pydantic import ConfigDict
 
 from aladin.atomic import write_json
-from aladin.errors import ConfigError, IndexMismatchError
+from aladin.errors import ConfigError, IndexMismatchError, InputError
 from aladin.strict_config import STRICT, dump_config, parse_config
 from index.layout import BUILD, CURRENT, generation_folder, live_generation, published_generations
 from index.manifest import ModelEntry, read_manifest
 from index.settings import BuildSettings, Target
-from index.source_items import ImageItem, SourceItem, item_json
 
 _PLAN = "plan.json"
-# Settings that change how a build runs, not what it makes.
-_WITHOUT_EFFECT = ("resume", "readers")
+# Settings that change how a build runs, not what it makes; `part` is in the rows that are built.
+_WITHOUT_EFFECT = ("resume", "readers", "shards", "shard_items", "part")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +31,23 @@ class Plan:
 
     Attributes:
         fingerprint: of inputs, model and settings.
-        generation: number of the generation that the build publishes.
+        generation: the first number that was free when the build began.
+        shard_items: items a shard; a resumed build goes on with the shards that it finds.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     fingerprint: str
     generation: int
+    shard_items: dict[Target, int]
+
+    def shards(self, target: Target, rows: range) -> list[range]:
+        """Split the rows of a side into shards."""
+        size = self.shard_items[target]
+        return [
+            range(start, min(start + size, rows.stop))
+            for start in range(rows.start, rows.stop, size)
+        ]
 
 
 def is_published(root: Path, fingerprint: str) -> bool:
@@ -48,12 +58,20 @@ def is_published(root: Path, fingerprint: str) -> bool:
     return read_manifest(live).fingerprint == fingerprint
 
 
-def begin(root: Path, fingerprint: str, *, resume: bool) -> Plan:
+def is_placed(root: Path, plan: Plan) -> bool:
+    """Whether the generation of this plan is whole and in its place, live or not yet."""
+    place = generation_folder(root, plan.generation)
+    # The number may have gone to another generation while the build lay there, cut short.
+    return place.exists() and read_manifest(place).fingerprint == plan.fingerprint
+
+
+def begin(root: Path, fingerprint: str, shard_items: Mapping[Target, int], *, resume: bool) -> Plan:
     """Take up the build that was cut short, or begin a new one.
 
     Args:
         root: of the index.
         fingerprint: of the build that is asked for.
+        shard_items: items a shard of each side, for a new build.
         resume: without it, what is left of an earlier build is thrown away.
 
     Raises:
@@ -73,7 +91,7 @@ def begin(root: Path, fingerprint: str, *, resume: bool) -> Plan:
     discard(root)
     work.mkdir(parents=True)
     generation = max(published_generations(root), default=0) + 1
-    plan = Plan(fingerprint=fingerprint, generation=generation)
+    plan = Plan(fingerprint=fingerprint, generation=generation, shard_items=dict(shard_items))
     write_json(work / _PLAN, dump_config(plan))
     return plan
 
@@ -91,36 +109,53 @@ def discard(root: Path) -> None:
         shutil.rmtree(discarded)
 
 
-def fingerprint_of(
-    model: ModelEntry, items: dict[Target, Sequence[SourceItem]], settings: BuildSettings
-) -> str:
-    """Hash all that decides what a build makes, photos by their length and time of change.
+def fingerprint_of(model: ModelEntry, sides: Mapping[Target, str], settings: BuildSettings) -> str:
+    """Hash all that decides what a build makes.
 
     Args:
         model: the checkpoint.
-        items: of each side that is built.
+        sides: fingerprint of the items of each side that is built.
         settings: of the build.
     """
-    digest = hashlib.sha256()
     effective = {
         key: value for key, value in dump_config(settings).items() if key not in _WITHOUT_EFFECT
     }
-    digest.update(json.dumps([dump_config(model), effective], sort_keys=True).encode())
-    for target, of_target in items.items():
-        digest.update(f"\n{target} {len(of_target)}\n".encode())
-        for item in of_target:
-            digest.update(f"{item_json(item)} {_file_state(item)}\n".encode())
-    return digest.hexdigest()
+    text = json.dumps([dump_config(model), dict(sides), effective], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _file_state(item: SourceItem) -> str:
-    if not isinstance(item, ImageItem):
-        return ""
-    try:
-        state = item.path.stat()
-    except OSError:
-        return "missing"
-    return f"{state.st_size} {state.st_mtime_ns}"
+def rows_of_part(count: int, settings: BuildSettings, target: Target) -> range:
+    """Return the rows of a source that a build of one part of it takes.
+
+    Parts are made of whole batches, so that an item meets the same others in the network as in a
+    build of the whole source, and has the same encoding to the last bit.
+
+    Args:
+        count: items of the source.
+        settings: of the build.
+        target: named in errors.
+
+    Raises:
+        InputError: there are too few items for so many parts.
+    """
+    number, parts = settings.part
+    batches = math.ceil(count / settings.batch_size)
+    start, stop = (batches * each // parts * settings.batch_size for each in (number - 1, number))
+    rows = range(start, min(stop, count))
+    if not rows:
+        raise InputError(
+            f"{target}: part {number} of {parts} is empty, for {count} items make {batches} "
+            f"batches of {settings.batch_size}"
+        )
+    return rows
+
+
+def items_a_shard(rows: range, settings: BuildSettings) -> int:
+    """Return how many items a shard has: whole batches, so that shards change no encoding."""
+    wanted = settings.shard_items
+    if settings.shards is not None:
+        wanted = math.ceil(len(rows) / settings.shards)
+    return math.ceil(wanted / settings.batch_size) * settings.batch_size
 
 
 def _read_plan(path: Path) -> Plan:

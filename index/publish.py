@@ -72,17 +72,11 @@ def place_generation(root: Path, folder: Path, generation: int) -> None:
     sync(root / GENERATIONS)
 
 
-def publish(root: Path, finished: Path, generation: int) -> None:
-    """Move a finished generation into its place, unless it is there, and make it live.
-
-    Args:
-        root: of the index.
-        finished: folder with all files of the generation.
-        generation: its number.
+def make_live(root: Path, generation: int) -> None:
+    """Make a generation live that is in its place, unless a later one already is.
 
     Raises:
         OSError: the disk is full, or cannot be written.
     """
-    if not generation_folder(root, generation).exists():
-        place_generation(root, finished, generation)
-    set_live_generation(root, generation)
+    if not (root / CURRENT).exists() or live_generation(root) < generation:
+        set_live_generation(root, generation)

@@ -31,7 +31,9 @@ class BuildSettings:
         filter_fields: metadata fields that get an index for filters; None: all. The others can be
             filtered by too, by reading every item.
         default_candidates: how many candidates a search takes unless the request says.
-        shard_items: items a shard; what a killed build loses at most.
+        shard_items: items a shard, rounded up to whole batches; what a killed build loses at most.
+        shards: shards of a side, in place of `shard_items`; None: as many as that makes.
+        part: (i, n) builds the i-th of n parts of the source, for `index.merge`.
         batch_size: items that go through the network together.
         readers: threads that read and decode photos.
         device: of the network.
@@ -47,6 +49,8 @@ class BuildSettings:
     filter_fields: tuple[str, ...] | None = None
     default_candidates: int = 100
     shard_items: int = 2048
+    shards: int | None = None
+    part: tuple[int, int] = (1, 1)
     batch_size: int = 32
     readers: int = 2
     device: str = "cpu"
@@ -57,7 +61,8 @@ class BuildSettings:
         """Refuse impossible values.
 
         Raises:
-            ConfigError: an unknown token dtype, a size below 1 or a recall outside of (0, 1].
+            ConfigError: an unknown token dtype, a size below 1, a part that is none or a recall
+                outside of (0, 1].
         """
         if self.token_dtype not in TOKEN_DTYPES:
             known = ", ".join(TOKEN_DTYPES)
@@ -70,6 +75,10 @@ class BuildSettings:
             raise ConfigError(
                 f"memory_budget_bytes: expected at least 1, got {self.memory_budget_bytes}"
             )
-        for name in ("default_candidates", "shard_items", "batch_size", "readers"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        for name in ("default_candidates", "shard_items", "shards", "batch_size", "readers"):
+            value: int | None = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}: expected at least 1, got {value}")
+        number, parts = self.part
+        if not 1 <= number <= parts:
+            raise ConfigError(f"part: expected a number from 1 to {parts}, got {number}")

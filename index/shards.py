@@ -1,132 +1,164 @@
 """A shard: some consecutive items, encoded and on disk; what a build can be resumed from.
 
 shard-00000/
+  rows.npy         (items,) int64, of the items in the build's input
+  sizes_px.npy     (items, 2) int32, width and height of each photo; 0 for a text
   embeddings.npy   (items, d_match) float32
-  tokens.npy       (tokens, d_align) in the stored form, scales.npy beside it for int8
+  tokens.npy       (tokens, d_align) float16 or int8, scales.npy beside it for int8
   lengths.npy      (items,) int64, number of tokens of each item
-  shard.json       which items these are, and which were left out
+  left_out.json    items that could not be used
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from aladin.atomic import atomic_folder
 from aladin.encoding import Encoding
+from aladin.model import AladinModel
 from aladin.progress import Progress
-from index.item_encoders import ItemEncoder, LeftOut, Prepared, prepared_batches
-from index.settings import BuildSettings
+from index.item_encoders import ItemEncoder, LeftOut, Prepared
+from index.npy import NpyWriter
+from index.read_ahead import Batch
+from index.settings import TokenDtype
 from index.stage_seconds import StageSeconds
-from index.token_store import SCALES, TOKENS, PackedTokens, pack
+from index.token_codec import CODE_BITS, PackedTokens, TokenCodec
+from index.token_store import FILE_OF
 
-EMBEDDINGS, LENGTHS, CONTENTS = "embeddings.npy", "lengths.npy", "shard.json"
+ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
+LEFT_OUT = "left_out.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardFormat:
+    """What a shard's arrays are like.
+
+    Attributes:
+        embedding_dim: size of an embedding.
+        codec: of the tokens.
+    """
+
+    embedding_dim: int
+    codec: TokenCodec
+
+    @classmethod
+    def of(cls, model: AladinModel, dtype: TokenDtype) -> ShardFormat:
+        """Return the format for tokens that are to be stored as `dtype` in the end.
+
+        A codebook is made from the tokens of all shards; until then they are float16.
+        """
+        kept: TokenDtype = "float16" if dtype in CODE_BITS else dtype
+        return cls(embedding_dim=model.matching.dim, codec=TokenCodec(kept, model.alignment.dim))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """A finished shard.
+    """A finished shard; its arrays are memory-mapped when they are asked for.
 
     Attributes:
         folder: of its files.
-        rows: of its items in the build's input.
-        sizes_px: width and height of each photo; None for texts.
         left_out: items that could not be used.
+        format: of its arrays.
     """
 
     folder: Path
-    rows: list[int]
-    sizes_px: list[tuple[int, int] | None]
     left_out: list[LeftOut]
+    format: ShardFormat
 
     def array(self, name: str) -> NDArray[Any]:
-        """Read one of the arrays."""
-        return np.load(self.folder / name, allow_pickle=False)
+        """Map one of the arrays."""
+        mapped: NDArray[Any] = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
+        return mapped
+
+    def tokens(self) -> PackedTokens:
+        """Map the tokens."""
+        arrays = {
+            array.field: self.array(FILE_OF[array.field]) for array in self.format.codec.arrays
+        }
+        return PackedTokens(**arrays)
 
 
-def read_shard(folder: Path) -> Shard | None:
+def read_shard(folder: Path, format: ShardFormat) -> Shard | None:
     """Return a shard, or None if it was not finished."""
     if not folder.is_dir():
         return None
-    data = json.loads((folder / CONTENTS).read_text(encoding="utf-8"))
-    return Shard(
-        folder=folder,
-        rows=data["rows"],
-        sizes_px=[None if size is None else (size[0], size[1]) for size in data["sizes_px"]],
-        left_out=[LeftOut(*entry) for entry in data["left_out"]],
-    )
+    lines = json.loads((folder / LEFT_OUT).read_text(encoding="utf-8"))
+    return Shard(folder=folder, left_out=[LeftOut(*line) for line in lines], format=format)
 
 
 def write_shard(
     folder: Path,
+    format: ShardFormat,
     encoder: ItemEncoder,
-    items: Sequence[Any],
-    rows: range,
-    settings: BuildSettings,
+    batches: Iterable[Batch],
     progress: Progress,
     seconds: StageSeconds,
-) -> None:
-    """Encode some items; the folder appears when all of it is on the disk.
+) -> Shard:
+    """Encode some items, one batch in memory at a time.
 
     Args:
-        folder: to be written.
+        folder: to be written; it appears when all of the shard is on the disk.
+        format: of the arrays.
         encoder: of the items.
-        items: all items of the side.
-        rows: which of them.
-        settings: of the build.
+        batches: the items, prepared.
         progress: advanced batch by batch.
-        seconds: gets the time spent reading, encoding and writing.
+        seconds: gets the time of the stages "encode" and "write".
 
     Raises:
         OSError: the disk is full, or cannot be written.
     """
-    kept: list[Prepared] = []
     left_out: list[LeftOut] = []
-    embeddings: list[NDArray[np.float32]] = []
-    tokens: list[PackedTokens] = []
-    lengths: list[NDArray[np.int64]] = []
-    batches = prepared_batches(encoder, items, rows, settings.batch_size, settings.readers)
-    while True:
-        with seconds.measure("read"):
-            batch = next(batches, None)
-        if batch is None:
-            break
-        usable = [each for each in batch if isinstance(each, Prepared)]
-        left_out += [each for each in batch if isinstance(each, LeftOut)]
-        if usable:
-            with seconds.measure("encode"):
-                encoding = encoder.encode(usable).to("cpu")
-            # Sizes are all that is needed of a prepared item from here on.
-            kept += [prepared._replace(data=None) for prepared in usable]
-            embeddings.append(encoding.embedding.numpy())
-            tokens.append(pack(_real_tokens(encoding), settings.token_dtype))
-            lengths.append(encoding.mask.sum(dim=1).numpy())
-        progress.advance(len(batch))
-        progress.note(**seconds.notes())
-    with seconds.measure("write"), atomic_folder(folder) as partial:
-        if kept:
-            np.save(partial / EMBEDDINGS, np.concatenate(embeddings))
-            np.save(partial / LENGTHS, np.concatenate(lengths))
-            np.save(partial / TOKENS, np.concatenate([part.values for part in tokens]))
-            scales = [part.scales for part in tokens if part.scales is not None]
-            if scales:
-                np.save(partial / SCALES, np.concatenate(scales))
-        contents = {
-            "rows": [prepared.row for prepared in kept],
-            "sizes_px": [prepared.size_px for prepared in kept],
-            "left_out": left_out,
+    with atomic_folder(folder) as partial:
+        with _ShardFiles(partial, format) as files:
+            for batch in batches:
+                usable = [each for each in batch if isinstance(each, Prepared)]
+                left_out += [each for each in batch if isinstance(each, LeftOut)]
+                if usable:
+                    with seconds.measure("encode"):
+                        encoding = encoder.encode(usable).to("cpu")
+                    with seconds.measure("write"):
+                        files.append(usable, encoding)
+                progress.advance(len(batch))
+                progress.note(**seconds.notes())
+        (partial / LEFT_OUT).write_text(json.dumps(left_out), encoding="utf-8")
+    return Shard(folder=folder, left_out=left_out, format=format)
+
+
+class _ShardFiles(ExitStack):
+    """The arrays of a shard that is being written."""
+
+    def __init__(self, folder: Path, format: ShardFormat) -> None:
+        super().__init__()
+
+        def open_npy(name: str, dtype: DTypeLike, row_shape: tuple[int, ...]) -> NpyWriter:
+            return self.enter_context(NpyWriter(folder / name, dtype, row_shape))
+
+        self._codec = format.codec
+        self._rows = open_npy(ROWS, np.int64, ())
+        self._sizes_px = open_npy(SIZES_PX, np.int32, (2,))
+        self._embeddings = open_npy(EMBEDDINGS, np.float32, (format.embedding_dim,))
+        self._lengths = open_npy(LENGTHS, np.int64, ())
+        self._tokens = {
+            array.field: open_npy(FILE_OF[array.field], array.dtype, array.row_shape)
+            for array in format.codec.arrays
         }
-        (partial / CONTENTS).write_text(json.dumps(contents), encoding="utf-8")
 
-
-def _real_tokens(encoding: Encoding) -> NDArray[np.float32]:
-    """Return the batch's real tokens, one item's after the other's."""
-    real: NDArray[np.float32] = encoding.tokens[encoding.mask].to(torch.float32).numpy()
-    return real
+    def append(self, batch: Sequence[Prepared], encoding: Encoding) -> None:
+        """Write what the network made of a batch."""
+        self._rows.append(np.array([prepared.row for prepared in batch]))
+        self._sizes_px.append(np.array([prepared.size_px or (0, 0) for prepared in batch]))
+        self._embeddings.append(encoding.embedding.numpy())
+        self._lengths.append(encoding.mask.sum(dim=1).numpy())
+        real = encoding.tokens[encoding.mask].to(torch.float32).numpy()  # (tokens, d_align)
+        packed = self._codec.pack(real)
+        for field, file in self._tokens.items():
+            file.append(getattr(packed, field))

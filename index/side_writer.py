@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin.atomic import sync
 from aladin.progress import Progress
 from index.items import StoredItem, write_items
 from index.npy import NpyWriter, write_npy
@@ -72,10 +71,9 @@ def write_side(
     """
     with ExitStack() as files:
         arrays = _ArrayWriters(folder, embedding_dim, codec, files)
-        write_items(folder / ITEMS, _written(parts, arrays, progress))
+        write_items(folder / ITEMS, _written(parts, arrays, progress), filter_fields)
     if codec.centroids is not None:
         write_npy(folder / CENTROIDS, np.float32, codec.centroids.shape, [codec.centroids])
-    sync(folder / ITEMS)
     return arrays.counts
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aladin.errors import InputError
 from aladin.photo_file import PhotoFile
+from index.settings import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,33 +60,6 @@ class TextItem:
 SourceItem = ImageItem | TextItem
 
 
-def check_items(items: Sequence[SourceItem], target: str) -> None:
-    """Refuse, before any work, items that no index could hold.
-
-    Args:
-        items: the images, or the texts.
-        target: "images" or "texts"; named in errors.
-
-    Raises:
-        InputError: there is no item, an id is empty or repeats, or something is not JSON text.
-    """
-    if not items:
-        raise InputError(f"{target}: expected at least one item, got none")
-    first: dict[str, int] = {}
-    for number, item in enumerate(items, start=1):
-        if not item.id:
-            raise InputError(f"{target}: item {number} has an empty id")
-        if item.id in first:
-            raise InputError(
-                f"{target}: id {item.id!r} repeats, item {number} after item {first[item.id]}"
-            )
-        first[item.id] = number
-        try:
-            item_json(item).encode("utf-8")
-        except (TypeError, ValueError) as error:  # NaN, foreign objects, lone surrogates
-            raise InputError(f"{target}: item {item.id!r} cannot be stored ({error})") from error
-
-
 def item_json(item: SourceItem) -> str:
     """Return all that the user said of an item as one line of JSON, the same at every call."""
     fields = {key: value for key, value in vars(item).items() if key != "path"}
@@ -98,3 +71,11 @@ def item_json(item: SourceItem) -> str:
         allow_nan=False,
         sort_keys=True,
     )
+
+
+def item_from_json(line: str, target: Target) -> SourceItem:
+    """Return the item that `item_json` wrote."""
+    fields: dict[str, Any] = json.loads(line)
+    if target == "texts":
+        return TextItem(**fields)
+    return ImageItem(**(fields | {"path": Path(fields["path"])}))

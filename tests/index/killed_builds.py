@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from aladin.progress import NullProgress
+from index import side_writer
 from index.builder import build_index
 from index.settings import BuildSettings
 from index.source_items import ImageItem, TextItem
@@ -28,14 +29,16 @@ from index.source_items import ImageItem, TextItem
 DEATHS = [
     ("fsync", 2),  # while the model is copied
     ("replace", 1),  # before there is a plan
-    ("advance", 4),  # in the middle of the second shard
+    ("advance", 2),  # while the texts are listed
+    ("advance", 6),  # in the middle of the second shard
     ("rename", 5),  # before the first shard of the texts is whole
     ("write_items", 2),  # while the generation's files are written
-    ("replace", 2),  # before the manifest
+    ("replace", 4),  # before the manifest
     ("rename", 7),  # before the generation is in its place
-    ("replace", 3),  # before it is live
+    ("replace", 5),  # before it is live
     ("rename", 8),  # before the build's work is thrown away
-    ("rmtree", 29),  # while it is
+    ("rmtree", 32),  # while it is
+    ("rmtree", 33),  # before the list of the items is thrown away
 ]
 
 
@@ -62,9 +65,7 @@ def arm(place: str, at: int, progress: NullProgress) -> None:
     elif place == "rmtree":
         shutil.rmtree = Deadly(shutil.rmtree, at)  # type: ignore[assignment]
     elif place == "write_items":
-        import index.assemble
-
-        index.assemble.write_items = Deadly(index.assemble.write_items, at)
+        side_writer.write_items = Deadly(side_writer.write_items, at)
     else:
         deadly = Deadly(getattr(Path, place), at)
         setattr(Path, place, lambda path, target: deadly(path, target))
@@ -81,7 +82,7 @@ def build(checkpoint: Path, photos: Path, out: Path, resume: bool, death: tuple[
     progress = NullProgress()
     if death[0]:
         arm(*death, progress)
-    settings = BuildSettings(shard_items=4, batch_size=2, token_dtype="int8", resume=resume)
+    settings = BuildSettings(shard_items=4, batch_size=2, token_dtype="4bit", resume=resume)
     build_index(checkpoint, out, images, texts, settings, progress)
 
 

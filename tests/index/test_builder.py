@@ -32,21 +32,29 @@ SETTINGS = BuildSettings(shard_items=4, batch_size=3)
 class Recorder:
     """Keeps what a build reports."""
 
-    def __init__(self, fail_at: int | None = None) -> None:
+    def __init__(self, fail_in: str = "", fail_at: int = 0) -> None:
+        """Interrupt the build when it has done `fail_at` units of `fail_in`."""
         self.pieces: list[list[Any]] = []
         self.notes: dict[str, float | str] = {}
-        self._fail_at = fail_at
+        self._fail = (fail_in, fail_at)
 
     def start(self, total: int | None, unit: str) -> None:
         self.pieces.append([unit, total, 0])
 
     def advance(self, count: int = 1) -> None:
         self.pieces[-1][2] += count
-        if self._fail_at is not None and self.pieces[-1][2] >= self._fail_at:
+        unit, _, done = self.pieces[-1]
+        if unit == self._fail[0] and done >= self._fail[1]:
             raise KeyboardInterrupt
 
     def note(self, **numbers: float | str) -> None:
         self.notes |= numbers
+
+
+def left_behind(out: Path) -> list[str]:
+    """What is in the folder of an index and no part of it."""
+    known = {"CURRENT", "model", "generations", ".lock", ".changes.lock", "changes"}
+    return [path.name for path in out.iterdir() if path.name not in known]
 
 
 def ids(out: Path) -> list[str]:
@@ -96,14 +104,18 @@ def test_broken_items_among_good_ones_are_left_out_and_named(
         assert opened.side("images").entry.left_out == 5
         assert opened.side("texts").entry.left_out == 2
     assert progress.pieces == [
+        ["photos listed", None, 10],
+        ["texts listed", None, 3],
         ["photos", 10, 10],
         ["texts", 3, 3],
+        ["images written", 5, 5],
+        ["texts written", 1, 1],
         ["vectors", 5, 5],
         ["vectors", 1, 1],
     ]
-    assert set(progress.notes) == {"read_s", "encode_s", "write_s", "ann_s"}
-    assert set(report.seconds) == {"read", "encode", "write", "ann"}
-    assert not (tmp_path / "index" / BUILD).exists()
+    assert set(report.seconds) == {"list", "read", "decode", "encode", "write", "ann"}
+    assert set(progress.notes) == {f"{stage}_s" for stage in report.seconds}
+    assert left_behind(tmp_path / "index") == []
 
 
 def test_nothing_usable_publishes_nothing(tmp_path: Path, tiny_checkpoint: Path) -> None:
@@ -111,7 +123,7 @@ def test_nothing_usable_publishes_nothing(tmp_path: Path, tiny_checkpoint: Path)
     with pytest.raises(InputError, match=r"images: none of 2 could be used, e\.g\. 'a': .*No such"):
         build_index(tiny_checkpoint, tmp_path / "index", items, None)
     assert published_generations(tmp_path / "index") == []
-    assert not (tmp_path / "index" / BUILD).exists()
+    assert left_behind(tmp_path / "index") == []
 
 
 def test_what_can_be_refused_is_refused_before_any_work(
@@ -128,9 +140,9 @@ def test_what_can_be_refused_is_refused_before_any_work(
         build_index(tmp_path, out, None, texts)
     with pytest.raises(ConfigError, match="batch_size: expected at least 1, got 0"):
         BuildSettings(batch_size=0)
-    with pytest.raises(ConfigError, match="token_dtype: expected float16 or int8"):
+    with pytest.raises(ConfigError, match="token_dtype: expected one of float16, int8, 4bit, 2bit"):
         BuildSettings(token_dtype="float8")  # type: ignore[arg-type]
-    assert not out.exists()
+    assert [path.name for path in out.iterdir()] == [".lock"]
 
 
 def test_a_rebuild_adds_a_generation(
@@ -172,7 +184,7 @@ def test_a_first_build_that_failed_binds_no_model(
 ) -> None:
     out, other = tmp_path / "index", tmp_path / "other"
     with pytest.raises(KeyboardInterrupt):
-        build_index(tiny_checkpoint, out, None, texts, SETTINGS, Recorder(fail_at=1))
+        build_index(tiny_checkpoint, out, None, texts, SETTINGS, Recorder("texts", 1))
     model = load_checkpoint(tiny_checkpoint).model
     next(model.parameters()).data += 0.5
     save_checkpoint(other, model)
@@ -185,9 +197,10 @@ def test_resuming_goes_on_where_the_build_stopped(
 ) -> None:
     out = tmp_path / "index"
     with pytest.raises(KeyboardInterrupt):
-        build_index(tiny_checkpoint, out, images, None, SETTINGS, Recorder(fail_at=11))
+        build_index(tiny_checkpoint, out, images, None, SETTINGS, Recorder("photos", 11))
+    # Four items a shard are asked for; two batches of three they are.
     shards = sorted((out / BUILD / "images").glob("shard-*"))
-    assert [shard.name for shard in shards] == ["shard-00000", "shard-00001"]
+    assert [shard.name for shard in shards] == ["shard-00000"]
     written = [shard.stat().st_mtime_ns for shard in shards]
     seen: list[list[int]] = []
 
@@ -196,10 +209,10 @@ def test_resuming_goes_on_where_the_build_stopped(
             super().start(total, unit)
             seen.append([shard.stat().st_mtime_ns for shard in shards])
 
-    resumed = BuildSettings(shard_items=4, batch_size=3, resume=True)
+    resumed = BuildSettings(shards=1, batch_size=3, resume=True)  # it goes on with its own shards
     report = build_index(tiny_checkpoint, out, images, None, resumed, Watch())
     assert report.generation == 1
-    assert seen == [written, written]  # once for the photos, once for the vectors
+    assert seen == [written] * 4  # photos listed, photos, images written, vectors
     assert len(ids(out)) == len(images)
     again = build_index(tiny_checkpoint, out, images, None, resumed)
     assert (again.generation, again.counts) == (1, report.counts)  # there is nothing left to do
@@ -213,7 +226,7 @@ def test_a_stale_plan_is_not_resumed(
     shutil.copyfile(images[0].path, photo)
     items = [ImageItem(id="copy", path=photo, uri="photo.png"), *images[:6]]
     with pytest.raises(KeyboardInterrupt):
-        build_index(tiny_checkpoint, out, items, None, SETTINGS, Recorder(fail_at=5))
+        build_index(tiny_checkpoint, out, items, None, SETTINGS, Recorder("photos", 5))
     checkpoint, settings = tiny_checkpoint, {"shard_items": 4, "batch_size": 3}
     if change == "items":
         items = items[:-1]
@@ -238,7 +251,9 @@ def no_space(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("place", ["index.assemble.write_npy", "index.plan.write_json"])
+@pytest.mark.parametrize(
+    "place", ["index.side_writer.NpyWriter", "index.shards.NpyWriter", "index.plan.write_json"]
+)
 def test_a_full_disk_leaves_the_old_generation_live(
     tmp_path: Path,
     tiny_checkpoint: Path,
@@ -265,7 +280,7 @@ def test_a_disk_that_really_fills_up(
 ) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    size = sum(path.stat().st_size for path in tiny_checkpoint.iterdir()) // 1024 + 160
+    size = sum(path.stat().st_size for path in tiny_checkpoint.iterdir()) // 1024 + 320
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", str(disk)]
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("mounting a small disk is not allowed here")

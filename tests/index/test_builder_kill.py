@@ -35,9 +35,10 @@ def test_a_killed_build_resumes_to_the_same_files(
     )
     assert done.returncode == 0, done.stderr
     names = done.stdout.split()
-    assert len(names) == 10
+    assert len(names) == 12
     expected = content(tmp_path / "unbroken")
     assert "generations/000001/images/ann.faiss" in expected
+    assert "generations/000001/images/centroids.npy" in expected
     for name in names:
         found = content(tmp_path / name)
         assert found.keys() == expected.keys(), name

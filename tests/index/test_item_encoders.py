@@ -1,57 +1,49 @@
-import threading
-from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from aladin.encoding import Encoding
-from aladin.errors import InputError
-from index.item_encoders import LeftOut, Prepared, prepared_batches
+from aladin.checkpoint import load_checkpoint
+from aladin.errors import ImageError, InputError
+from aladin.images import DEFAULT_LIMITS, read_image
+from aladin.inference import encode_photos, encode_texts
+from index.item_encoders import encoder_of
+from index.source_items import ImageItem, TextItem
 
 
-class Numbers:
-    """Prepares numbers; refuses multiples of five."""
-
-    def __init__(self) -> None:
-        self.prepared: list[int] = []
-        self._lock = threading.Lock()
-
-    def prepare(self, row: int, item: Any) -> Prepared:
-        with self._lock:
-            self.prepared.append(row)
-        if row % 5 == 0:
-            raise InputError(f"{row} is a multiple of five")
-        return Prepared(row, item.id, None)
-
-    def encode(self, batch: Sequence[Prepared]) -> Encoding:
-        raise NotImplementedError
-
-
-ITEMS = [SimpleNamespace(id=f"number {row}") for row in range(30)]
-
-
-@pytest.mark.parametrize("batch_size", [1, 4, 30, 100])
-@pytest.mark.parametrize("readers", [1, 4])
-def test_items_come_in_order_with_those_that_cannot_be_used(batch_size: int, readers: int) -> None:
-    encoder = Numbers()
-    batches = list(prepared_batches(encoder, ITEMS, range(3, 22), batch_size, readers))
-    assert all(len(batch) == batch_size for batch in batches[:-1])
-    assert [entry for batch in batches for entry in batch] == [
-        Prepared(row, f"number {row}", None)
-        if row % 5
-        else LeftOut(f"number {row}", f"{row} is a multiple of five")
-        for row in range(3, 22)
-    ]
-    assert sorted(encoder.prepared) == list(range(3, 22))
+def test_photos_are_read_decoded_and_encoded(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    model = load_checkpoint(tiny_checkpoint).model
+    encoder = encoder_of("images", model, DEFAULT_LIMITS)
+    # The second photo is part of a larger file.
+    content = [item.path.read_bytes() for item in images[:2]]
+    together = tmp_path / "together"
+    together.write_bytes(b"".join(content))
+    inside = ImageItem(
+        id="inside", path=together, uri="x", offset=len(content[0]), length=len(content[1])
+    )
+    items = [images[0], inside]
+    prepared = [encoder.decode(row, item, encoder.read(item)) for row, item in enumerate(items)]
+    photos = [read_image(item.path) for item in images[:2]]
+    assert [each.row for each in prepared] == [0, 1]
+    assert [each.size_px for each in prepared] == [photo.size for photo in photos]
+    expected = encode_photos(model, photos)
+    found = encoder.encode(prepared)
+    np.testing.assert_array_equal(found.embedding, expected.embedding)
+    np.testing.assert_array_equal(found.tokens, expected.tokens)
+    with pytest.raises(ImageError, match="No such file"):
+        encoder.read(ImageItem(id="gone", path=tmp_path / "gone", uri="gone"))
+    with pytest.raises(ImageError, match="not an image"):
+        encoder.decode(0, inside, b"words")
 
 
-def test_no_more_than_one_batch_is_prepared_ahead() -> None:
-    encoder = Numbers()
-    batches = prepared_batches(encoder, ITEMS, range(30), 5, 2)
-    for number, _ in enumerate(batches, start=1):
-        assert max(encoder.prepared) < 5 * (number + 1)
-
-
-def test_nothing_to_prepare_gives_nothing() -> None:
-    assert list(prepared_batches(Numbers(), ITEMS, range(4, 4), 5, 2)) == []
+def test_texts_are_checked_and_encoded(tiny_checkpoint: Path, texts: list[TextItem]) -> None:
+    model = load_checkpoint(tiny_checkpoint).model
+    encoder = encoder_of("texts", model, DEFAULT_LIMITS)
+    prepared = [encoder.decode(row, item, encoder.read(item)) for row, item in enumerate(texts[:3])]
+    assert [each.size_px for each in prepared] == [None] * 3
+    expected = encode_texts(model, [item.text for item in texts[:3]])
+    np.testing.assert_array_equal(encoder.encode(prepared).embedding, expected.embedding)
+    with pytest.raises(InputError, match="the text is empty"):
+        encoder.decode(0, texts[0], " ")
