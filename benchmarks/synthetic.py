@@ -127,7 +127,7 @@ class SyntheticPhotos:
                 np.concatenate([part.tokens for part in parts]),
             )
 
-    def queries(self, queries: int, photos: int) -> TextQueries:
+    def queries(self, queries: int, photos: int, seed: int = 0) -> TextQueries:
         """Draw texts that belong to some of the first `photos` photos.
 
         A text is a real caption of the real photo that most of its photo is made of, unchanged:
@@ -136,8 +136,9 @@ class SyntheticPhotos:
         Args:
             queries: number of texts.
             photos: number of photos to choose from.
+            seed: another one gives other texts.
         """
-        random = np.random.default_rng([self._seed, 1])
+        random = np.random.default_rng([self._seed, 1, seed])
         chosen = random.integers(0, photos, queries)
         embeddings = np.empty((queries, EMBEDDING_DIM), dtype=np.float32)
         words: list[NDArray[np.float32]] = []

@@ -1,0 +1,276 @@
+"""Measures searches of an index of synthetic photos, in a process that did not build it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from aladin.encoding import Encoding
+from benchmarks.memory import peak_rss_bytes
+from benchmarks.synthetic import TextQueries
+from benchmarks.timing import ratio, time_in_turn
+from index.exact import exact_search
+from index.faiss_library import faiss
+from index.manifest import AnnEntry
+from index.reader import open_index
+from index.rerank import alignment_with_all
+from index.results import SearchResult
+from index.searcher import TwoStageSearcher
+from index.side import ANN, Side
+
+CANDIDATES = 100
+TOP = 10
+FIDELITY_WANTED = 0.99
+_LADDER = (10, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000)
+_THROUGHPUT_THREADS = (1, 2)
+
+
+class Effort(NamedTuple):
+    """How often things are measured.
+
+    Attributes:
+        searches: timed searches.
+        recall_queries: compared with exact search.
+        fidelity_queries: compared with exhaustive alignment.
+        exhaustive_runs: timed runs of exhaustive alignment.
+        throughput_s: seconds of searching for each number of threads.
+    """
+
+    searches: int
+    recall_queries: int
+    fidelity_queries: int
+    exhaustive_runs: int
+    throughput_s: float
+
+
+def measure_search(root: Path, queries: TextQueries, effort: Effort) -> dict[str, Any]:
+    """Open an index and measure its searches.
+
+    All are text to images, by alignment alone (the papers' rule), one at a time unless said.
+
+    Args:
+        root: of the index.
+        queries: as many as the largest number in `effort`.
+        effort: how often.
+    """
+    torch.set_num_threads(1)  # as the HTTP service does: a query is one thread's work
+    faiss.omp_set_num_threads(1)
+    started = time.perf_counter()
+    with open_index(root) as index:
+        open_ms = 1000 * (time.perf_counter() - started)
+        side = index.side("images").base
+        asking = _Asking(TwoStageSearcher(index), queries)
+        figures: dict[str, Any] = {
+            "ann": side.entry.ann.factory,
+            "search_width": side.entry.ann.search_width,
+            "open_ms": open_ms,
+        }
+        figures |= _latency(asking, effort.searches)
+        figures["queries_per_s"] = {
+            str(threads): _throughput(asking, threads, effort.throughput_s)
+            for threads in _THROUGHPUT_THREADS
+        }
+        # What follows reads what no search reads, or more at a time than one does.
+        figures["search_rss_bytes"] = peak_rss_bytes()
+        figures["ann_recall"] = _recall(side, queries, effort.recall_queries)
+        figures |= _fidelity(side, asking, effort.fidelity_queries)
+        ann_file = root / "generations" / f"{index.generation:06d}" / "images" / ANN
+        figures |= _against_faiss(side, ann_file, queries, effort.searches)
+        figures |= _against_exhaustive(
+            side, asking, figures["candidates"], effort.exhaustive_runs, effort.searches
+        )
+    return figures
+
+
+class _Asking:
+    """Asks the n-th query."""
+
+    def __init__(self, searcher: TwoStageSearcher, queries: TextQueries) -> None:
+        self._searcher = searcher
+        self.words = [torch.from_numpy(words) for words in queries.words]
+        self._encodings = [
+            Encoding(
+                torch.from_numpy(embedding).unsqueeze(0),
+                words.unsqueeze(0),
+                torch.ones(1, len(words), dtype=torch.bool),
+            )
+            for embedding, words in zip(queries.embeddings, self.words, strict=True)
+        ]
+
+    def search(self, turn: int, candidates: int, rerank: bool = True) -> SearchResult:
+        return self._searcher.search(
+            self._encodings[turn % len(self._encodings)],
+            "text",
+            "images",
+            top_k=TOP,
+            num_candidates=candidates,
+            rerank=rerank,
+            fusion=1.0,
+        )
+
+
+def _latency(asking: _Asking, searches: int) -> dict[str, float]:
+    """Time whole searches and their parts; all pages that they need were read before."""
+
+    def once(turn: int) -> tuple[float, float, float]:
+        started = time.perf_counter()
+        result = asking.search(turn, CANDIDATES)
+        total_ms = 1000 * (time.perf_counter() - started)
+        return total_ms, result.took_ms.retrieve, result.took_ms.rerank
+
+    first = np.array([once(turn) for turn in range(searches)])
+    total, retrieve, rerank = np.array([once(turn) for turn in range(searches)]).T
+    return {
+        "p50_ms": float(np.quantile(total, 0.5)),
+        "p95_ms": float(np.quantile(total, 0.95)),
+        "first_pass_p95_ms": float(np.quantile(first[:, 0], 0.95)),
+        "retrieve_p50_ms": float(np.quantile(retrieve, 0.5)),
+        "rerank_p50_ms": float(np.quantile(rerank, 0.5)),
+    }
+
+
+def _throughput(asking: _Asking, threads: int, seconds: float) -> float:
+    """Return the queries a second of some threads that each ask one after the other."""
+    until = time.perf_counter() + seconds
+
+    def ask(thread: int) -> int:
+        turn = thread
+        while time.perf_counter() < until:
+            asking.search(turn, CANDIDATES)
+            turn += threads
+        return (turn - thread) // threads
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        answered = sum(pool.map(ask, range(threads)))
+    return answered / (time.perf_counter() - started)
+
+
+def _recall(side: Side, queries: TextQueries, count: int) -> float:
+    """Return the share of the exact nearest photos that are candidates."""
+    shares: list[float] = []
+    for query in queries.embeddings[:count]:
+        found, _ = side.candidates(query, CANDIDATES)
+        nearest, _ = exact_search(side.embeddings, query, CANDIDATES)
+        shares.append(len(np.intersect1d(found, nearest)) / len(nearest))
+    return float(np.mean(shares))
+
+
+def _fidelity(side: Side, asking: _Asking, count: int) -> dict[str, Any]:
+    """Find the fewest candidates that keep the exhaustive order's top, and what they keep.
+
+    One half of the queries chooses the number, the other is what the fidelity is measured with.
+    """
+    scores = alignment_with_all(asking.words[:count], "text", side.tokens)
+    best = [_largest(of_query, TOP) for of_query in scores]
+    half = count // 2
+    curve: dict[str, float] = {}
+    chosen = min(_LADDER[-1], side.entry.count)
+    for candidates in _LADDER:
+        if candidates > side.entry.count:
+            break
+        curve[str(candidates)] = _kept(asking, best, range(half), candidates)
+        if curve[str(candidates)] >= FIDELITY_WANTED:
+            chosen = candidates
+            break
+    held_out = range(half, count)
+    return {
+        "candidates": chosen,
+        "fidelity": _kept(asking, best, held_out, chosen),
+        "fidelity_at_100": _kept(asking, best, held_out, CANDIDATES),
+        "fidelity_curve": curve,
+        "fidelity_queries": len(held_out),
+    }
+
+
+def _kept(
+    asking: _Asking, best: Sequence[NDArray[np.int64]], queries: range, candidates: int
+) -> float:
+    shares: list[float] = []
+    for number in queries:
+        found = {hit.id for hit in asking.search(number, candidates).hits}
+        shares.append(len(found & {f"photo-{row}" for row in best[number]}) / len(best[number]))
+    return float(np.mean(shares))
+
+
+def _largest(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    return np.argsort(-scores, kind="stable")[:count]
+
+
+def _against_faiss(
+    side: Side, ann_file: Path, queries: TextQueries, searches: int
+) -> dict[str, float]:
+    """Time our first stage and FAISS's own call with the same parameters."""
+    raw = faiss.read_index(str(ann_file), faiss.IO_FLAG_MMAP_IFC)
+    wanted = set_parameters(raw, side.entry.ann)
+    embeddings = queries.embeddings
+
+    def ours(turn: int) -> object:
+        return side.candidates(embeddings[turn % len(embeddings)], CANDIDATES)
+
+    def theirs(turn: int) -> object:
+        return raw.search(embeddings[turn % len(embeddings)][None], wanted)
+
+    times = time_in_turn({"ours": ours, "faiss": theirs}, searches)
+    return {
+        "retrieve_ms": float(np.median(times["ours"])),
+        "faiss_ms": float(np.median(times["faiss"])),
+        "retrieve_over_faiss": ratio(times, "ours", "faiss"),
+    }
+
+
+def set_parameters(raw: Any, entry: AnnEntry) -> int:
+    """Set a FAISS index to search as ours does, and return how many rows ours asks it for."""
+    if entry.search_width is not None:
+        name = "nprobe" if faiss.try_extract_index_ivf(raw) is not None else "efSearch"
+        faiss.ParameterSpace().set_index_parameter(raw, name, entry.search_width)
+    return min(int(np.ceil(CANDIDATES * entry.oversample)), int(raw.ntotal))
+
+
+def _against_exhaustive(
+    side: Side, asking: _Asking, candidates: int, runs: int, searches: int
+) -> dict[str, float]:
+    """Time two-stage search, matching alone and exhaustive alignment in turn."""
+
+    def exhaustive(turn: int) -> object:
+        words = asking.words[turn % len(asking.words)]
+        return _largest(alignment_with_all([words], "text", side.tokens)[0], TOP)
+
+    def repeated(candidates: int, rerank: bool) -> Callable[[int], object]:
+        # Several searches for one run of the other, whose median a single one would not have.
+        each = max(searches // (10 * runs), 1)
+        return lambda turn: [
+            asking.search(turn * each + place, candidates, rerank) for place in range(each)
+        ]
+
+    each = max(searches // (10 * runs), 1)
+    times = time_in_turn(
+        {
+            "exhaustive": exhaustive,
+            "two-stage": repeated(candidates, True),
+            "two-stage of 100": repeated(CANDIDATES, True),
+            "matching": repeated(CANDIDATES, False),
+        },
+        runs,
+        warm_up=1,
+    )
+    return {
+        "exhaustive_ms": float(np.median(times["exhaustive"])),
+        "two_stage_ms": float(np.median(times["two-stage"])) / each,
+        "matching_ms": float(np.median(times["matching"])) / each,
+        "exhaustive_over_two_stage": ratio(times, "exhaustive", "two-stage") * each,
+        "two_stage_over_matching": ratio(times, "two-stage of 100", "matching"),
+    }
+
+
+def processor_count() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

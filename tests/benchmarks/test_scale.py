@@ -1,0 +1,74 @@
+"""The quick form of the scale benchmark: the whole path in two fresh processes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.scale_search import set_parameters
+from benchmarks.timing import ratio, time_in_turn
+from index.faiss_library import faiss
+from index.manifest import AnnEntry
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_quick_prints_what_was_measured(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.scale", "--quick", "--json"]
+    done = subprocess.run(
+        [*command, "--keep", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    figures = json.loads(done.stdout)
+    assert figures["items"] == 2000
+    assert figures["ann"] == "Flat"
+    assert figures["ann_recall"] == 1.0
+    assert 0.9 <= figures["fidelity"] <= 1.0
+    assert figures["fidelity_curve"][str(figures["candidates"])] >= 0.99
+    assert 0 < figures["p50_ms"] <= figures["p95_ms"]
+    # 2,000 photos of 49 int8 tokens with a scale each, and of 256 float32 values.
+    assert figures["disk_bytes"] > 2000 * (49 * (128 + 4) + 256 * 4)
+    assert figures["rss_bytes"] == max(figures["build_rss_bytes"], figures["search_rss_bytes"])
+    assert 50 * 2**20 < figures["search_rss_bytes"] < 8 * 2**30
+    assert figures["retrieve_over_faiss"] > 0.5
+    assert figures["exhaustive_over_two_stage"] > 1
+    assert set(figures["queries_per_s"]) == {"1", "2"}
+    assert set(figures["build_s"]) == {"draw", "pack", "write", "ann"}
+    assert (tmp_path / "index" / "CURRENT").exists()
+
+
+def entry_of(search_width: int | None) -> AnnEntry:
+    return AnnEntry(
+        factory="",
+        search_width=search_width,
+        oversample=1.5,
+        recall=1,
+        recall_at=1,
+        recall_queries=1,
+    )
+
+
+def test_faiss_is_asked_as_the_index_asks_it() -> None:
+    vectors = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
+    for factory, parameter in (("IVF7,Flat", "nprobe"), ("HNSW8,Flat", "hnsw.efSearch")):
+        raw = faiss.index_factory(8, factory, faiss.METRIC_INNER_PRODUCT)
+        raw.train(vectors)
+        raw.add(vectors)
+        assert set_parameters(raw, entry_of(5)) == 150
+        value = raw
+        for part in parameter.split("."):
+            value = getattr(value, part)
+        assert value == 5
+    few = faiss.IndexFlatIP(8)
+    few.add(vectors[:120])
+    assert set_parameters(few, entry_of(None)) == 120
+
+
+def test_times_are_taken_in_turn() -> None:
+    calls: list[tuple[str, int]] = []
+    runs = {name: lambda turn, name=name: calls.append((name, turn)) for name in ("a", "b")}
+    times = time_in_turn(runs, repetitions=2, warm_up=1)
+    assert calls == [("a", -1), ("b", -1), ("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+    assert {name: len(each) for name, each in times.items()} == {"a": 2, "b": 2}
+    assert ratio({"a": np.array([1.0, 3, 9]), "b": np.array([2.0])}, "a", "b") == 1.5
