@@ -3,6 +3,8 @@ PYTHON ?= python3
 SERVE ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
+# What an installation is made from: the package is editable, but its kernel is compiled.
+INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard index/kernel/*.[ch])
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench
@@ -29,10 +31,10 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed-cpu: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-cpu: $(INSTALLED_FROM) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu]'
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-dev: $(INSTALLED_FROM) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev]'
 	@touch $@ $(VENV)/.installed-cpu

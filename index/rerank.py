@@ -1,13 +1,18 @@
-"""The second stage: one query against its candidates, in one matrix product.
+"""The second stage: queries against their candidates' tokens, as they are stored.
 
 ``S[image, text]`` is the sum over the text's words of the best region, whichever of the two is
-the query; the numbers are those of `aladin.scoring.maxsim` on the stored tokens.
+the query; the numbers are those of `aladin.scoring.maxsim` on the stored tokens. The native
+kernel does it where the installation has compiled one, else torch (`index.rerank_torch`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -15,19 +20,24 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aladin.errors import IndexCorruptError
 from aladin.progress import NullProgress, Progress
-from index.token_store import TokenBlock, TokenStore
+from index.kernel.binding import Kernel, KernelError, Queries, load_kernel
+from index.rerank_torch import torch_alignment
+from index.token_store import TokenStore
 
-# Tokens that are scored at a time. 4,096 of 128 float32 values are 2 MiB, which stay in a core's
-# cache between the copy and the product: measured in turn, 1,000 photos of 49 regions took 4.2 ms
-# so and 7.3 ms all at once. The memory of a query does not grow with its candidates either.
-_TOKENS_AT_A_TIME = 2**12
-_ITEMS_AT_A_TIME = 2**10
+Modality = Literal["text", "image"]
+T = TypeVar("T")
+
+# Candidates that are worth a thread: these take half a millisecond, starting one 0.05 ms.
+_CANDIDATES_A_THREAD = 512
+# Items of an exhaustive search that are scored at a time: of 49 int8 tokens of 128, 6 MiB.
+_ITEMS_AT_A_TIME = 1024
 
 
 def alignment_with_candidates(
     query: Float[Tensor, "query_tokens dim"],
-    query_modality: Literal["text", "image"],
+    query_modality: Modality,
     store: TokenStore,
     rows: NDArray[np.int64],
 ) -> NDArray[np.float32]:
@@ -41,24 +51,17 @@ def alignment_with_candidates(
 
     Returns:
         (candidates,) float32; an item or a query without tokens scores 0.
+
+    Raises:
+        IndexError: a row is not in the store.
+        IndexCorruptError: the store is damaged.
     """
-    scores = np.zeros(len(rows), dtype=np.float32)
-    if query.shape[0] == 0:
-        return scores
-    reach = np.cumsum(store.lengths(rows))
-    start = 0
-    while start < len(rows):
-        before = reach[start - 1] if start else 0
-        end = int(np.searchsorted(reach, before + _TOKENS_AT_A_TIME, side="right"))
-        end = max(end, start + 1)
-        scores[start:end] = _score_block(query, query_modality, store.read(rows[start:end]))
-        start = end
-    return scores
+    return alignment_of_queries([query], query_modality, store, [rows])[0]
 
 
 def alignment_of_queries(
     queries: Sequence[Float[Tensor, "query_tokens dim"]],
-    query_modality: Literal["text", "image"],
+    query_modality: Modality,
     store: TokenStore,
     rows: Sequence[NDArray[np.int64]],
 ) -> list[NDArray[np.float32]]:
@@ -72,16 +75,35 @@ def alignment_of_queries(
 
     Returns:
         The scores of each query's candidates, float32.
+
+    Raises:
+        IndexError: a row is not in the store.
+        IndexCorruptError: the store is damaged.
     """
-    return [
-        alignment_with_candidates(query, query_modality, store, candidates)
-        for query, candidates in zip(queries, rows, strict=True)
-    ]
+    kernel = load_kernel()
+    if kernel is None:
+        return [
+            torch_alignment(query, query_modality, store, candidates)
+            for query, candidates in zip(queries, rows, strict=True)
+        ]
+    if not queries:
+        return []
+    packed = _packed(queries, query_modality)
+    together = rows[0] if len(rows) == 1 else np.concatenate(rows)
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+
+    def score(start: int, end: int) -> NDArray[np.float32]:
+        ends = np.clip(offsets, start, end) - start
+        return kernel.score_rows(store.native, packed, together[start:end], ends)
+
+    with _known_problems(store):
+        scores = np.concatenate(_in_threads(score, len(together)))
+    return np.split(scores, offsets[1:-1])
 
 
 def alignment_with_all(
     queries: Sequence[Float[Tensor, "query_tokens dim"]],
-    query_modality: Literal["text", "image"],
+    query_modality: Modality,
     store: TokenStore,
     progress: Progress | None = None,
 ) -> NDArray[np.float32]:
@@ -95,32 +117,75 @@ def alignment_with_all(
 
     Returns:
         (queries, items) float32.
+
+    Raises:
+        IndexCorruptError: the store is damaged.
     """
     progress = progress or NullProgress()
     progress.start(store.count, "items")
-    scores = np.empty((len(queries), store.count), dtype=np.float32)
-    for start in range(0, store.count, _ITEMS_AT_A_TIME):
-        rows = np.arange(start, min(start + _ITEMS_AT_A_TIME, store.count), dtype=np.int64)
-        for place, query in enumerate(queries):
-            scores[place, rows] = alignment_with_candidates(query, query_modality, store, rows)
-        progress.advance(len(rows))
+    scores = np.zeros((len(queries), store.count), dtype=np.float32)
+    kernel = load_kernel()
+    packed = _packed(queries, query_modality) if queries else None
+    step = _ITEMS_AT_A_TIME * torch.get_num_threads()
+    for first in range(0, store.count, step):
+        end = min(first + step, store.count)
+        # Read ahead while this part is scored: the pages of the map come one by one otherwise.
+        store.warm(end, min(end + step, store.count))
+        if packed is None:
+            pass
+        elif kernel is None:
+            rows = np.arange(first, end, dtype=np.int64)
+            for place, query in enumerate(queries):
+                scores[place, first:end] = torch_alignment(query, query_modality, store, rows)
+        else:
+            score = partial(_score_range, kernel, store, packed, scores, first)
+            with _known_problems(store):
+                _in_threads(score, end - first)
+        progress.advance(end - first)
     return scores
 
 
-def _score_block(
-    query: Tensor, query_modality: Literal["text", "image"], block: TokenBlock
-) -> NDArray[np.float32]:
-    scores = np.zeros(len(block.lengths), dtype=np.float32)
-    # reduceat takes no empty segment: items without tokens keep their 0.
-    filled = block.lengths > 0
-    if not filled.any():
-        return scores
-    starts = (np.cumsum(block.lengths) - block.lengths)[filled]
-    similarity = query @ block.values.T  # (query_tokens, tokens)
-    if query_modality == "text":
-        best = np.maximum.reduceat(similarity.numpy(), starts, axis=1)  # (words, items)
-        scores[filled] = best.sum(axis=0)
-    else:
-        best_region = torch.amax(similarity, dim=0).numpy()  # (words of all items,)
-        scores[filled] = np.add.reduceat(best_region, starts)
-    return scores
+def _score_range(
+    kernel: Kernel,
+    store: TokenStore,
+    queries: Queries,
+    scores: NDArray[np.float32],
+    first: int,
+    start: int,
+    end: int,
+) -> None:
+    rows = slice(first + start, first + end)
+    kernel.score_range(store.native, queries, rows.start, scores[:, rows])
+
+
+def _packed(queries: Sequence[Tensor], modality: Modality) -> Queries:
+    return Queries([query.numpy() for query in queries], are_regions=modality == "image")
+
+
+def _in_threads(task: Callable[[int, int], T], total: int) -> list[T]:
+    """Run a task on parts of a range, each as (start, end); one part does not leave this thread.
+
+    There are as many parts as torch has threads, if they are large enough: a server's single
+    thread a worker holds here too.
+    """
+    parts = max(1, min(torch.get_num_threads(), total // _CANDIDATES_A_THREAD))
+    if parts == 1:
+        return [task(0, total)]
+    borders = [total * part // parts for part in range(parts + 1)]
+    return list(_pool().map(task, borders[:-1], borders[1:]))
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="rerank")
+
+
+@contextmanager
+def _known_problems(store: TokenStore) -> Iterator[None]:
+    """Raise this project's errors for what the kernel refuses."""
+    try:
+        yield
+    except KernelError as error:
+        if error.is_row:
+            raise IndexError(f"expected rows below {store.count}: {error}") from None
+        raise IndexCorruptError(store.folder or "tokens", str(error)) from error

@@ -110,6 +110,11 @@ class TokenCodec:
         return "a codebook" if self.dtype in CODE_BITS else "no codebook"
 
     @property
+    def bits(self) -> int:
+        """Bits of a dimension."""
+        return {"float16": 16, "int8": 8, "4bit": 4, "2bit": 2}[self.dtype]
+
+    @property
     def arrays(self) -> list[TokenArray]:
         """The arrays of the stored form, in the order of `PackedTokens`."""
         bits = CODE_BITS.get(self.dtype)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin.errors import IndexCorruptError, ShapeError
+from index.kernel.binding import NativeTokens
 from index.npy import map_npy
 from index.settings import TokenDtype
 from index.token_codec import CODE_BITS, PackedTokens, TokenCodec
@@ -59,14 +61,25 @@ class TokenStore:
 
     Attributes:
         codec: of the stored form.
+        folder: of the mapped files; None in memory.
         stored: the tokens of all items.
         offsets: (items + 1,) int64; item i has the tokens offsets[i] to offsets[i + 1].
     """
 
-    def __init__(self, codec: TokenCodec, stored: PackedTokens, offsets: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        codec: TokenCodec,
+        stored: PackedTokens,
+        offsets: NDArray[np.int64],
+        folder: Path | None = None,
+    ) -> None:
         """Read from arrays, mapped or not; see `open` and `from_arrays`."""
         self.codec = codec
-        self.stored = stored
+        self.folder = folder
+        # The kernel takes arrays as they lie; a mapped one is never copied by this.
+        self.stored = PackedTokens(
+            *(None if array is None else np.ascontiguousarray(array) for array in stored)
+        )  # pyright: ignore[reportArgumentType]
         self.offsets = offsets
 
     @classmethod
@@ -99,7 +112,7 @@ class TokenStore:
         if offsets[0] != 0 or offsets[-1] != token_count:
             ends = f"{offsets[0]} to {offsets[-1]}"
             raise IndexCorruptError(folder / OFFSETS, f"expected 0 to {token_count}, got {ends}")
-        return cls(codec, PackedTokens(*arrays), offsets)
+        return cls(codec, PackedTokens(*arrays), offsets, folder)
 
     @classmethod
     def from_arrays(
@@ -126,6 +139,15 @@ class TokenStore:
         """Number of items."""
         return len(self.offsets) - 1
 
+    @cached_property
+    def native(self) -> NativeTokens:
+        """The store as the kernel takes it."""
+        values, scales, ids = self.stored
+        codec = self.codec
+        return NativeTokens.of(
+            values, scales, ids, codec.centroids, self.offsets, codec.dim, codec.bits
+        )
+
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of tokens of some items."""
         return self.offsets[rows + 1] - self.offsets[rows]
@@ -143,12 +165,18 @@ class TokenStore:
         values = self.codec.unpack(self.packed(rows))
         return TokenBlock(torch.from_numpy(values), self.lengths(rows))
 
-    def warm(self) -> None:
-        """Ask the system to read all tokens into its page cache, without waiting for it."""
+    def warm(self, first: int = 0, end: int | None = None) -> None:
+        """Ask the system to read the tokens of some items into its page cache meanwhile.
+
+        Args:
+            first: row of the first item.
+            end: row after the last item; None: all that follow.
+        """
+        last = self.count if end is None else end
+        start, stop = int(self.offsets[first]), int(self.offsets[last])
         for array in self.stored:
-            pages = None if array is None else mapped_pages(array)
-            if pages is not None and hasattr(mmap, "MADV_WILLNEED"):
-                pages.madvise(mmap.MADV_WILLNEED)
+            if array is not None and stop > start:
+                read_ahead(array[start:stop])
 
 
 def read_centroids(folder: Path, dim: int, dtype: TokenDtype) -> NDArray[np.float32] | None:
@@ -170,12 +198,16 @@ def read_centroids(folder: Path, dim: int, dtype: TokenDtype) -> NDArray[np.floa
         raise IndexCorruptError(path, str(error)) from error
 
 
-def mapped_pages(array: NDArray[Any]) -> mmap.mmap | None:
-    """Return the map that an array lies in; None for one in memory."""
+def read_ahead(array: NDArray[Any]) -> None:
+    """Ask the system to read an array, where it lies in a file; returns before it has."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
-    return base if isinstance(base, mmap.mmap) else None
+    if not isinstance(base, mmap.mmap) or not hasattr(mmap, "MADV_WILLNEED"):
+        return
+    start = array.ctypes.data - np.frombuffer(base, dtype=np.uint8).ctypes.data
+    page = start // mmap.PAGESIZE * mmap.PAGESIZE
+    base.madvise(mmap.MADV_WILLNEED, page, start - page + array.nbytes)
 
 
 def pack(tokens: NDArray[np.float32], dtype: TokenDtype) -> PackedTokens:

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-import index.rerank
+import index.rerank_torch
 from aladin.scoring import maxsim
 from index.rerank import alignment_with_candidates
 
@@ -36,7 +36,7 @@ def test_scores_are_the_sum_over_words_of_the_best_region(
     modality: str,
     at_a_time: int,
 ) -> None:
-    monkeypatch.setattr(index.rerank, "_TOKENS_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(index.rerank_torch, "_TOKENS_AT_A_TIME", at_a_time)
     side = make_side(unit_vectors(60, 4), ITEMS, dtype=dtype)
     rows = np.random.default_rng(2).permutation(60)[:40]
     scores = alignment_with_candidates(torch.from_numpy(QUERY), modality, side.tokens, rows)
@@ -62,7 +62,9 @@ def test_scores_are_those_of_maxsim_on_the_stored_tokens(
     else:
         expected = maxsim(padded, query, mask, real)[:, 0]
     scores = alignment_with_candidates(query[0], modality, side.tokens, rows)
-    np.testing.assert_allclose(scores, expected.numpy(), atol=1e-5)
+    # The kernel rounds an int8 store's queries to 16 bits: up to 1e-5 a summed product.
+    atol = 1e-5 if dtype == "float16" else 8e-5
+    np.testing.assert_allclose(scores, expected.numpy(), atol=atol)
 
 
 def test_a_query_without_tokens_scores_nothing(make_side) -> None:

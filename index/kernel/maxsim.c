@@ -1,0 +1,256 @@
+/* Late interaction on tokens in their stored form: entry points, and how a query is prepared. */
+#include "maxsim.h"
+#include "paths.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Fastest first. */
+static const maxsim_path_table *const PATHS[] = {
+#if defined(__x86_64__)
+    &maxsim_avx512_path,
+    &maxsim_avx2_path,
+#endif
+    &maxsim_portable_path,
+};
+enum { PATH_COUNT = sizeof PATHS / sizeof PATHS[0] };
+
+static const maxsim_path_table *find_path(int32_t wanted)
+{
+    for (int i = 0; i < PATH_COUNT; ++i)
+        if (PATHS[i]->is_supported() && wanted-- == 0)
+            return PATHS[i];
+    return NULL;
+}
+
+int32_t maxsim_interface(void) { return MAXSIM_INTERFACE; }
+
+const char *maxsim_path(int32_t path)
+{
+    const maxsim_path_table *found = path < 0 ? NULL : find_path(path);
+    return found ? found->name : NULL;
+}
+
+/* The largest integer a query's value may become: two signed bytes hold it, and no product leaves
+ * int32, item values being at most 127. Up to 518 dimensions these are 16 bits, for 768 15. */
+static float largest_integer(int64_t dim)
+{
+    const int64_t two_bytes = 127 * 256 + 127, bound = INT32_MAX / (127 * dim);
+    return (float)(bound < two_bytes ? bound : two_bytes);
+}
+
+/* The dimension that is at a place of a decoded token; `dim` or more: none. */
+static int64_t dimension_at(const maxsim_tokens *tokens, int64_t place)
+{
+    if (tokens->bits >= 8)
+        return place;
+    const int64_t bytes = stored_bytes(tokens), planes = 8 / tokens->bits;
+    return place / bytes < planes ? place % bytes * planes + place / bytes : tokens->dim;
+}
+
+static void *aligned_zeros(int64_t bytes)
+{
+    void *memory = NULL;
+    const size_t size = ((size_t)bytes + 63) / 64 * 64;
+#if defined(_WIN32)
+    memory = _aligned_malloc(size ? size : 64, 64);
+#else
+    memory = aligned_alloc(64, size ? size : 64);
+#endif
+    if (memory)
+        memset(memory, 0, size);
+    return memory;
+}
+
+static void release(void *memory)
+{
+#if defined(_WIN32)
+    _aligned_free(memory);
+#else
+    free(memory);
+#endif
+}
+
+static void release_query(prepared_query *query)
+{
+    release(query->integers);
+    release(query->totals);
+    release(query->floats);
+    release(query->scales);
+    release(query->weights);
+    release(query->with_centroids);
+    memset(query, 0, sizeof *query);
+}
+
+/* Lay one token of a query out in its lane. */
+static void prepare_token(const maxsim_tokens *tokens, const maxsim_path_table *path,
+                          const float *token, int64_t block, int64_t lane, prepared_query *query)
+{
+    const int64_t dim = tokens->dim, lanes = path->lanes;
+    const int64_t width = decoded_width(tokens, path->step);
+    if (query->floats)
+        for (int64_t d = 0; d < dim; ++d)
+            query->floats[(block * dim + d) * lanes + lane] = token[d];
+    if (!query->integers)
+        return;
+    float largest = 0;
+    for (int64_t d = 0; d < dim; ++d)
+        largest = fmaxf(largest, fabsf(token[d]));
+    if (largest == 0)
+        return;
+    const float factor = largest_integer(dim) / largest;
+    int32_t total = 0;
+    for (int64_t at = 0; at < width; ++at) {
+        const int64_t d = dimension_at(tokens, at);
+        if (d >= dim)
+            continue;
+        const int32_t value = (int32_t)(token[d] * factor + copysignf(0.5f, token[d]));
+        path->place(query->integers + block * width * lanes, at, lane, value);
+        total += value;
+    }
+    query->totals[block * lanes + lane] = total;
+    query->scales[block * lanes + lane] = largest / largest_integer(dim);
+}
+
+static maxsim_status prepare_query(const maxsim_tokens *tokens, const maxsim_path_table *path,
+                                   const float *words, int64_t count, prepared_query *query)
+{
+    memset(query, 0, sizeof *query);
+    const int64_t lanes = path->lanes, blocks = (count + lanes - 1) / lanes;
+    const int64_t slots = blocks * lanes;
+    query->count = count;
+    query->blocks = blocks;
+    query->scales = aligned_zeros(slots * 4);
+    query->weights = aligned_zeros(slots * 4);
+    int enough = query->scales && query->weights;
+    if (tokens->bits != 8) /* centroids are float32 */
+        enough = enough && (query->floats = aligned_zeros(slots * tokens->dim * 4));
+    if (tokens->bits != 16) {
+        const int64_t width = decoded_width(tokens, path->step);
+        enough = enough && (query->integers = aligned_zeros(slots * width * 2));
+        enough = enough && (query->totals = aligned_zeros(slots * 4));
+    }
+    if (tokens->bits < 8)
+        enough = enough && (query->with_centroids = aligned_zeros(slots * tokens->centroid_count * 4));
+    if (!enough) {
+        release_query(query);
+        return MAXSIM_NO_MEMORY;
+    }
+    for (int64_t slot = 0; slot < slots; ++slot) {
+        const int64_t token = slot < count ? slot : count - 1;
+        query->weights[slot] = slot < count;
+        prepare_token(tokens, path, words + token * tokens->dim, slot / lanes, slot % lanes, query);
+    }
+    if (tokens->bits < 8)
+        path->multiply_centroids(tokens, query);
+    return MAXSIM_OK;
+}
+
+static maxsim_status check_row(const maxsim_tokens *tokens, int64_t row)
+{
+    if (row < 0 || row >= tokens->item_count)
+        return MAXSIM_NO_SUCH_ROW;
+    const int64_t start = tokens->offsets[row], end = tokens->offsets[row + 1];
+    if (start < 0 || end < start || end > tokens->token_count)
+        return MAXSIM_BAD_OFFSETS;
+    return MAXSIM_OK;
+}
+
+/* Room for one decoded tile, of float32 at most, and for the best of each query token. */
+static float *allocate_scratch(const maxsim_tokens *tokens, const maxsim_path_table *path,
+                               int64_t slots)
+{
+    return aligned_zeros((TILE * decoded_width(tokens, path->step) + slots) * 4);
+}
+
+static maxsim_status score_candidates(const maxsim_tokens *tokens, const maxsim_path_table *path,
+                                      const prepared_query *query, int are_regions,
+                                      const int64_t *rows, int64_t count, float *scores)
+{
+    float *scratch = allocate_scratch(tokens, path, query->blocks * path->lanes);
+    maxsim_status status = scratch ? MAXSIM_OK : MAXSIM_NO_MEMORY;
+    if (!status && count)
+        status = check_row(tokens, rows[0]);
+    for (int64_t i = 0; i < count && !status; ++i) {
+        const int64_t next = i + 1 < count ? rows[i + 1] : -1;
+        if (i + 1 < count)
+            status = check_row(tokens, next);
+        if (!status)
+            status = path->score_item(tokens, query, 1, are_regions, rows[i], next, scratch,
+                                      scores + i, 1);
+    }
+    release(scratch);
+    return status;
+}
+
+int32_t maxsim_score_rows(const maxsim_tokens *tokens, const maxsim_queries *queries,
+                          const int64_t *rows, const int64_t *row_offsets, float *scores,
+                          int32_t path_wanted)
+{
+    const maxsim_path_table *path = find_path(path_wanted);
+    if (!path)
+        return MAXSIM_NO_SUCH_PATH;
+    maxsim_status status = MAXSIM_OK;
+    for (int64_t i = 0; i < queries->count && !status; ++i) {
+        const int64_t start = queries->offsets[i], count = queries->offsets[i + 1] - start;
+        prepared_query query;
+        status = prepare_query(tokens, path, queries->tokens + start * tokens->dim, count, &query);
+        if (!status)
+            status = score_candidates(tokens, path, &query, queries->are_regions,
+                                      rows + row_offsets[i], row_offsets[i + 1] - row_offsets[i],
+                                      scores + row_offsets[i]);
+        release_query(&query);
+    }
+    return status;
+}
+
+int32_t maxsim_score_range(const maxsim_tokens *tokens, const maxsim_queries *queries,
+                           int64_t first, int64_t end, float *scores, int64_t stride,
+                           int32_t path_wanted)
+{
+    const maxsim_path_table *path = find_path(path_wanted);
+    if (!path)
+        return MAXSIM_NO_SUCH_PATH;
+    prepared_query *prepared = calloc(queries->count ? (size_t)queries->count : 1, sizeof *prepared);
+    if (!prepared)
+        return MAXSIM_NO_MEMORY;
+    maxsim_status status = MAXSIM_OK;
+    int64_t slots = 0;
+    for (int64_t i = 0; i < queries->count && !status; ++i) {
+        const int64_t start = queries->offsets[i], count = queries->offsets[i + 1] - start;
+        status = prepare_query(tokens, path, queries->tokens + start * tokens->dim, count,
+                               prepared + i);
+        slots += prepared[i].blocks * path->lanes;
+    }
+    float *scratch = status ? NULL : allocate_scratch(tokens, path, slots);
+    if (!status && !scratch)
+        status = MAXSIM_NO_MEMORY;
+    for (int64_t row = first; row < end && !status; ++row) {
+        status = check_row(tokens, row);
+        if (!status) /* rows follow each other: the processor sees that by itself */
+            status = path->score_item(tokens, prepared, queries->count, queries->are_regions, row,
+                                      -1, scratch, scores + (row - first), stride);
+    }
+    release(scratch);
+    for (int64_t i = 0; i < queries->count; ++i)
+        release_query(prepared + i);
+    free(prepared);
+    return status;
+}
+
+int32_t maxsim_read_rows(const maxsim_tokens *tokens, const int64_t *rows, int64_t row_count,
+                         uint32_t *sum, int32_t path_wanted)
+{
+    const maxsim_path_table *path = find_path(path_wanted);
+    if (!path)
+        return MAXSIM_NO_SUCH_PATH;
+    *sum = 0;
+    for (int64_t i = 0; i < row_count; ++i) {
+        const maxsim_status status = check_row(tokens, rows[i]);
+        if (status)
+            return status;
+        *sum += path->read_item(tokens, rows[i]);
+    }
+    return MAXSIM_OK;
+}

@@ -1,0 +1,74 @@
+/* Late interaction on tokens in their stored form: what the outside sees.
+ *
+ * A text scores with a photo the sum over the words of the best region. Whichever of the two is
+ * the query: with words as the query it is the sum over the query's tokens of the best token of
+ * the item, with regions as the query the sum over the item's tokens of the best of the query.
+ */
+#ifndef MAXSIM_H
+#define MAXSIM_H
+
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define MAXSIM_API __declspec(dllexport)
+#else
+#define MAXSIM_API __attribute__((visibility("default")))
+#endif
+
+/* Raised by one when a structure or a function below changes; the binding refuses another. */
+enum { MAXSIM_INTERFACE = 1 };
+
+/* All items' tokens one after the other; item i has the tokens offsets[i] to offsets[i + 1]. */
+typedef struct {
+    const void *values;           /* float16, int8, or codes, the first dimension in the low bits */
+    const float *scales;          /* one a token; not used for float16 */
+    const uint16_t *centroid_ids; /* one a token; codes only */
+    const float *centroids;       /* (centroid_count, dim); codes only */
+    const int64_t *offsets;       /* (item_count + 1) */
+    int64_t item_count;
+    int64_t token_count;
+    int64_t centroid_count;
+    int32_t dim;
+    int32_t bits; /* of a dimension: 16 is float16, 8 is int8, 4 and 2 are codes */
+} maxsim_tokens;
+
+/* Queries, one after the other; query i has the tokens offsets[i] to offsets[i + 1]. */
+typedef struct {
+    const float *tokens; /* (tokens, dim) */
+    const int64_t *offsets;
+    int64_t count;
+    int32_t are_regions; /* else words */
+} maxsim_queries;
+
+typedef enum {
+    MAXSIM_OK = 0,
+    MAXSIM_NO_SUCH_ROW = 1,
+    MAXSIM_BAD_OFFSETS = 2,
+    MAXSIM_BAD_CENTROID = 3,
+    MAXSIM_NO_MEMORY = 4,
+    MAXSIM_NO_SUCH_PATH = 5,
+} maxsim_status;
+
+MAXSIM_API int32_t maxsim_interface(void);
+
+/* Name of a way of doing it that this processor can take; 0 is the fastest; NULL past the last. */
+MAXSIM_API const char *maxsim_path(int32_t path);
+
+/* Score the candidates of each query: query i has the rows row_offsets[i] to row_offsets[i + 1],
+ * and their scores go to the same places. */
+MAXSIM_API int32_t maxsim_score_rows(const maxsim_tokens *tokens, const maxsim_queries *queries,
+                                     const int64_t *rows, const int64_t *row_offsets,
+                                     float *scores, int32_t path);
+
+/* Score the items `first` to `end` for all queries: scores[i * stride + row - first]. Every token
+ * is read and decoded once, however many queries there are. */
+MAXSIM_API int32_t maxsim_score_range(const maxsim_tokens *tokens, const maxsim_queries *queries,
+                                      int64_t first, int64_t end, float *scores, int64_t stride,
+                                      int32_t path);
+
+/* Read the stored tokens of some rows and do no more with them: what scoring cannot be faster
+ * than. The sum depends on every byte, so that no compiler leaves a read out. */
+MAXSIM_API int32_t maxsim_read_rows(const maxsim_tokens *tokens, const int64_t *rows,
+                                    int64_t row_count, uint32_t *sum, int32_t path);
+
+#endif

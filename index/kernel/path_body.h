@@ -1,0 +1,269 @@
+/* Scoring, written once for all instruction sets; included by each path after it has defined
+ *
+ *   LANES                  query tokens that are scored side by side
+ *   vf, vi                 LANES floats, LANES int32
+ *   vf_zero vf_set vf_load vf_store vf_add vf_mul vf_max vf_fma(a, b, c) = a * b + c
+ *   vf_sum vf_largest      of all lanes
+ *   vi_zero vi_add vi_load LANES int32
+ *   widen_half(from, n, to)  float16 to float32
+ *
+ * and for products of integers, of which each lane takes STEP dimensions at a time,
+ *
+ *   number                 of a decoded token
+ *   decode_bytes(from, n, to)                      from int8
+ *   decode_codes(codes, n, shift, mask, levels, to)  from levels[(code >> shift) & mask]
+ *   place_integer(query, place, lane, value)       lay a query's value out, place < width
+ *   step, sums             STEP dimensions of a block of the query; unfinished products
+ *   load_step(query, place)
+ *   sums_zero sums_add(sums, step, numbers)
+ *   sums_total(sums, totals)  finished products as floats; totals: sum of each lane's integers
+ *
+ * and PATH, PATH_NAME, PATH_SUPPORTED.
+ *
+ * The layout is what makes it fast: the lanes of a vector are tokens of the query, and a token of
+ * the item is broadcast, dimension by dimension. A vector is then LANES finished products, with no
+ * sum across lanes for each pair of tokens.
+ */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Levels of the codes, see index/scalar_codes.py; 2 bits are repeated to fill a look-up table. */
+static const int8_t LEVELS_4[16] = {-127, -96, -75, -58, -44, -31, -18, -6,
+                                    6,    18,  31,  44,  58,  75,  96,  127};
+static const int8_t LEVELS_2[16] = {-127, -38, 38, 127, -127, -38, 38, 127,
+                                    -127, -38, 38, 127, -127, -38, 38, 127};
+
+/* Products of `n` decoded tokens with one block of the query; `n` is a constant wherever this is
+ * called, so that the sums stay in registers. */
+INLINE void integer_products(const int n, const number *tile, int64_t width, const void *query,
+                             const int32_t *totals, vf *products)
+{
+    sums all[TILE];
+    for (int t = 0; t < n; ++t)
+        all[t] = sums_zero();
+    for (int64_t d = 0; d < width; d += STEP) {
+        const step q = load_step(query, d);
+        for (int t = 0; t < n; ++t)
+            all[t] = sums_add(all[t], q, tile + t * width + d);
+    }
+    for (int t = 0; t < n; ++t)
+        products[t] = sums_total(all[t], totals);
+}
+
+INLINE void float_products(const int n, const float *tile, int64_t width, const float *query,
+                           int64_t dim, vf *products)
+{
+    vf sums[TILE];
+    for (int t = 0; t < n; ++t)
+        sums[t] = vf_zero();
+    for (int64_t d = 0; d < dim; ++d) {
+        const vf q = vf_load(query + d * LANES);
+        for (int t = 0; t < n; ++t)
+            sums[t] = vf_fma(q, vf_set(tile[t * width + d]), sums[t]);
+    }
+    for (int t = 0; t < n; ++t)
+        products[t] = sums[t];
+}
+
+/* clang-format off */
+#define FOR_CONSTANT(n, call)                                                                     \
+    switch (n) {                                                                                  \
+    case 1: call(1); break;  case 2: call(2); break;                                              \
+    case 3: call(3); break;  case 4: call(4); break;                                              \
+    case 5: call(5); break;  case 6: call(6); break;                                              \
+    case 7: call(7); break;  default: call(TILE); break;                                          \
+    }
+/* clang-format on */
+
+static void products_of_integers(int n, const number *tile, int64_t width, const void *query,
+                                 const int32_t *totals, vf *products)
+{
+#define CALL(N) integer_products(N, tile, width, query, totals, products)
+    FOR_CONSTANT(n, CALL)
+#undef CALL
+}
+
+static void products_of_floats(int n, const float *tile, int64_t width, const float *query,
+                               int64_t dim, vf *products)
+{
+#define CALL(N) float_products(N, tile, width, query, dim, products)
+    FOR_CONSTANT(n, CALL)
+#undef CALL
+}
+
+static void multiply_centroids(const maxsim_tokens *tokens, prepared_query *query)
+{
+    const int64_t dim = tokens->dim;
+    for (int64_t first = 0; first < tokens->centroid_count; first += TILE) {
+        const int64_t left = tokens->centroid_count - first;
+        const int n = left < TILE ? (int)left : TILE;
+        for (int64_t block = 0; block < query->blocks; ++block) {
+            vf products[TILE];
+            products_of_floats(n, tokens->centroids + first * dim, dim,
+                               query->floats + block * dim * LANES, dim, products);
+            for (int t = 0; t < n; ++t)
+                vf_store(query->with_centroids + ((first + t) * query->blocks + block) * LANES,
+                         products[t]);
+        }
+    }
+}
+
+/* Decode `n` tokens from the one at `first` into `tile`: numbers, or floats from float16. What is
+ * past a token's end meets zeros of the query. */
+INLINE void decode(const maxsim_tokens *tokens, int64_t first, int n, int64_t width, void *tile)
+{
+    const int64_t bytes = stored_bytes(tokens);
+    const uint8_t *stored = (const uint8_t *)tokens->values + first * bytes;
+    for (int t = 0; t < n; ++t, stored += bytes) {
+        number *out = (number *)tile + t * width;
+        if (tokens->bits == 16) {
+            widen_half((const uint16_t *)stored, tokens->dim, (float *)tile + t * width);
+        } else if (tokens->bits == 8) {
+            decode_bytes((const int8_t *)stored, tokens->dim, out);
+        } else {
+            const int8_t *levels = tokens->bits == 4 ? LEVELS_4 : LEVELS_2;
+            for (int shift = 0; shift < 8; shift += tokens->bits, out += bytes)
+                decode_codes(stored, bytes, shift, (1 << tokens->bits) - 1, levels, out);
+        }
+    }
+}
+
+/* Ask for `n` tokens from the one at `first` to be brought near: rows are scattered, and what the
+ * processor guesses ends with the row. */
+INLINE void prefetch(const maxsim_tokens *tokens, int64_t first, int64_t n)
+{
+    const int64_t bytes = stored_bytes(tokens);
+    const char *values = (const char *)tokens->values + first * bytes;
+    for (int64_t at = 0; at < n * bytes; at += 64)
+        __builtin_prefetch(values + at);
+    if (tokens->scales)
+        for (int64_t t = 0; t < n; t += 16)
+            __builtin_prefetch(tokens->scales + first + t);
+    if (tokens->centroid_ids)
+        __builtin_prefetch(tokens->centroid_ids + first);
+}
+
+/* Products of a tile with one block of a query, in the scale of the tokens themselves. */
+INLINE void tile_products(const maxsim_tokens *tokens, const prepared_query *query, int64_t block,
+                          int64_t first, int n, int64_t width, const void *tile, vf *products)
+{
+    if (tokens->bits == 16) {
+        products_of_floats(n, tile, width, query->floats + block * tokens->dim * LANES,
+                           tokens->dim, products);
+        return;
+    }
+    products_of_integers(n, tile, width, query->integers + block * width * LANES,
+                         query->totals + block * LANES, products);
+    const vf scales = vf_load(query->scales + block * LANES);
+    for (int t = 0; t < n; ++t)
+        products[t] = vf_mul(products[t], vf_mul(scales, vf_set(tokens->scales[first + t])));
+    if (tokens->centroid_ids)
+        for (int t = 0; t < n; ++t) {
+            const int64_t id = tokens->centroid_ids[first + t];
+            const float *with = query->with_centroids + (id * query->blocks + block) * LANES;
+            products[t] = vf_add(products[t], vf_load(with));
+        }
+}
+
+static maxsim_status score_item(const maxsim_tokens *tokens, const prepared_query *queries,
+                                int64_t query_count, int are_regions, int64_t row, int64_t next,
+                                float *scratch, float *scores, int64_t stride)
+{
+    const int64_t start = tokens->offsets[row], count = tokens->offsets[row + 1] - start;
+    int64_t next_start = 0, next_count = 0;
+    if (next >= 0) {
+        next_start = tokens->offsets[next];
+        next_count = tokens->offsets[next + 1] - next_start;
+    }
+    if (tokens->centroid_ids)
+        for (int64_t t = start; t < start + count; ++t)
+            if (tokens->centroid_ids[t] >= tokens->centroid_count)
+                return MAXSIM_BAD_CENTROID;
+
+    const int64_t width = decoded_width(tokens, STEP);
+    void *tile = scratch;
+    float *best = scratch + TILE * width; /* [query][block][lane]: of words over the item so far */
+    for (int64_t i = 0; i < query_count; ++i)
+        scores[i * stride] = 0;
+    /* Tiles of about one size, not full ones and a small rest: a small one leaves multipliers idle. */
+    const int64_t tiles = (count + TILE - 1) / TILE;
+    for (int64_t k = 0; k < tiles; ++k) {
+        const int64_t from = count * k / tiles, to = count * (k + 1) / tiles;
+        const int n = (int)(to - from);
+        const int64_t ahead = next_count * k / tiles;
+        prefetch(tokens, next_start + ahead, next_count * (k + 1) / tiles - ahead);
+        decode(tokens, start + from, n, width, tile);
+        float *own = best;
+        for (int64_t i = 0; i < query_count; ++i) {
+            const prepared_query *query = queries + i;
+            vf products[TILE], largest[TILE];
+            for (int64_t block = 0; block < query->blocks; ++block, own += LANES) {
+                tile_products(tokens, query, block, start + from, n, width, tile, products);
+                if (are_regions) {
+                    for (int t = 0; t < n; ++t)
+                        largest[t] = block ? vf_max(largest[t], products[t]) : products[t];
+                } else {
+                    vf most = k ? vf_load(own) : products[0];
+                    for (int t = 0; t < n; ++t)
+                        most = vf_max(most, products[t]);
+                    vf_store(own, most);
+                }
+            }
+            if (are_regions && query->blocks)
+                for (int t = 0; t < n; ++t)
+                    scores[i * stride] += vf_largest(largest[t]);
+        }
+    }
+    if (!are_regions && tiles) {
+        const float *own = best;
+        for (int64_t i = 0; i < query_count; ++i) {
+            vf sum = vf_zero();
+            for (int64_t block = 0; block < queries[i].blocks; ++block, own += LANES)
+                sum = vf_fma(vf_load(own), vf_load(queries[i].weights + block * LANES), sum);
+            scores[i * stride] = vf_sum(sum);
+        }
+    }
+    return MAXSIM_OK;
+}
+
+static void place(int16_t *block, int64_t at, int64_t lane, int32_t value)
+{
+    place_integer(block, at, lane, value);
+}
+
+static uint32_t add_up(const uint8_t *bytes, int64_t n)
+{
+    enum { STEP = sizeof(vi) };
+    vi sums[4] = {vi_zero(), vi_zero(), vi_zero(), vi_zero()};
+    int64_t at = 0;
+    for (; at + 4 * STEP <= n; at += 4 * STEP)
+        for (int i = 0; i < 4; ++i)
+            sums[i] = vi_add(sums[i], vi_load(bytes + at + i * STEP));
+    uint32_t words[STEP / 4], sum = 0;
+    const vi all = vi_add(vi_add(sums[0], sums[1]), vi_add(sums[2], sums[3]));
+    memcpy(words, &all, STEP);
+    for (size_t i = 0; i < STEP / 4; ++i)
+        sum += words[i];
+    for (; at < n; ++at)
+        sum += bytes[at];
+    return sum;
+}
+
+static uint32_t read_item(const maxsim_tokens *tokens, int64_t row)
+{
+    const int64_t start = tokens->offsets[row], count = tokens->offsets[row + 1] - start;
+    const int64_t bytes = stored_bytes(tokens);
+    uint32_t sum = add_up((const uint8_t *)tokens->values + start * bytes, count * bytes);
+    if (tokens->scales)
+        sum += add_up((const uint8_t *)(tokens->scales + start), count * 4);
+    if (tokens->centroid_ids)
+        sum += add_up((const uint8_t *)(tokens->centroid_ids + start), count * 2);
+    return sum;
+}
+
+const maxsim_path_table PATH = {
+    PATH_NAME, LANES, STEP, PATH_SUPPORTED, place, multiply_centroids, score_item, read_item,
+};

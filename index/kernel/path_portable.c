@@ -1,0 +1,107 @@
+/* Plain C, for any processor; compilers turn the loops over lanes into what vectors there are. */
+#include "paths.h"
+
+enum { LANES = 8 };
+
+typedef struct {
+    float lane[LANES];
+} vf;
+typedef struct {
+    int32_t lane[LANES];
+} vi;
+
+#define EACH(l) for (int l = 0; l < LANES; ++l)
+#define OP static inline __attribute__((always_inline))
+
+OP vf vf_set(float a) { vf r; EACH(l) r.lane[l] = a; return r; }
+OP vf vf_zero(void) { return vf_set(0); }
+OP vf vf_load(const float *p) { vf r; EACH(l) r.lane[l] = p[l]; return r; }
+OP void vf_store(float *p, vf a) { EACH(l) p[l] = a.lane[l]; }
+OP vf vf_add(vf a, vf b) { EACH(l) a.lane[l] += b.lane[l]; return a; }
+OP vf vf_mul(vf a, vf b) { EACH(l) a.lane[l] *= b.lane[l]; return a; }
+OP vf vf_fma(vf a, vf b, vf c) { EACH(l) c.lane[l] += a.lane[l] * b.lane[l]; return c; }
+OP vf vf_max(vf a, vf b)
+{
+    EACH(l) a.lane[l] = a.lane[l] > b.lane[l] ? a.lane[l] : b.lane[l];
+    return a;
+}
+OP float vf_sum(vf a)
+{
+    float sum = 0;
+    EACH(l) sum += a.lane[l];
+    return sum;
+}
+OP float vf_largest(vf a)
+{
+    float largest = a.lane[0];
+    EACH(l) largest = a.lane[l] > largest ? a.lane[l] : largest;
+    return largest;
+}
+
+OP vi vi_zero(void) { vi r; EACH(l) r.lane[l] = 0; return r; }
+OP vi vi_add(vi a, vi b) { EACH(l) a.lane[l] = (int32_t)((uint32_t)a.lane[l] + (uint32_t)b.lane[l]); return a; }
+OP vi vi_load(const void *p) { vi r; __builtin_memcpy(&r, p, sizeof r); return r; }
+
+enum { STEP = 2 };
+typedef int16_t number;
+typedef vi sums;
+typedef struct {
+    int16_t first[LANES], second[LANES];
+} step;
+
+OP void place_integer(int16_t *query, int64_t place, int64_t lane, int32_t value)
+{
+    query[place * LANES + lane] = (int16_t)value;
+}
+OP step load_step(const int16_t *query, int64_t place)
+{
+    step r;
+    __builtin_memcpy(&r, query + place * LANES, sizeof r);
+    return r;
+}
+OP sums sums_zero(void) { return vi_zero(); }
+OP sums sums_add(sums s, step q, const number *token)
+{
+    EACH(l) s.lane[l] += q.first[l] * token[0] + q.second[l] * token[1];
+    return s;
+}
+OP vf sums_total(sums s, const int32_t *totals)
+{
+    (void)totals;
+    vf r;
+    EACH(l) r.lane[l] = (float)s.lane[l];
+    return r;
+}
+
+OP void decode_bytes(const int8_t *from, int64_t n, number *to)
+{
+    for (int64_t i = 0; i < n; ++i)
+        to[i] = from[i];
+}
+
+OP void decode_codes(const uint8_t *codes, int64_t n, int shift, int mask, const int8_t *levels,
+                     number *to)
+{
+    for (int64_t i = 0; i < n; ++i)
+        to[i] = levels[(codes[i] >> shift) & mask];
+}
+
+OP void widen_half(const uint16_t *from, int64_t n, float *to)
+{
+    for (int64_t i = 0; i < n; ++i) {
+        /* Shift exponent and fraction into place, and mend the exponent's bias by a product,
+         * which gets subnormal numbers right too. Infinity and NaN are no tokens. */
+        const uint32_t bits = (uint32_t)(from[i] & 0x7fff) << 13;
+        float value;
+        __builtin_memcpy(&value, &bits, 4);
+        value *= 0x1p112f;
+        to[i] = from[i] & 0x8000 ? -value : value;
+    }
+}
+
+static int supported(void) { return 1; }
+
+#define PATH maxsim_portable_path
+#define PATH_NAME "portable"
+#define PATH_SUPPORTED supported
+#include "path_body.h"

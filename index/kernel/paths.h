@@ -1,0 +1,65 @@
+/* The ways of doing it: the same code (path_body.h) compiled for several instruction sets. */
+#ifndef MAXSIM_PATHS_H
+#define MAXSIM_PATHS_H
+
+#include "maxsim.h"
+
+/* A query's tokens as the inner loops take them: side by side, one a lane, in blocks of `lanes`.
+ * The last block is filled up with copies of the last token, which change no maximum, and
+ * `weights` keep them out of sums. */
+typedef struct {
+    int64_t count;           /* tokens of the query */
+    int64_t blocks;          /* of `lanes` tokens */
+    int16_t *integers;       /* [block], then as the path lays them out: for int8 and codes */
+    int32_t *totals;         /* [block][lane]: sum of a token's integers */
+    float *floats;           /* [block][dim][lane]: for float16, and against centroids */
+    float *scales;           /* [block][lane]: what the integers are to be multiplied by */
+    float *weights;          /* [block][lane]: 1 for a token, 0 for a copy */
+    float *with_centroids;   /* [centroid][block][lane]: products, codes only */
+} prepared_query;
+
+typedef struct {
+    const char *name;
+    int32_t lanes;
+    int32_t step; /* dimensions that a lane takes at a time */
+    int (*is_supported)(void);
+    /* Lay the integer at a place of a query's token out in its block. */
+    void (*place)(int16_t *block, int64_t at, int64_t lane, int32_t value);
+    /* Fill `with_centroids`. */
+    void (*multiply_centroids)(const maxsim_tokens *tokens, prepared_query *query);
+    /* Score one item for several queries; the score of query i goes to scores[i * stride].
+     * `next` is the row that will come next, to be fetched meanwhile; -1: none.
+     * `scratch` holds what `scratch_floats` says. */
+    maxsim_status (*score_item)(const maxsim_tokens *tokens, const prepared_query *queries,
+                                int64_t query_count, int are_regions, int64_t row, int64_t next,
+                                float *scratch, float *scores, int64_t stride);
+    /* Add up the bytes of one item, in some order. */
+    uint32_t (*read_item)(const maxsim_tokens *tokens, int64_t row);
+} maxsim_path_table;
+
+/* Item tokens that are decoded and scored together: so many sums of a block are in registers. */
+enum { TILE = 8 };
+
+/* Bytes of one stored token. */
+static inline int64_t stored_bytes(const maxsim_tokens *tokens)
+{
+    return ((int64_t)tokens->dim * tokens->bits + 7) / 8;
+}
+
+/* Numbers of one decoded token, a multiple of `step`. Codes are decoded plane by plane: first
+ * those in the lowest bits of all bytes, then the next. */
+static inline int64_t decoded_width(const maxsim_tokens *tokens, int64_t step)
+{
+    int64_t numbers = tokens->dim;
+    if (tokens->bits < 8)
+        numbers = stored_bytes(tokens) * (8 / tokens->bits);
+    return (numbers + step - 1) / step * step;
+}
+
+extern const maxsim_path_table maxsim_portable_path;
+#if defined(__x86_64__)
+extern const maxsim_path_table maxsim_avx2_path;
+extern const maxsim_path_table maxsim_avx512_path;
+#endif
+
+#endif
