@@ -131,10 +131,10 @@ class LiveSide:
     ) -> NDArray[np.float32]:
         """Score items by late interaction, see `index.rerank.alignment_with_candidates`."""
         if self.changes is None:
-            return alignment_with_candidates(query, modality, self.base.tokens, rows)
+            return self.base.second_stage.align(query, modality, rows)
         scores = np.empty(len(rows), dtype=np.float32)
         built = rows < self.base.entry.count
-        scores[built] = alignment_with_candidates(query, modality, self.base.tokens, rows[built])
+        scores[built] = self.base.second_stage.align(query, modality, rows[built])
         if not built.all():
             store = self.changes.tokens(rows[~built])
             places = np.arange(store.count, dtype=np.int64)

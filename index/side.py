@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from aladin.errors import IndexCorruptError
 from index.ann import EXACT_UP_TO, AnnIndex
+from index.engines import FirstStage, SecondStage, TokenAlignment
 from index.exact import exact_search, score_rows
 from index.items import ItemStore
 from index.manifest import SideEntry
@@ -29,7 +30,9 @@ class Side:
     Attributes:
         target: which of the two.
         entry: what the manifest says of it.
-        ann: the first stage's index.
+        ann: the first stage's index, as it is stored.
+        first_stage: what searches: the ANN itself, or an engine on a device.
+        second_stage: what re-ranks.
         embeddings: (items, d_match) float32, memory-mapped.
         tokens: of the second stage.
         items: ids, texts and metadata.
@@ -38,6 +41,8 @@ class Side:
     target: Target
     entry: SideEntry
     ann: AnnIndex
+    first_stage: FirstStage
+    second_stage: SecondStage
     embeddings: NDArray[np.float32]
     tokens: TokenStore
     items: ItemStore
@@ -60,7 +65,7 @@ class Side:
         # A filter that leaves few rows is answered exactly, at less cost than a widened search.
         if count >= total or (allowed is not None and total <= EXACT_UP_TO):
             return exact_search(self.embeddings, query, count, allowed)
-        rows = np.sort(self.ann.search(query, count, allowed))
+        rows = np.sort(self.first_stage.search(query, count, allowed))
         if len(rows) < count:
             return exact_search(self.embeddings, query, count, allowed)
         return score_rows(self.embeddings, query, rows, count)
@@ -128,5 +133,12 @@ def open_side(folder: Path, target: Target, entry: SideEntry) -> Side:
         reason = f"expected {entry.count} items, got {items.count}"
         raise IndexCorruptError(place / ITEMS, reason)
     return Side(
-        target=target, entry=entry, ann=ann, embeddings=embeddings, tokens=tokens, items=items
+        target=target,
+        entry=entry,
+        ann=ann,
+        first_stage=ann,
+        second_stage=TokenAlignment(tokens),
+        embeddings=embeddings,
+        tokens=tokens,
+        items=items,
     )

@@ -1,0 +1,64 @@
+"""What does the two stages' work: the seam at which a device can take a side over."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from index.rerank import alignment_with_candidates
+from index.selection import Selection
+from index.token_store import TokenStore
+
+
+class FirstStage(Protocol):
+    """Finds candidates; safe to use from any number of threads."""
+
+    def search(
+        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
+    ) -> NDArray[np.int64]:
+        """Find near rows.
+
+        Args:
+            query: (dim,), L2-normalised.
+            count: rows wanted.
+            allowed: rows to choose from; None: all.
+
+        Returns:
+            Rows in no order to rely on: at least `count` if the engine finds so many, and more
+            where it cannot tell which of them are the nearest.
+        """
+        ...
+
+
+class SecondStage(Protocol):
+    """Scores candidates; safe to use from any number of threads."""
+
+    def align(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Literal["text", "image"],
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Score items by late interaction, see `index.rerank.alignment_with_candidates`."""
+        ...
+
+
+class TokenAlignment:
+    """The second stage on the processor, on tokens as they are stored."""
+
+    def __init__(self, tokens: TokenStore) -> None:
+        """Score the items of `tokens`."""
+        self._tokens = tokens
+
+    def align(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Literal["text", "image"],
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Score items, see `SecondStage`."""
+        return alignment_with_candidates(query, modality, self._tokens, rows)
