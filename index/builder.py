@@ -17,6 +17,7 @@ from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
 from index.assemble import side_source
 from index.catalogue import Catalogue, write_catalogue
+from index.changes_lock import changes_lock
 from index.disk import disk_errors, only_builder
 from index.first_stage import check_first_stages
 from index.generation_writer import write_generation
@@ -161,7 +162,8 @@ class _Build:
     def run(self, network: AladinModel, model: ModelEntry) -> int:
         """Do what is left to do, and return the number of the live generation."""
         if is_placed(self._root, self._plan):
-            make_live(self._root, self._plan.generation)
+            with changes_lock(self._root):
+                make_live(self._root, self._plan.generation)
             return self._plan.generation
         shards = {target: self._encode(target, network) for target in self._catalogues}
         return write_generation(

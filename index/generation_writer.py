@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from aladin.atomic import write_json
 from aladin.errors import InputError
 from aladin.progress import NullProgress, Progress
+from index.changes_lock import changes_lock
 from index.first_stage import first_stages
 from index.item_encoders import LeftOut
 from index.layout import NEW_GENERATION, published_generations, set_live_generation
@@ -90,7 +91,8 @@ def write_generation(
         progress: told of items and vectors.
         seconds: gets the time of the stages "write" and "ann".
         going_live: for what has to change in the same step: called with the number of the new
-            generation, and entered while the change to it is made.
+            generation, and entered while the change to it is made; it has to keep others from
+            adding and removing items, as `changes_lock` does, which is taken without it.
 
     Returns:
         The number of the new generation.
@@ -137,7 +139,7 @@ def write_generation(
             place_generation(root, folder, generation)
     finally:  # what failed leaves nothing; what did not is elsewhere by now
         shutil.rmtree(folder, ignore_errors=True)
-    with going_live(generation) if going_live else nullcontext():
+    with going_live(generation) if going_live else changes_lock(root):
         set_live_generation(root, generation)
     return generation
 

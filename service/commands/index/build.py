@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
+import os
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from service.progress import stderr_progress
+from service.sizes import parse_bytes
 
 
 class Tokens(StrEnum):
@@ -18,61 +19,156 @@ class Tokens(StrEnum):
 
     float16 = "float16"
     int8 = "int8"
+    four_bits = "4bit"
+    two_bits = "2bit"
+
+
+class Device(StrEnum):
+    """Where the network runs."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+    auto = "auto"
+
+
+AnnOption = Annotated[
+    str,
+    typer.Option(
+        "--ann",
+        metavar="auto|exact|FACTORY",
+        help="First stage: chosen by size, memory and recall; exhaustive; or a FAISS factory "
+        "string.",
+    ),
+]
+MemoryOption = Annotated[
+    int | None,
+    typer.Option(
+        "--memory-budget",
+        metavar="SIZE",
+        parser=parse_bytes,
+        help="What the first stages may take in memory, e.g. 8GiB; for --ann auto.",
+    ),
+]
+RecallOption = Annotated[
+    float,
+    typer.Option(
+        "--ann-recall", help="Share of the exact nearest items that the first stage has to find."
+    ),
+]
+FieldsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter-fields",
+        metavar="A,B",
+        help="Metadata fields that get an index for filters; else all.",
+    ),
+]
 
 
 def build(
     model: Annotated[
         Path, typer.Option("--model", metavar="CHECKPOINT", help="Network that encodes the items.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the index; new or grown.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the index; a new one, or one to replace.")
+    ],
     images: Annotated[
         Path | None,
-        typer.Option("--images", metavar="SRC", help="JSONL, Karpathy JSON or folder of photos."),
+        typer.Option(
+            "--images",
+            metavar="SRC",
+            help="JSONL, Karpathy JSON, CSV, TSV, parquet, webdataset tars or folder of photos.",
+        ),
     ] = None,
     texts: Annotated[
         Path | None,
         typer.Option(
-            "--texts", metavar="SRC", help="JSONL of texts, or a data set whose captions to take."
+            "--texts",
+            metavar="SRC",
+            help="JSONL or table of texts, or a data set whose captions to take.",
         ),
     ] = None,
     split: Annotated[
         str | None, typer.Option("--split", help="Only this split of a data set; else all of it.")
     ] = None,
-    ann: Annotated[
-        str,
-        typer.Option(
-            "--ann",
-            metavar="auto|exact|FACTORY",
-            help="First stage: chosen by size, exhaustive, or a FAISS factory string.",
-        ),
-    ] = "auto",
+    ann: AnnOption = "auto",
+    memory_budget: MemoryOption = None,
+    ann_recall: RecallOption = 0.99,
     tokens: Annotated[
         Tokens, typer.Option("--tokens", help="How the second stage's tokens are stored.")
     ] = Tokens.float16,
+    filter_fields: FieldsOption = None,
     shards: Annotated[
         int | None,
-        typer.Option("--shards", min=1, help="Parts of the build; a kill costs one of them."),
+        typer.Option(
+            "--shards",
+            min=1,
+            help="Parts that the work is done in; a kill costs one of them. Without effect on "
+            "the index. [default: one for about 2,048 items]",
+        ),
     ] = None,
+    part: Annotated[
+        str,
+        typer.Option(
+            "--part",
+            metavar="I/N",
+            help="Build the I-th of N parts of the source, e.g. each on a machine of its own; "
+            "`aladin index merge` makes the whole of them.",
+        ),
+    ] = "1/1",
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", min=1, help="Items that the network takes together.")
+    ] = 32,
+    readers: Annotated[
+        int | None,
+        typer.Option(
+            "--readers", min=1, help="Threads that read and decode. [default: one a core]"
+        ),
+    ] = None,
+    device: Annotated[
+        Device, typer.Option("--device", help="Where the network runs.")
+    ] = Device.cpu,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the interrupted build in --out.")
+        bool,
+        typer.Option(
+            "--resume", help="Go on with the interrupted build of the same items in --out."
+        ),
     ] = False,
 ) -> None:
     """Build an index of photos, of texts, or of both.
 
     In: --model, and --images, --texts or both. Out: in the folder --out, a new generation of the
-    index, live once it is whole, with a copy of the model; on stdout, what it holds. Photos that
+    index, live once it is whole, with a copy of the model; on stdout, what it holds. It holds
+    these items alone: what was added to an earlier generation stays with that one. Photos that
     cannot be used are left out and named on stderr.
+
+    A build may be killed at any moment and run again with --resume: the index is the same, file
+    by file, as that of a build that was left alone. The progress tells where the time goes, in
+    seconds that add up to the elapsed time: list (reading SRC), read (photos from the disk),
+    decode (to pixels), encode (the network), write, ann. Threads read and decode while the
+    network encodes: read_s and decode_s are what it had to wait for them, shared between the two
+    by what the threads spend on each. If they are large, more --readers help; if encode_s is, a
+    faster --device.
     """
     from index.builder import build_index
     from index.settings import BuildSettings
     from service.sources import image_items, text_items
 
-    photos = None if images is None else list(image_items(images, split))
-    lines = None if texts is None else list(text_items(texts, split))
-    settings = BuildSettings(ann=ann, token_dtype=tokens.value, resume=resume)
-    if shards is not None:
-        largest = max(len(photos or ()), len(lines or ()), 1)
-        settings = replace(settings, shard_items=math.ceil(largest / shards))
+    settings = BuildSettings(
+        ann=ann,
+        memory_budget_bytes=memory_budget,
+        ann_recall=ann_recall,
+        token_dtype=tokens.value,
+        filter_fields=fields_of(filter_fields),
+        shards=shards,
+        part=_part(part),
+        batch_size=batch_size,
+        readers=readers or os.cpu_count() or 1,
+        device=_device(device),
+        resume=resume,
+    )
+    photos = None if images is None else image_items(images, split)
+    lines = None if texts is None else text_items(texts, split)
     with stderr_progress() as progress:
         report = build_index(model, out, photos, lines, settings, progress)
     for item_id, reason in report.left_out:
@@ -80,3 +176,30 @@ def build(
     counts = ", ".join(f"{count} {target}" for target, count in report.counts.items())
     left_out = f", {len(report.left_out)} left out" if report.left_out else ""
     typer.echo(f"{out}: generation {report.generation}, {counts}{left_out}")
+
+
+def fields_of(text: str | None) -> tuple[str, ...] | None:
+    """Read the names of --filter-fields; an empty text names none."""
+    if text is None:
+        return None
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _part(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None:
+        raise typer.BadParameter(f"expected a part such as 1/4, got {text!r}", param_hint="--part")
+    return int(match[1]), int(match[2])
+
+
+def _device(device: Device) -> str:
+    """Choose a device that is there."""
+    import torch
+
+    from aladin.errors import ConfigError
+
+    if device is Device.cpu or torch.cuda.is_available():
+        return "cpu" if device is Device.cpu else "cuda"
+    if device is Device.cuda:
+        raise ConfigError("--device cuda: PyTorch finds no CUDA device here; give cpu or auto")
+    return "cpu"
