@@ -1,29 +1,12 @@
-"""What columns and JSON fields mean, by the names that other projects give them.
-
-The same names hold in the header of a CSV file, in parquet and in the ``.json`` beside a photo:
-open_clip's ``filepath`` and ``title``, img2dataset's and clip-retrieval's ``image_path``,
-``caption``, ``key``, ``status`` and ``url``.
-"""
+"""What the columns of a table, or the fields of a ``.json`` beside a photo, say of it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
-from datetime import date, datetime, time
-from decimal import Decimal
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+from aladin.columns import CAPTIONS, ID, SPLIT, STATUS, SUCCESS, first_of, metadata_of
 from training.data.fields import Place
-
-# Of several, the first that is there counts; the others are metadata.
-PHOTO = ("image", "image_path", "filepath", "path", "file_name")
-CAPTIONS = ("captions", "caption", "title", "text")
-ID = ("id", "key")
-SPLIT = "split"
-# Of a download that failed, there is no photo.
-STATUS, SUCCESS = "status", "success"
-# The camera's notes say where and when a photo was taken; hits show metadata to everybody.
-_NOT_METADATA = frozenset({STATUS, "error_message", "exif"})
 
 
 class Description(NamedTuple):
@@ -40,12 +23,6 @@ class Description(NamedTuple):
     captions: tuple[str, ...]
     split: str | None
     metadata: dict[str, Any]
-
-
-def first_of(names: tuple[str, ...], present: Iterable[str]) -> str | None:
-    """Return the first of some names that is present."""
-    found = set(present)
-    return next((name for name in names if name in found), None)
 
 
 def has_failed(row: Mapping[str, Any]) -> bool:
@@ -66,17 +43,11 @@ def describe(row: Mapping[str, Any], place: Place, photo_column: str | None = No
     """
     present = [name for name, value in row.items() if value is not None]
     captions, identity = first_of(CAPTIONS, present), first_of(ID, present)
-    taken = {captions, identity, photo_column, SPLIT}
-    metadata: dict[str, Any] = {}
-    for name, value in row.items():
-        plain = None if name in taken or name in _NOT_METADATA else _plain(value)
-        if plain is not None:
-            metadata[name] = plain
     return Description(
         id=None if identity is None else _word(row[identity], identity, place),
         captions=() if captions is None else _captions(row[captions], captions, place),
         split=_word(row[SPLIT], SPLIT, place) if SPLIT in present else None,
-        metadata=metadata,
+        metadata=metadata_of(row, [captions, identity, photo_column, SPLIT]),
     )
 
 
@@ -99,19 +70,3 @@ def _captions(value: object, name: str, place: Place) -> tuple[str, ...]:
             raise place.error(f"{name}: expected a text or a list of texts, got {kind}")
         captions.append(caption.strip())
     return tuple(caption for caption in captions if caption)
-
-
-def _plain(value: object) -> Any:
-    """Return a value as JSON has it; None for what JSON has not."""
-    if isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float | Decimal):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        fields = cast(Mapping[str, object], value)
-        return {name: _plain(each) for name, each in fields.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in cast(list[object], value)]
-    return None

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from aladin.columns import CAPTIONS, ID, PHOTO, SPLIT
 from aladin.errors import DataError
-from training.data.columns import CAPTIONS, ID, PHOTO, SPLIT
 from training.data.fields import Place
 from training.data.table import Table
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from aladin.columns import PHOTO, first_of
 from aladin.errors import DataError
 from aladin.photo_file import PhotoFile
-from training.data.columns import PHOTO, describe, first_of, has_failed
+from training.data.columns import describe, has_failed
 from training.data.fields import Place
 from training.data.records import Entry, Record
 

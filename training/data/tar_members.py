@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 from aladin.errors import DataError
 
 _BLOCK = tarfile.BLOCKSIZE
+_GZIP = b"\x1f\x8b"
 # A note is a block of its own that says something of the next member.
 _LONG_NAME, _PAX = tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE
 _NOTES = (_LONG_NAME, tarfile.GNUTYPE_LONGLINK, _PAX, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -47,17 +48,16 @@ def walk_tar(path: Path, file: BinaryIO) -> Iterator[TarMember]:
         DataError: not a tar, damaged or cut short, which says up to where it was whole.
     """
     size = os.fstat(file.fileno()).st_size
-    position, last = 0, "not one member"
+    position, whole = 0, f"not one member of its {size} bytes is whole"
     about_next: dict[str, str] = {}
     while True:
-        whole = f"whole up to byte {position} of {size}, {last}"
         info = _header(path, file, position, whole)
         if info is None:
             return
         name = about_next.get("path", info.name)
         start = position + _BLOCK
         length = int(about_next.get("size", info.size)) if _has_content(info) else 0
-        if start + length > size:
+        if length < 0 or start + length > size:
             raise DataError(path, None, f"cut short inside of {name!r}; {whole}")
         position = start + -(-length // _BLOCK) * _BLOCK
         if info.type in _NOTES:
@@ -68,18 +68,22 @@ def walk_tar(path: Path, file: BinaryIO) -> Iterator[TarMember]:
         if info.isreg():
             _refuse_unreadable(path, info, name, about_next)
             yield TarMember(name, start, length)
-        about_next, last = {}, f"its last whole member is {name!r}"
+        about_next = {}
+        whole = f"whole up to {name!r}, that is byte {position} of {size}"
 
 
 def _header(path: Path, file: BinaryIO, position: int, whole: str) -> tarfile.TarInfo | None:
     """Read the header at a position; None at the mark of the end."""
     block = os.pread(file.fileno(), _BLOCK, position)
+    if position == 0 and (len(block) < _BLOCK or block.startswith(_GZIP)):
+        what = "it is compressed" if block.startswith(_GZIP) else f"{len(block)} bytes"
+        raise DataError(path, None, f"not a tar: {what}")
+    if len(block) < _BLOCK:
+        raise DataError(path, None, f"cut short, it has no end mark; {whole}")
+    if not block.strip(b"\0"):
+        return None
     try:
         return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-    except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
-        return None
-    except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError):
-        raise DataError(path, None, f"cut short: it has no end mark; {whole}") from None
     except tarfile.HeaderError as error:
         what = "not a tar" if position == 0 else f"damaged; {whole}"
         raise DataError(path, None, f"{what} ({error})") from None
@@ -103,7 +107,7 @@ def _pax_records(path: Path, content: bytes) -> dict[str, str]:
         digits = content.split(b" ", 1)[0]
         length = int(digits) if digits.isdigit() else 0
         key, equals, value = content[len(digits) + 1 : length - 1].partition(b"=")
-        if not equals:
+        if not equals or (key == b"size" and not value.isdigit()):
             raise DataError(path, None, f"damaged: a pax header {content[:20]!r}")
         records[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
         content = content[length:]
@@ -113,5 +117,5 @@ def _pax_records(path: Path, content: bytes) -> dict[str, str]:
 def _refuse_unreadable(path: Path, info: tarfile.TarInfo, name: str, about: dict[str, str]) -> None:
     if info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in about):
         raise DataError(path, None, f"{name!r} is stored sparse, which cannot be read in place")
-    if not name.isprintable() and any("\ud800" <= each <= "\udfff" for each in name):
+    if any("\ud800" <= each <= "\udfff" for each in name):
         raise DataError(path, None, f"the name {name!r} is not UTF-8")

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aladin.columns import CAPTIONS, PHOTO, first_of
 from aladin.errors import DataError
 from training.data import iter_records
-from training.data.columns import CAPTIONS, PHOTO, describe, first_of
+from training.data.columns import describe
 from training.data.formats import TABLES
 from training.data.jsonl import read_lines
 from training.data.table import Table

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import typer
 
-from service.commands.index import add, build, compact, delete, info, merge, rollback, verify
+from service.commands.index import (
+    add,
+    build,
+    compact,
+    delete,
+    export,
+    import_,
+    info,
+    merge,
+    rollback,
+    verify,
+)
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Build, look at, change and check an index."
@@ -17,3 +28,5 @@ app.command("delete")(delete.delete)
 app.command("compact")(compact.compact)
 app.command("rollback")(rollback.rollback)
 app.command("merge")(merge.merge)
+app.command("import")(import_.import_)
+app.command("export")(export.export)

@@ -1,0 +1,1 @@
+"""Ready-made encodings in and out, in the folder layout of clip-retrieval."""

@@ -1,0 +1,132 @@
+"""Where things are in a folder of encodings.
+
+What clip-retrieval's inference writes and its index reads, row i of one file of a part belonging
+to row i of the others:
+
+FOLDER/
+  img_emb/img_emb_0.npy              (rows, d_match) float32 or float16, L2-normalised
+  text_emb/text_emb_0.npy            the same of the captions, where there is one for each photo
+  metadata/metadata_0.parquet        image_path, caption and any further columns
+
+To which this project adds:
+
+  manifest.json                      model, sizes, and the sha256 of every file
+  img_tokens/img_tokens_0.npy        (tokens, d_align) of all items, one after the other, float16,
+                                     or in another of the forms of `index.token_codec` with
+                                     img_scales_0.npy, img_centroid_ids_0.npy, img_centroids.npy
+  img_tokens/img_lengths_0.npy       (rows,) int64, number of tokens of each item
+  texts/text_emb, texts/metadata     texts that are not one for each photo, with text_tokens beside
+  photos/                            photos that were uploaded, and that the index itself kept
+
+An export has its photos in FOLDER and its texts in FOLDER/texts, for they differ in number: each
+of the two is a folder that clip-retrieval reads, with metadata that belongs to its vectors.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from aladin.errors import DataError
+from index.settings import Target
+from index.token_codec import CODE_BITS, TokenCodec
+
+MANIFEST = "manifest.json"
+METADATA = "metadata"
+TEXTS_FOLDER = "texts"
+_PREFIX: dict[Target, str] = {"images": "img", "texts": "text"}
+# The file of each array of `PackedTokens`.
+_ARRAYS = {"values": "tokens", "scales": "scales", "centroid_ids": "centroid_ids"}
+
+
+@dataclass(frozen=True)
+class SideLayout:
+    """The files of one side.
+
+    Attributes:
+        folder: that its folders are in.
+        target: images or texts.
+    """
+
+    folder: Path
+    target: Target
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its files begin with."""
+        return _PREFIX[self.target]
+
+    @property
+    def folders(self) -> list[Path]:
+        """Folders of its files."""
+        return [self.embeddings("").parent, self.metadata("").parent, self.tokens]
+
+    @property
+    def tokens(self) -> Path:
+        """Folder of the tokens."""
+        return self.folder / f"{self.prefix}_tokens"
+
+    def embeddings(self, part: str) -> Path:
+        """Return the file of a part's embeddings."""
+        return self.folder / f"{self.prefix}_emb" / f"{self.prefix}_emb_{part}.npy"
+
+    def metadata(self, part: str) -> Path:
+        """Return the file of what is known of a part's items."""
+        return self.folder / METADATA / f"{METADATA}_{part}.parquet"
+
+    def lengths(self, part: str) -> Path:
+        """Return the file of the number of tokens of a part's items."""
+        return self.tokens / f"{self.prefix}_lengths_{part}.npy"
+
+    def token_array(self, field: str, part: str) -> Path:
+        """Return the file of one array of a part's tokens.
+
+        Args:
+            field: of `PackedTokens`.
+            part: which part.
+        """
+        return self.tokens / f"{self.prefix}_{_ARRAYS[field]}_{part}.npy"
+
+    @property
+    def centroids(self) -> Path:
+        """File of the tokens' codebook."""
+        return self.tokens / f"{self.prefix}_centroids.npy"
+
+    def parts(self) -> list[str]:
+        """List the parts by what their files' names end with, in the order of their numbers.
+
+        Raises:
+            DataError: two parts have one number.
+        """
+        folder = self.embeddings("").parent
+        pattern = re.compile(rf"{self.prefix}_emb_(\d+)\.npy")
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        parts = [found.group(1) for name in names if (found := pattern.fullmatch(name))]
+        parts.sort(key=int)
+        for part, following in pairwise(parts):
+            if int(part) == int(following):
+                raise DataError(folder, None, f"has the parts {part} and {following}, one number")
+        return parts
+
+    def files(self, part: str, codec: TokenCodec | None) -> list[Path]:
+        """List the files of a part.
+
+        Args:
+            part: which part.
+            codec: of the tokens; None: there are none.
+        """
+        files = [self.embeddings(part), self.metadata(part)]
+        if codec is not None:
+            files.append(self.lengths(part))
+            files += [self.token_array(array.field, part) for array in codec.arrays]
+            if codec.dtype in CODE_BITS:
+                files.append(self.centroids)
+        return files
+
+
+def part_names(count: int) -> list[str]:
+    """Return the names of some parts; of one width, for others sort them as text."""
+    width = len(str(max(count - 1, 0)))
+    return [f"{number:0{width}d}" for number in range(count)]
