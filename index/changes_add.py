@@ -20,6 +20,7 @@ from index.read_ahead import NumberedItem, prepared_batches
 from index.settings import OnDuplicate, Target
 from index.source_items import ImageItem, SourceItem, item_json
 from index.stage_seconds import StageSeconds
+from index.uploaded_photos import UploadedPhoto
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,14 +171,23 @@ def stored_form(item: SourceItem, size_px: tuple[int, int] | None) -> StoredItem
     )
 
 
-def new_items(items: Sequence[StoredItem], encoding: Encoding) -> NewItems:
-    """Join items with what the network made of them, in the same order."""
+def new_items(
+    items: Sequence[StoredItem], encoding: Encoding, photos: Sequence[UploadedPhoto] = ()
+) -> NewItems:
+    """Join items with what the network made of them.
+
+    Args:
+        items: as they are stored.
+        encoding: of the items, in the same order.
+        photos: that the index is to keep.
+    """
     encoding = encoding.to("cpu")
     return NewItems(
         items=items,
         embeddings=encoding.embedding.float().numpy(),
         tokens=encoding.tokens[encoding.mask].float().numpy(),
         lengths=encoding.mask.sum(dim=1).numpy().astype(np.int64),
+        photos=photos,
     )
 
 

@@ -81,7 +81,10 @@ def new_database(path: Path, filter_fields: Sequence[str] | None) -> Iterator[sq
 
 def open_to_write(path: Path) -> sqlite3.Connection:
     """Connect to a database whose commits are on the disk when they return."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_S)
+    # Used by one thread at a time, whichever has the writer's lock.
+    connection = sqlite3.connect(
+        path, isolation_level=None, timeout=_BUSY_S, check_same_thread=False
+    )
     connection.execute("PRAGMA synchronous = FULL")
     return connection
 

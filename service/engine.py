@@ -10,9 +10,12 @@ from aladin.encoding import Encoding
 from aladin.errors import TextTooLongError, UnknownItemError
 from aladin.images import DEFAULT_LIMITS, ImageLimits, decode_image
 from aladin.inference import encode_photos, encode_texts
+from aladin.model import AladinModel
+from aladin.photo_file import PhotoFile
 from index.items import StoredItem
 from index.manifest import Manifest
 from index.searcher import TwoStageSearcher
+from index.uploaded_photos import photo_of
 from service.answer import SearchAnswer, TookMs, build_answer
 from service.queries import ItemQuery, Modality, PhotoQuery, Query, SearchOptions, Target, TextQuery
 
@@ -69,6 +72,19 @@ class SearchEngine:
         """What the generation that is searched consists of."""
         return self._searcher.index.manifest
 
+    @property
+    def model(self) -> AladinModel:
+        """The network that encodes queries and items."""
+        return self._model
+
+    def count(self, target: Target) -> int:
+        """Return the number of items that a search may find now.
+
+        Raises:
+            NoSuchTargetError: the index has no such side.
+        """
+        return self._searcher.index.side(target).count
+
     def search(self, query: Query, target: Target, options: SearchOptions) -> SearchAnswer:
         """Answer one query.
 
@@ -119,9 +135,14 @@ class SearchEngine:
             raise UnknownItemError(target, item_id)
         return item
 
-    def close(self) -> None:
-        """Close the index; no search may run any more."""
-        self._searcher.index.close()
+    def photo(self, item_id: str) -> PhotoFile | None:
+        """Return where the bytes of an image are; None where the index was not told.
+
+        Raises:
+            UnknownItemError: no image has this id.
+            NoSuchTargetError: the index has no images.
+        """
+        return photo_of(self._searcher.index.path, self.item("images", item_id))
 
     def _encode(self, query: Query) -> EncodedQuery:
         match query:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 Target = Literal["images", "texts"]
 Modality = Literal["text", "image"]
+OnDuplicate = Literal["error", "replace", "skip"]
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,19 @@ def serve(
     ],
     host: HostOption = "127.0.0.1",
     port: PortOption = 8000,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Refuse to add and to delete items.")
+    ] = False,
 ) -> None:
-    """Answer searches over HTTP until stopped.
+    """Answer searches over HTTP until stopped, and add and delete items.
 
     In: INDEX, which holds its model too; while it has no live generation the service runs, says so
-    at /readyz, and answers from the moment one is published. Limits are read from the environment
+    at /readyz, and answers from the moment one is published. Later generations, and what other
+    processes add and delete, are taken up while it runs. Limits are read from the environment
     (ALADIN_MAX_BODY_BYTES, ALADIN_MAX_IMAGE_BYTES, ALADIN_MAX_IMAGE_PIXELS, ALADIN_MAX_TEXT_CHARS,
-    ALADIN_MAX_PHOTO_SIZE_PX, ALADIN_WORKERS, ALADIN_MAX_WAITING). Out: the HTTP service, described
-    at /docs; its log on stderr.
+    ALADIN_MAX_PHOTO_SIZE_PX, ALADIN_MAX_ITEMS, ALADIN_WORKERS, ALADIN_MAX_WAITING), and so is
+    ALADIN_READ_ONLY. Out: the HTTP service, described at /docs; its log on stderr.
     """
     from service.http.server import serve_index
 
-    serve_index(index, host, port)
+    serve_index(index, host, port, read_only=read_only)

@@ -50,6 +50,13 @@ class ContentTypeError(InputError):
         )
 
 
+class ReadOnlyError(AladinError):
+    """A request would change the index of a service that only reads."""
+
+    def __init__(self) -> None:
+        super().__init__("this service is read-only: nothing can be added or deleted")
+
+
 class Failure(NamedTuple):
     """How an error is told to the client."""
 
@@ -59,6 +66,7 @@ class Failure(NamedTuple):
 
 # Looked up along the error's own classes, so that the nearest entry wins.
 FAILURES: dict[type[BaseException], Failure] = {
+    ReadOnlyError: Failure(403, "read_only"),
     UnknownItemError: Failure(404, "unknown_id"),
     NoSuchTargetError: Failure(404, "no_such_target"),
     PhotoGoneError: Failure(404, "photo_gone"),
@@ -96,6 +104,7 @@ class ErrorBody(BaseModel):
 
 
 _DESCRIPTIONS = {
+    403: "the service is read-only",
     404: "unknown id, or nothing of this kind in the index",
     409: "an item with this id is there already",
     413: "body or pixels over the limit",

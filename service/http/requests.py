@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
-from starlette.datastructures import FormData, UploadFile
-from starlette.exceptions import HTTPException
 
 from aladin.errors import InputError
-from service.http.errors import ContentTypeError, describe_faults
+from service.http.bodies import Photo, read_body, request_docs
+from service.http.errors import describe_faults
 from service.queries import ItemQuery, PhotoQuery, Query, SearchOptions, TextQuery
 
 MAX_K = 1000
@@ -30,27 +24,6 @@ MAX_OFFSET = 10_000
 MAX_CANDIDATES = 10_000
 # Each value is a look-up of its own.
 MAX_FILTER_VALUES = 1000
-
-# One more than there are fields would do; some room lets the error name the unknown ones.
-_MAX_FORM_FIELDS = 20
-
-
-def _decode_base64(value: object) -> object:
-    """Decode base64; the bytes of an uploaded file pass as they are."""
-    if not isinstance(value, str):
-        return value
-    try:
-        # Tools wrap base64 into lines, so white space is no fault.
-        return base64.b64decode("".join(value.split()), validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError("not base64") from None
-
-
-Photo = Annotated[
-    bytes,
-    BeforeValidator(_decode_base64),
-    WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
-]
 
 
 class SearchBody(BaseModel):
@@ -127,64 +100,16 @@ async def read_search_body(request: Request) -> SearchBody:
         InputError: it is broken, or a field is unknown, missing or impossible.
         BodyTooLargeError: it is over the limit (by the middleware, while it is read).
     """
-    content_type = request.headers.get("content-type", "")
-    kind = content_type.partition(";")[0].strip().lower()
+    body = await read_body(request, json_fields=("filter",))
     try:
-        if kind == "application/json":
-            # Strict: the text "10" is no number in JSON.
-            return SearchBody.model_validate_json(await request.body(), strict=True)
-        if kind == "multipart/form-data":
-            return SearchBody.model_validate(await _read_form(request))
+        # Strict: the text "10" is no number in JSON.
+        return SearchBody.model_validate(body.fields, strict=body.kind == "json")
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
         raise InputError(describe_faults(faults)) from None
-    raise ContentTypeError(content_type)
 
 
 SearchRequest = Annotated[SearchBody, Depends(read_search_body)]
 
-# The body is read by hand, so that JSON and multipart can share a route; this is its description.
-SEARCH_REQUEST_DOCS: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": SearchBody.model_json_schema()},
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "properties": SearchBody.model_json_schema()["properties"]
-                    | {"image": {"type": "string", "format": "binary"}},
-                    "additionalProperties": False,
-                }
-            },
-        },
-    }
-}
-
-
-async def _read_form(request: Request) -> dict[str, Any]:
-    await request.body()  # whole and within the limit before it is taken apart
-    try:
-        async with request.form(max_files=1, max_fields=_MAX_FORM_FIELDS) as form:
-            return {name: await _read_field(form, name) for name in form}
-    except HTTPException as error:  # what starlette makes of a malformed form
-        raise InputError(f"the multipart body cannot be read: {error.detail}") from None
-
-
-async def _read_field(form: FormData, name: str) -> object:
-    values = form.getlist(name)
-    if len(values) > 1:
-        raise InputError(f"{name}: given {len(values)} times")
-    value = values[0]
-    if name == "image":
-        if not isinstance(value, UploadFile):
-            raise InputError("image: expected a file, got a plain value")
-        return await value.read()
-    if isinstance(value, UploadFile):
-        raise InputError(f"{name}: expected a plain value, got a file")
-    if name == "filter":
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            raise InputError("filter: not JSON") from None
-    return value
+_SCHEMA = SearchBody.model_json_schema()
+SEARCH_REQUEST_DOCS = request_docs(_SCHEMA, form_schema=_SCHEMA)

@@ -22,13 +22,14 @@ _LOG = logging.getLogger(__name__)
 _SHUTDOWN_S = 10
 
 
-def serve_index(path: Path, host: str, port: int) -> None:
+def serve_index(path: Path, host: str, port: int, *, read_only: bool = False) -> None:
     """Serve one index until SIGINT or SIGTERM.
 
     Args:
         path: the index folder; without a live generation the service waits for one.
         host: address to listen on.
         port: 0 takes a free one; the log says which.
+        read_only: refuse to add and to delete items, whatever the settings say.
 
     Raises:
         ConfigError: a setting is impossible, or the address cannot be listened on.
@@ -36,6 +37,8 @@ def serve_index(path: Path, host: str, port: int) -> None:
         CheckpointError: its model cannot be loaded.
     """
     settings = read_settings()
+    if read_only:
+        settings = settings.model_copy(update={"read_only": True})
     # Each query runs on one thread of the pool: more threads inside it would only fight.
     torch.set_num_threads(1)
     live = LiveIndex(

@@ -12,7 +12,7 @@ from aladin.images import ImageLimits
 
 
 class ServiceSettings(BaseSettings):
-    """What a query may cost.
+    """What a query may cost, and whether the index may be changed.
 
     Attributes:
         max_body_bytes: of any request. A photo in JSON is base64, a third larger than its file.
@@ -22,6 +22,8 @@ class ServiceSettings(BaseSettings):
         max_photo_size_px: largest `size` at which a photo of the index can be asked for.
         workers: queries that are encoded and searched at the same time, one thread each.
         max_waiting: queries that may wait for a worker; more are refused with 429.
+        max_items: items that one request may add.
+        read_only: refuse to add and to delete items.
     """
 
     model_config = SettingsConfigDict(env_prefix="ALADIN_", frozen=True)
@@ -33,6 +35,8 @@ class ServiceSettings(BaseSettings):
     max_photo_size_px: int = Field(default=2048, ge=16)
     workers: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
     max_waiting: int = Field(default=128, ge=0)
+    max_items: int = Field(default=100, ge=1)
+    read_only: bool = False
 
     @property
     def image_limits(self) -> ImageLimits:

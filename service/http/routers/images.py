@@ -44,9 +44,9 @@ def _read(
 ) -> PhotoBytes:
     if size_px is not None and size_px > settings.max_photo_size_px:
         raise InputError(f"size: at most {settings.max_photo_size_px} px, got {size_px}")
-    item = engine.item("images", item_id)
-    if item.photo is None:
+    photo = engine.photo(item_id)
+    if photo is None:
         raise PhotoGoneError(item_id)
     if size_px is None:
-        return original_photo(item.photo, item_id)
-    return resized_photo(item.photo, item_id, size_px, settings.image_limits)
+        return original_photo(photo, item_id)
+    return resized_photo(photo, item_id, size_px, settings.image_limits)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from service.http.errors import error_docs
-from service.http.state import Engine
+from service.http.state import Engine, Service
 
 router = APIRouter(prefix="/v1/index", tags=["index"])
 
@@ -27,7 +27,7 @@ class FirstStage(_Part):
 class IndexSide(_Part):
     """The images, or the texts."""
 
-    count: int
+    count: int = Field(description="Items that a search may find, added ones included.")
     left_out: int
     embedding_dim: int
     token_dim: int
@@ -52,7 +52,11 @@ class LiveIndexInfo(_Part):
     texts: IndexSide | None
 
 
-@router.get("", responses=error_docs(503))
-async def get_index(engine: Engine) -> LiveIndexInfo:
-    """Describe the live generation."""
-    return LiveIndexInfo.model_validate(engine.manifest)
+@router.get("", responses=error_docs(429, 503))
+async def get_index(engine: Engine, service: Service) -> LiveIndexInfo:
+    """Describe the live generation, with what was added and deleted since it was built."""
+    info = LiveIndexInfo.model_validate(engine.manifest)
+    for target, side in (("images", info.images), ("texts", info.texts)):
+        if side is not None:
+            side.count = await service.pool.run(engine.count, target)
+    return info

@@ -1,15 +1,19 @@
-"""What the index knows of an item."""
+"""The items of the index: what it knows of one, new ones, and those that are to go."""
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Annotated, Any
 
-from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
 
+from service.engine import SearchEngine
 from service.http.errors import error_docs
-from service.http.state import Engine, Service
-from service.queries import Target
+from service.http.item_requests import NEW_ITEMS_DOCS, NewItem, NewItems
+from service.http.state import Changer, Engine, Service
+from service.item_changes import ItemChanger
+from service.queries import OnDuplicate, Target
 
 router = APIRouter(prefix="/v1/items", tags=["items"])
 
@@ -25,6 +29,32 @@ class Item(BaseModel):
     metadata: dict[str, Any]
 
 
+class AddTookMs(BaseModel):
+    """Milliseconds by part."""
+
+    decode: float
+    encode: float
+    write: float = Field(description="Until all was on the disk, waiting for others included.")
+    total: float
+
+
+class Added(BaseModel):
+    """What became of the items of a request; they are on the disk, and found from now on."""
+
+    added: list[str] = Field(description="Ids that were not there.")
+    replaced: list[str] = Field(description="Ids whose items gave way to the new ones.")
+    skipped: list[str] = Field(description="Ids that were there; their items stay.")
+    generation: int = Field(description="Of the index, that was added to.")
+    took_ms: AddTookMs
+
+
+class Deleted(BaseModel):
+    """The item is gone, on the disk too, and found no more."""
+
+    deleted: str = Field(description="Its id.")
+    generation: int = Field(description="Of the index, that it was removed from.")
+
+
 @router.get(
     "/{target}/{item_id:path}",
     responses=error_docs(404, 422, 429, 503),
@@ -32,3 +62,60 @@ class Item(BaseModel):
 async def get_item(target: Target, item_id: str, engine: Engine, service: Service) -> Item:
     """Return one item; an id may hold slashes, and # and ? written as %23 and %3F."""
     return Item.model_validate(await service.pool.run(engine.item, target, item_id))
+
+
+@router.post(
+    "/{target}",
+    status_code=201,
+    openapi_extra=NEW_ITEMS_DOCS,
+    responses=error_docs(403, 404, 409, 413, 415, 422, 429, 503),
+)
+async def add_items(
+    target: Target,
+    changer: Changer,
+    engine: Engine,
+    service: Service,
+    items: NewItems,
+    on_duplicate: Annotated[
+        OnDuplicate,
+        Query(
+            description="Where an id is there already: add nothing of the request (409), put the "
+            "new item in the place of the old, or keep the old."
+        ),
+    ] = "error",
+) -> Added:
+    """Add one item or several in one step; all of them or, where one is at fault, none."""
+    return await service.pool.run(_add, changer, engine, target, items, on_duplicate)
+
+
+@router.delete("/{target}/{item_id:path}", responses=error_docs(403, 404, 422, 429, 503))
+async def delete_item(target: Target, item_id: str, changer: Changer, service: Service) -> Deleted:
+    """Delete one item; its id is written as in `GET`."""
+    report = await service.pool.run(changer.delete, target, item_id)
+    return Deleted(deleted=item_id, generation=report.generation)
+
+
+def _add(
+    changer: ItemChanger,
+    engine: SearchEngine,
+    target: Target,
+    items: list[NewItem],
+    on_duplicate: OnDuplicate,
+) -> Added:
+    started = time.perf_counter()
+    if target == "images":
+        timed = changer.add_photos(engine.model, [item.photo() for item in items], on_duplicate)
+    else:
+        timed = changer.add_texts(engine.model, [item.words() for item in items], on_duplicate)
+    return Added(
+        added=timed.report.added,
+        replaced=timed.report.replaced,
+        skipped=timed.report.skipped,
+        generation=timed.report.generation,
+        took_ms=AddTookMs(
+            decode=timed.decode_ms,
+            encode=timed.encode_ms,
+            write=timed.write_ms,
+            total=1000 * (time.perf_counter() - started),
+        ),
+    )

@@ -178,6 +178,7 @@ async def test_the_surface_is_documented(service: Service) -> None:
     assert set(paths) == {
         "/v1/search/images",
         "/v1/search/texts",
+        "/v1/items/{target}",
         "/v1/items/{target}/{item_id}",
         "/v1/images/{item_id}",
         "/v1/index",

@@ -1,0 +1,121 @@
+"""Request bodies that may be JSON or a multipart form: read by hand, checked by pydantic."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Collection
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+from fastapi import Request
+from pydantic import BeforeValidator, WithJsonSchema
+from pydantic_core import from_json
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+
+from aladin.errors import InputError
+from service.http.errors import ContentTypeError
+
+# One more than there are fields would do; some room lets the error name the unknown ones.
+_MAX_FORM_FIELDS = 20
+
+
+def _decode_base64(value: object) -> object:
+    """Decode base64; the bytes of an uploaded file pass as they are."""
+    if not isinstance(value, str):
+        return value
+    try:
+        # Tools wrap base64 into lines, so white space is no fault.
+        return base64.b64decode("".join(value.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("not base64") from None
+
+
+Photo = Annotated[
+    bytes,
+    BeforeValidator(_decode_base64),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
+]
+
+
+class Body(NamedTuple):
+    """The fields of a request.
+
+    Attributes:
+        kind: a form's values are texts; those of JSON have types of their own.
+        fields: not checked yet.
+    """
+
+    kind: Literal["json", "form"]
+    fields: dict[str, Any]
+
+
+async def read_body(request: Request, json_fields: Collection[str]) -> Body:
+    """Read a request's body, whole and within the limit.
+
+    Args:
+        request: of either type.
+        json_fields: form fields whose value is JSON; a file is expected in "image" alone.
+
+    Raises:
+        ContentTypeError: it is of neither type.
+        InputError: it is broken.
+        BodyTooLargeError: it is over the limit (by the middleware, while it is read).
+    """
+    content_type = request.headers.get("content-type", "")
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == "application/json":
+        body = await request.body()
+        try:
+            fields = from_json(body)
+        except ValueError as error:
+            raise InputError(f"Invalid JSON: {error}") from None
+        if not isinstance(fields, dict):
+            raise InputError("Input should be an object")
+        return Body("json", cast(dict[str, Any], fields))
+    if kind == "multipart/form-data":
+        return Body("form", await _read_form(request, json_fields))
+    raise ContentTypeError(content_type)
+
+
+def request_docs(*json_schemas: dict[str, Any], form_schema: dict[str, Any]) -> dict[str, Any]:
+    """Describe, for the OpenAPI page, a body that is read by hand.
+
+    Args:
+        json_schemas: what JSON may be.
+        form_schema: whose properties the form has; its image is a file there.
+    """
+    schema = json_schemas[0] if len(json_schemas) == 1 else {"anyOf": list(json_schemas)}
+    properties = form_schema["properties"] | {"image": {"type": "string", "format": "binary"}}
+    form = {"type": "object", "properties": properties, "additionalProperties": False}
+    content = {"application/json": {"schema": schema}, "multipart/form-data": {"schema": form}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+async def _read_form(request: Request, json_fields: Collection[str]) -> dict[str, Any]:
+    await request.body()  # whole and within the limit before it is taken apart
+    try:
+        async with request.form(max_files=1, max_fields=_MAX_FORM_FIELDS) as form:
+            return {name: await _read_field(form, name, json_fields) for name in form}
+    except HTTPException as error:  # what starlette makes of a malformed form
+        raise InputError(f"the multipart body cannot be read: {error.detail}") from None
+
+
+async def _read_field(form: FormData, name: str, json_fields: Collection[str]) -> object:
+    values = form.getlist(name)
+    if len(values) > 1:
+        raise InputError(f"{name}: given {len(values)} times")
+    value = values[0]
+    if name == "image":
+        if not isinstance(value, UploadFile):
+            raise InputError("image: expected a file, got a plain value")
+        return await value.read()
+    if isinstance(value, UploadFile):
+        raise InputError(f"{name}: expected a plain value, got a file")
+    if name in json_fields:
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            raise InputError(f"{name}: not JSON") from None
+    return value

@@ -1,0 +1,188 @@
+"""Adding items to an index and removing them, by whichever front door: from bytes to the disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aladin.encoding import Encoding
+from aladin.errors import InputError, TextTooLongError
+from aladin.images import decode_image
+from aladin.inference import encode_pixels, encode_texts, tokenize
+from aladin.model import AladinModel
+from index.changes_add import check_item, new_items, stored_form
+from index.changes_writer import AddReport, ChangesWriter, DeleteReport
+from index.item_tables import StoredItem
+from index.source_items import ImageItem, TextItem
+from index.uploaded_photos import UploadedPhoto
+from service.engine import QueryLimits
+from service.queries import OnDuplicate, Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhotoToAdd:
+    """A picture file that is to become an item.
+
+    Attributes:
+        id: of the new item.
+        data: the undecoded, untrusted bytes; the index keeps them.
+        uri: what is shown with it; None: its id.
+        text: a caption that is shown with it; it takes no part in the search.
+        metadata: JSON values by field name.
+    """
+
+    id: str
+    data: bytes
+    uri: str | None = None
+    text: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextToAdd:
+    """A text that is to become an item.
+
+    Attributes:
+        id: of the new item.
+        text: the text itself.
+        metadata: JSON values by field name.
+    """
+
+    id: str
+    text: str
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedAddReport:
+    """What was added, and where the time went.
+
+    Attributes:
+        report: what the index says.
+        decode_ms: time to turn bytes into pixels.
+        encode_ms: time in the network.
+        write_ms: time until all was on the disk.
+    """
+
+    report: AddReport
+    decode_ms: float
+    encode_ms: float
+    write_ms: float
+
+
+class ItemChanger:
+    """Adds items to an index and removes them; safe to use from any number of threads."""
+
+    def __init__(self, path: Path, model_id: str, limits: QueryLimits) -> None:
+        """Open nothing yet.
+
+        Args:
+            path: of the index.
+            model_id: of the model that `add_photos` and `add_texts` will be given.
+            limits: what an item may cost; those of a query.
+        """
+        self._writer = ChangesWriter(path, model_id)
+        self._limits = limits
+
+    def add_photos(
+        self, model: AladinModel, photos: Sequence[PhotoToAdd], on_duplicate: OnDuplicate
+    ) -> TimedAddReport:
+        """Add photos in one step; their bytes are kept in the index.
+
+        Raises:
+            ImageError: a picture cannot be used; nothing is added.
+            InputError: an item that no index could hold; nothing is added.
+            DuplicateItemError: an id is there, and that is an error; nothing is added.
+            SearchIndexError: the index has no images, or cannot be written.
+        """
+        started = time.perf_counter()
+        uploads = [UploadedPhoto(photo.data) for photo in photos]
+        items: list[StoredItem] = []
+        pixels: list[Any] = []
+        for photo, upload in zip(photos, uploads, strict=True):
+            source = ImageItem(
+                id=photo.id,
+                path=Path(upload.path),
+                uri=photo.id if photo.uri is None else photo.uri,
+                text=photo.text,
+                metadata=photo.metadata,
+            )
+            check_item(source, "images")
+            self._check_length(photo.id, photo.text or "")
+            decoded = decode_image(photo.data, f"image of item {photo.id!r}", self._limits.image)
+            items.append(stored_form(source, decoded.size))
+            # Of the size that the network takes: the photo itself may have 64 million pixels.
+            pixels.append(model.image.encoder.preprocess(decoded))
+        decoded_at = time.perf_counter()
+        encoding = encode_pixels(model, pixels)
+        return self._add("images", items, encoding, uploads, on_duplicate, started, decoded_at)
+
+    def add_texts(
+        self, model: AladinModel, texts: Sequence[TextToAdd], on_duplicate: OnDuplicate
+    ) -> TimedAddReport:
+        """Add texts in one step.
+
+        Raises:
+            InputError: a text is blank, too long, or no index could hold it; nothing is added.
+            DuplicateItemError: an id is there, and that is an error; nothing is added.
+            SearchIndexError: the index has no texts, or cannot be written.
+        """
+        started = time.perf_counter()
+        items: list[StoredItem] = []
+        for text in texts:
+            source = TextItem(id=text.id, text=text.text, metadata=text.metadata)
+            check_item(source, "texts")
+            self._check_length(text.id, text.text)
+            _check_words(model, text)
+            items.append(stored_form(source, None))
+        encoding = encode_texts(model, [text.text for text in texts])
+        return self._add("texts", items, encoding, (), on_duplicate, started, started)
+
+    def delete(self, target: Target, item_id: str) -> DeleteReport:
+        """Remove one item.
+
+        Raises:
+            UnknownItemError: it is not there.
+            SearchIndexError: the index has no such side, or cannot be written.
+        """
+        return self._writer.delete(target, [item_id])
+
+    def close(self) -> None:
+        """Close the databases; no change may run any more."""
+        self._writer.close()
+
+    def _add(
+        self,
+        target: Target,
+        items: Sequence[StoredItem],
+        encoding: Encoding,
+        uploads: Sequence[UploadedPhoto],
+        on_duplicate: OnDuplicate,
+        started_s: float,
+        decoded_s: float,
+    ) -> TimedAddReport:
+        encoded_s = time.perf_counter()
+        report = self._writer.add(target, new_items(items, encoding, uploads), on_duplicate)
+        return TimedAddReport(
+            report=report,
+            decode_ms=1000 * (decoded_s - started_s),
+            encode_ms=1000 * (encoded_s - decoded_s),
+            write_ms=1000 * (time.perf_counter() - encoded_s),
+        )
+
+    def _check_length(self, item_id: str, text: str) -> None:
+        limit = self._limits.max_text_chars
+        if len(text) > limit:
+            raise TextTooLongError(len(text), limit, f"characters (item {item_id!r})")
+
+
+def _check_words(model: AladinModel, text: TextToAdd) -> None:
+    try:
+        tokenize(model, [text.text])
+    except TextTooLongError as error:
+        raise TextTooLongError(error.length, error.limit, f"tokens (item {text.id!r})") from error
+    except InputError as error:
+        raise InputError(f"item {text.id!r}: {error}") from error
