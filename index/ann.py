@@ -130,6 +130,11 @@ class AnnIndex:
         return cls(index, search_width, oversample)
 
     @property
+    def faiss_index(self) -> Any:
+        """FAISS's index, not to be changed."""
+        return self._index
+
+    @property
     def widths(self) -> list[int]:
         """The search widths worth trying, ascending; none where there is nothing to choose."""
         lists = _ivf_lists(self._index)

@@ -23,6 +23,7 @@ from index.generation_lease import lease_live_generation
 from index.layout import MODEL, generation_folder
 from index.live_side import LiveSide
 from index.manifest import Manifest, check_lengths, read_manifest
+from index.search_device import SearchDevice
 from index.settings import Target
 from index.side import Side, open_side, side_files
 
@@ -92,8 +93,8 @@ class SearchIndex:
 def open_index(
     path: Path,
     *,
-    device: torch.device | str = "cpu",
     checkpoint: Checkpoint | None = None,
+    device: SearchDevice | None = None,
 ) -> SearchIndex:
     """Open the live generation; quick, for files are mapped and only their lengths checked.
 
@@ -101,9 +102,9 @@ def open_index(
 
     Args:
         path: of the index.
-        device: where the network goes.
         checkpoint: already loaded, to be used in place of the copy in the index; for opening a
             new generation beside the one that is being searched.
+        device: where the network and the searches go; None: the processor.
 
     Raises:
         IndexNotReadyError: nothing was published yet.
@@ -119,11 +120,13 @@ def open_index(
             raise IndexMismatchError(f"{folder}: generation", generation, manifest.generation)
         check_lengths(folder, manifest.files)
         check_lengths(path / MODEL, manifest.model.files)
-        checkpoint = checkpoint or _load_checkpoint(path / MODEL, device)
+        device = device or SearchDevice(torch.device("cpu"))
+        checkpoint = checkpoint or _load_checkpoint(path / MODEL, device.device)
         if checkpoint.model_id != manifest.model.id:
             raise IndexMismatchError(f"{path}: model", manifest.model.id, checkpoint.model_id)
         for target in manifest.targets:
             opened[target] = _open(folder, manifest, target)
+        placed = {target: device.place(side) for target, side in opened.items()}
     except BaseException:
         for side in opened.values():
             side.items.close()
@@ -133,8 +136,8 @@ def open_index(
         path=path,
         manifest=manifest,
         checkpoint=checkpoint,
-        images=opened.get("images"),
-        texts=opened.get("texts"),
+        images=placed.get("images"),
+        texts=placed.get("texts"),
         changes={
             target: ChangesReader(
                 changes_database(path, generation, target),
@@ -148,7 +151,7 @@ def open_index(
     )
 
 
-def _load_checkpoint(folder: Path, device: torch.device | str) -> Checkpoint:
+def _load_checkpoint(folder: Path, device: torch.device) -> Checkpoint:
     try:
         return load_checkpoint(folder, device)
     except CheckpointError as error:

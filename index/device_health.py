@@ -1,0 +1,83 @@
+"""Searches go on when a device fails: the processor takes over, and one warning says so."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from index.engines import FirstStage, SecondStage
+from index.selection import Selection
+
+_LOG = logging.getLogger(__name__)
+
+
+class DeviceHealth:
+    """Whether a device can be used; shared by all that use it."""
+
+    def __init__(self) -> None:
+        """Begin in good health."""
+        self._lock = threading.Lock()
+        self._failed = False
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing has failed."""
+        return not self._failed
+
+    def fail(self, reason: object) -> None:
+        """Use the device no more; the first reason is logged."""
+        with self._lock:
+            first, self._failed = not self._failed, True
+        if first:
+            _LOG.warning("searching on the processor: %s", reason)
+
+
+class GuardedFirstStage:
+    """Searches on a device while it can, and on the processor from then on."""
+
+    def __init__(self, on_device: FirstStage, spare: FirstStage, health: DeviceHealth) -> None:
+        """Use `spare` once `health` is not good."""
+        self._on_device = on_device
+        self._spare = spare
+        self._health = health
+
+    def search(
+        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
+    ) -> NDArray[np.int64]:
+        """Find near rows, see `index.engines.FirstStage`."""
+        if self._health.is_good:
+            try:
+                return self._on_device.search(query, count, allowed)
+            except RuntimeError as error:  # what both FAISS and torch raise
+                self._health.fail(error)
+        return self._spare.search(query, count, allowed)
+
+
+class GuardedSecondStage:
+    """Scores on a device while it can, and on the processor from then on."""
+
+    def __init__(self, on_device: SecondStage, spare: SecondStage, health: DeviceHealth) -> None:
+        """Use `spare` once `health` is not good."""
+        self._on_device = on_device
+        self._spare = spare
+        self._health = health
+
+    def align(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Literal["text", "image"],
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Score items by late interaction, see `index.engines.SecondStage`."""
+        if self._health.is_good:
+            try:
+                return self._on_device.align(query, modality, rows)
+            except RuntimeError as error:
+                self._health.fail(error)
+        return self._spare.align(query, modality, rows)
