@@ -50,7 +50,11 @@ def search(
     ] = None,
     filter_json: Annotated[
         str,
-        typer.Option("--filter", metavar="JSON", help='Metadata, e.g. {"year": {"gte": 2020}}.'),
+        typer.Option(
+            "--filter",
+            metavar="JSON",
+            help='Metadata, e.g. {"or": [{"city": "Pisa"}, {"year": {"gte": 2020}}]}.',
+        ),
     ] = "{}",
     explain: Annotated[
         bool, typer.Option("--explain", help="Show which word matched which region.")

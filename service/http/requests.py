@@ -51,7 +51,11 @@ class SearchBody(BaseModel):
     )
     explain: bool = Field(default=False, description="Say which word matched which region.")
     filter: dict[str, Any] = Field(
-        default_factory=dict[str, Any], description="Metadata that a hit must have."
+        default_factory=dict[str, Any],
+        description="Metadata that a hit must have. By field a value, a list of values of which one"
+        " will do, or comparisons: eq, ne, in, nin, gt, gte, lt, lte, exists. Filters are combined"
+        " by and, or (lists of filters) and not.",
+        examples=[{"or": [{"city": "Pisa"}, {"year": {"gte": 2020}}]}],
     )
 
     @field_validator("filter")
