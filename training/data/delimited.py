@@ -15,8 +15,8 @@ from training.data.fields import Place
 from training.data.table import Table
 
 # "007" is a code and "+1" a vote: numbers are what a program would write as such.
-_INTEGER = re.compile(r"-?(0|[1-9]\d*)")
-_DECIMAL = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
+_DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _MAX_INTEGER_DIGITS = 18  # what surely fits into the 64 bits that a filter compares
 _BOOLEANS = {"true": True, "false": False}
 _TEXT_COLUMNS = frozenset({*PHOTO, *CAPTIONS, *ID, SPLIT})

@@ -87,7 +87,9 @@ def collect(entries: Iterable[Entry]) -> list[Record]:
     records: list[Record] = []
     for place, record in entries:
         if record.id in first:
-            raise place.error(f"id {record.id!r} repeats, first used at {first[record.id]}")
+            before = first[record.id]
+            where = before if before.file == place.file else f"{before.file}, {before}"
+            raise place.error(f"id {record.id!r} repeats, first used at {where}")
         # A member of a tar is there: its reader has seen it.
         if record.photo.length is None and not record.photo.path.is_file():
             raise place.error(f"no such photo: {record.photo.path}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from aladin.errors import DataError
-from training.data import read_records
+from training.data import iter_records, read_records
 
 
 @pytest.fixture
@@ -41,6 +42,46 @@ def test_a_caption_file_that_is_not_text(photos: Path) -> None:
     (photos / "a.txt").write_bytes(b"caf\xe9")
     with pytest.raises(DataError, match=r"a\.txt: cannot be read as UTF-8 text"):
         read_records(photos, require_captions=False)
+
+
+def test_details_beside_a_photo(photos: Path) -> None:
+    (photos / "a.json").write_text('{"id": "A", "caption": "a dog", "year": 1999, "exif": "x"}')
+    (photos / "b.json").write_text('{"status": "failed_to_resize"}')
+    (photos / "sub" / "c.json").write_text('{"caption": "not this", "split": "val"}')
+    (photos / "sub" / "c.txt").write_text("but this")
+    first, second = read_records(photos)
+    assert (first.id, first.captions, first.metadata) == ("A", ("a dog",), {"year": 1999})
+    assert (second.captions, second.split) == (("but this",), "val")
+    (photos / "a.json").write_text("[1]")
+    with pytest.raises(DataError, match=r"a\.json: expected a JSON object"):
+        read_records(photos)
+
+
+def test_folders_are_listed_when_they_are_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/1.png", "b/2.png", "c.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / name)
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def noted(folder: Path) -> object:
+        listed.append(Path(folder).name)
+        return scandir(folder)
+
+    monkeypatch.setattr("os.scandir", noted)
+    records = iter_records(tmp_path, require_captions=False)
+    assert next(records).id == "a/1.png"
+    assert listed == [tmp_path.name, "a"]
+    assert [record.id for record in records] == ["b/2.png", "c.png"]
+
+
+def test_links_to_photos_count_and_links_to_folders_do_not(photos: Path) -> None:
+    (photos / "link.png").symlink_to(photos / "a.png")
+    (photos / "round").symlink_to(photos)
+    found = [record.id for record in read_records(photos, require_captions=False)]
+    assert found == ["a.png", "b.JPG", "link.png", "sub/c.webp"]
 
 
 def test_splits_are_subfolders(tmp_path: Path) -> None:

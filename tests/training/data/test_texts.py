@@ -46,6 +46,44 @@ def test_captions_as_texts(photo: Path) -> None:
     ]
 
 
+def test_a_photo_without_captions_has_no_text(photo: Path) -> None:
+    lines = ['{"image": "a.png"}', '{"image": "b.png", "captions": ["one"]}']
+    assert [record.id for record in iter_texts(write(photo.parent, *lines))] == ["b.png#0"]
+
+
+def test_a_table_of_texts(tmp_path: Path) -> None:
+    file = tmp_path / "texts.csv"
+    file.write_text("id,text,year\n7,a dog,1999\nx,two dogs,\n", encoding="utf-8")
+    assert list(iter_texts(file)) == [
+        TextRecord(id="7", text="a dog", metadata={"year": 1999}),
+        TextRecord(id="x", text="two dogs"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("id,text\n1,a\n2,\n", r"texts\.csv:3: expected an id and a text, got id '2' and 0 texts"),
+        ("text,n\na,1\n", r"texts\.csv:2: expected an id and a text, got id None and 1 texts"),
+        ("id,n\n1,2\n", "expected a column of photos or of texts, got the columns 'id', 'n'"),
+    ],
+)
+def test_a_table_of_texts_that_cannot_be_used(tmp_path: Path, content: str, reason: str) -> None:
+    file = tmp_path / "texts.csv"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=reason):
+        list(iter_texts(file))
+
+
+def test_captions_of_a_table_of_photos(tmp_path: Path) -> None:
+    file = tmp_path / "photos.tsv"
+    file.write_text("filepath\ttitle\na.jpg\tone\na.jpg\ttwo\n", encoding="utf-8")
+    assert [(record.id, record.text, record.image_id) for record in iter_texts(file)] == [
+        ("a.jpg#0", "one", "a.jpg"),
+        ("a.jpg#1", "two", "a.jpg"),
+    ]
+
+
 def test_captions_of_one_split_of_a_folder(tmp_path: Path) -> None:
     for split in ("train", "test"):
         (tmp_path / split).mkdir()

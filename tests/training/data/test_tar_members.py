@@ -1,0 +1,123 @@
+"""The walk over a tar's headers, against `tarfile` where that is right."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aladin.errors import DataError
+from training.data.tar_members import TarMember, walk_tar
+
+LONG = "/".join(["ein langer Ordner mit Umlauten äöü"] * 6) + "/photo.jpg"
+MEMBERS = [
+    ("a.jpg", b"x" * 700),
+    ("folder/b.txt", b""),
+    ("folder/c.png", b"y" * 512),
+    (LONG, b"z" * 3),
+    ("ünï 犬.json", b"{}"),
+]
+
+
+def walk(path: Path) -> list[TarMember]:
+    with path.open("rb") as file:
+        return list(walk_tar(path, file))
+
+
+@pytest.mark.parametrize("format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_offsets_are_those_of_the_bytes(write_tar: Callable[..., Path], format: int) -> None:
+    path = write_tar("a.tar", MEMBERS, format=format)
+    data = path.read_bytes()
+    members = walk(path)
+    assert [member.name for member in members] == [name for name, _ in MEMBERS]
+    for member, (_, content) in zip(members, MEMBERS, strict=True):
+        assert data[member.offset : member.offset + member.length] == content
+    with tarfile.open(path) as tar:
+        assert members == [
+            TarMember(info.name, info.offset_data, info.size) for info in tar.getmembers()
+        ]
+
+
+def test_a_long_name_in_the_oldest_format_with_one(write_tar: Callable[..., Path]) -> None:
+    name = "a" * 120 + "/" + "b" * 60 + ".jpg"  # ustar splits it between two fields
+    (member,) = walk(write_tar("a.tar", [(name, b"1234")]))
+    assert (member.name, member.length) == (name, 4)
+
+
+def test_folders_and_links_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as tar:
+        folder = tarfile.TarInfo("folder")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+        link = tarfile.TarInfo("link.jpg")
+        link.type, link.linkname = tarfile.SYMTYPE, "folder/a.jpg"
+        photo = tarfile.TarInfo("folder/a.jpg")
+        photo.size = 3
+        tar.addfile(folder)
+        tar.addfile(link)
+        tar.addfile(photo, io.BytesIO(b"abc"))
+    assert [member.name for member in walk(path)] == ["folder/a.jpg"]
+
+
+def test_a_tar_cut_short_anywhere_says_up_to_where_it_is_whole(
+    write_tar: Callable[..., Path],
+) -> None:
+    path = write_tar("a.tar", [("a.jpg", b"x" * 700), ("b.jpg", b"y" * 100)])
+    data = path.read_bytes()
+    # a.jpg: header to 512, padded content to 1536; b.jpg: header to 2048, content to 2560.
+    expected = {
+        600: r" inside of 'a\.jpg'; not one member of its 600 bytes is whole",
+        1536: r", it has no end mark; whole up to 'a\.jpg', that is byte 1536 of 1536",
+        1900: r", it has no end mark; whole up to 'a\.jpg', that is byte 1536 of 1900",
+        2100: r" inside of 'b\.jpg'; whole up to 'a\.jpg', that is byte 1536 of 2100",
+        2560: r", it has no end mark; whole up to 'b\.jpg', that is byte 2560 of 2560",
+    }
+    for length, reason in expected.items():
+        path.write_bytes(data[:length])
+        with pytest.raises(DataError, match=rf"a\.tar: cut short{reason}"):
+            walk(path)
+    path.write_bytes(data[: 2560 + 512])
+    assert len(walk(path)) == 2
+
+
+def test_members_before_the_cut_are_read_before_the_error(write_tar: Callable[..., Path]) -> None:
+    path = write_tar("a.tar", [("a.jpg", b"x" * 700), ("b.jpg", b"y" * 100)])
+    path.write_bytes(path.read_bytes()[:1900])
+    with path.open("rb") as file:
+        members = walk_tar(path, file)
+        assert next(members).name == "a.jpg"
+        with pytest.raises(DataError):
+            next(members)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "not a tar: 0 bytes"),
+        (b"\x1f\x8b" + bytes(1000), "not a tar: it is compressed"),
+        (b"{}" * 512, "not a tar"),
+    ],
+)
+def test_what_is_no_tar(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=reason):
+        walk(path)
+
+
+def test_a_damaged_header_in_the_middle(write_tar: Callable[..., Path]) -> None:
+    path = write_tar("a.tar", [("a.jpg", b"x"), ("b.jpg", b"y")])
+    data = bytearray(path.read_bytes())
+    data[1024] ^= 1  # the name of the second member, which its checksum covers
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=r"damaged; whole up to 'a\.jpg', that is byte 1024"):
+        walk(path)
+
+
+def test_a_name_that_is_not_unicode(write_tar: Callable[..., Path]) -> None:
+    path = write_tar("a.tar", [("caf\udce9.jpg", b"x")])
+    with pytest.raises(DataError, match="is not UTF-8"):
+        walk(path)
