@@ -64,22 +64,11 @@ class LiveIndex:
             state = self._state()
             if self._engine is not None and state == self._seen:
                 return
-            self._seen = state
-            index = self._open_index()
-            if self._engine is not None and index.manifest == self._engine.manifest:
-                index.close()
-                return
-            replaced = self._engine
-            engine = SearchEngine(TwoStageSearcher(index), self._limits)
-            self._close_index = weakref.finalize(engine, index.close)
-            self._engine = engine
-            if self._changer is None or self._checkpoint is not index.checkpoint:
-                if self._changer is not None:
-                    self._changer.close()
-                self._changer = ItemChanger(self.path, index.manifest.model.id, self._limits)
-            self._checkpoint = index.checkpoint
-            if replaced is not None:
-                _LOG.info("generation %d is live now", index.generation)
+            try:
+                self._take_up(self._open_index())
+            finally:
+                # Not before: requests that come now have to wait for what is being opened.
+                self._seen = state
 
     def close(self) -> None:
         """Close the index; no query may run any more."""
@@ -119,6 +108,22 @@ class LiveIndex:
         if self._changer is None:
             raise IndexNotReadyError("no index is live yet")
         return self._changer
+
+    def _take_up(self, index: SearchIndex) -> None:
+        """Let new requests be answered from an index."""
+        if self._engine is not None and index.manifest == self._engine.manifest:
+            index.close()
+            return
+        replaces = self._engine is not None
+        self._engine = SearchEngine(TwoStageSearcher(index), self._limits)
+        self._close_index = weakref.finalize(self._engine, index.close)
+        if self._changer is None or self._checkpoint is not index.checkpoint:
+            if self._changer is not None:
+                self._changer.close()
+            self._changer = ItemChanger(self.path, index.manifest.model.id, self._limits)
+        self._checkpoint = index.checkpoint
+        if replaces:
+            _LOG.info("generation %d is live now", index.generation)
 
     def _open_index(self) -> SearchIndex:
         if self._checkpoint is not None:
