@@ -118,8 +118,8 @@ def best_of(
 ) -> NDArray[np.int64]:
     """Return the `TOP` of some photos by late interaction, best first."""
     some = tokens[rows]  # (rows, 49, 128)
-    flat = some.reshape(-1, some.shape[2])
-    cosines = (words @ flat.T).reshape(len(words), len(rows), -1)  # (words, rows, 49)
+    cosines = words @ some.reshape(-1, some.shape[2]).T
+    cosines = cosines.reshape(len(words), *some.shape[:2])  # (words, rows, 49)
     return rows[np.argsort(-cosines.max(axis=2).sum(axis=0))[:TOP]]
 
 
