@@ -1,0 +1,149 @@
+"""What `benchmarks.live_updates` adds, replaces and deletes: groups of made-up photos."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from aladin.checkpoint import load_checkpoint, save_checkpoint
+from aladin.encoding import Encoding
+from benchmarks.small_model import small_model
+from index.changes_writer import NewItems
+from index.disk import disk_errors, only_builder
+from index.generation_writer import SideSource, write_generation
+from index.items import StoredItem
+from index.publish import describe_model, install_model
+from index.reader import SearchIndex
+from index.settings import BuildSettings
+from index.side_writer import EncodedPart
+from index.token_codec import TokenCodec
+from index.uploaded_photos import UploadedPhoto, photo_of
+
+# Every call changes a whole group: who sees a part of one sees half a call.
+GROUP_ITEMS = 3
+_EMBEDDING_DIM, _TOKEN_DIM, _TOKENS = 16, 8, 4
+_CODEC = TokenCodec("float16", _TOKEN_DIM)
+
+# By number of the group, the version of it that is there.
+Groups = dict[int, int]
+
+
+class Made(NamedTuple):
+    """One version of a group, made from its two numbers alone."""
+
+    items: list[StoredItem]
+    embeddings: np.ndarray
+    tokens: np.ndarray
+    photos: list[UploadedPhoto]
+
+
+def make_group(group: int, version: int) -> Made:
+    """Make the items of a group; the same at every call, and another for every version."""
+    random = np.random.default_rng([group, version])
+    embeddings = _unit(random.standard_normal((GROUP_ITEMS, _EMBEDDING_DIM)))
+    tokens = _unit(random.standard_normal((GROUP_ITEMS * _TOKENS, _TOKEN_DIM)))
+    photos = [UploadedPhoto(random.bytes(200)) for _ in range(GROUP_ITEMS)]
+    items = [
+        StoredItem(
+            row=place,
+            id=item_id,
+            uri=item_id,
+            path=photo.path,
+            text=None,
+            image_id=None,
+            width_px=32,
+            height_px=32,
+            metadata={"group": group, "version": version},
+        )
+        for place, (item_id, photo) in enumerate(zip(group_ids(group), photos, strict=True))
+    ]
+    return Made(items, embeddings, tokens, photos)
+
+
+def group_ids(group: int) -> list[str]:
+    """Return the ids of a group, the same in every version."""
+    return [f"{group}-{place}" for place in range(GROUP_ITEMS)]
+
+
+def new_group(group: int, version: int) -> NewItems:
+    """Return a group as it is added."""
+    made = make_group(group, version)
+    lengths = np.full(GROUP_ITEMS, _TOKENS, dtype=np.int64)
+    return NewItems(
+        items=made.items,
+        embeddings=made.embeddings,
+        tokens=made.tokens,
+        lengths=lengths,
+        photos=made.photos,
+    )
+
+
+def build_groups(root: Path, groups: Mapping[int, int]) -> None:
+    """Build an index of groups, images only.
+
+    Args:
+        root: of the index; new.
+        groups: with their versions.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = Path(folder) / "checkpoint"
+        save_checkpoint(checkpoint, small_model(_EMBEDDING_DIM, _TOKEN_DIM))
+        with disk_errors(root), only_builder(root):
+            model = describe_model(checkpoint, load_checkpoint(checkpoint).model_id)
+            install_model(root, checkpoint, model)
+            for group, version in groups.items():
+                for photo in make_group(group, version).photos:
+                    photo.write(root)
+            side = SideSource(embedding_dim=_EMBEDDING_DIM, codec=_CODEC, parts=_parts(groups))
+            write_generation(root, {"images": side}, model, BuildSettings(), "live updates")
+
+
+def read_groups(index: SearchIndex) -> dict[str, tuple[int, int] | None]:
+    """Read all items of an index and compare them with what they have to be.
+
+    Returns:
+        By id, the group and the version; None where the embedding, the tokens or the photo is not
+        the one of the item that the id, the group and the version tell.
+    """
+    side = index.side("images")
+    rows = side.items.rows_by_id()
+    found: dict[str, tuple[int, int] | None] = {}
+    for item in side.items.by_rows(list(rows.values())):
+        group, version = item.metadata["group"], item.metadata["version"]
+        place = group_ids(group).index(item.id)
+        made = make_group(group, version)
+        tokens = made.tokens[place * _TOKENS : (place + 1) * _TOKENS].astype(np.float16)
+        photo = photo_of(index.path, item)
+        right = (
+            np.array_equal(side.embedding(item.row).numpy(), made.embeddings[place])
+            and np.array_equal(side.tokens(item.row).numpy(), tokens.astype(np.float32))
+            and photo is not None
+            and photo.path.exists()
+            and photo.read() == made.photos[place].data
+        )
+        found[item.id] = (group, version) if right else None
+    return found
+
+
+def some_query(random: np.random.Generator) -> Encoding:
+    """Make up a text."""
+    import torch
+
+    embedding = torch.from_numpy(_unit(random.standard_normal((1, _EMBEDDING_DIM))))
+    words = torch.from_numpy(_unit(random.standard_normal((3, _TOKEN_DIM))))
+    return Encoding(embedding, words.unsqueeze(0), torch.ones(1, 3, dtype=torch.bool))
+
+
+def _parts(groups: Mapping[int, int]) -> Iterator[EncodedPart]:
+    for group, version in groups.items():
+        made = make_group(group, version)
+        lengths = np.full(GROUP_ITEMS, _TOKENS, dtype=np.int64)
+        yield EncodedPart(made.items, made.embeddings, _CODEC.pack(made.tokens), lengths)
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
