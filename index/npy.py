@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -59,7 +58,7 @@ class NpyWriter:
         self.rows += part.shape[0]
 
     def close(self) -> None:
-        """Complete the file and force it to the disk.
+        """Complete the file. To force it to the disk is left to who publishes its folder.
 
         Raises:
             OSError: the disk is full, or cannot be written.
@@ -70,8 +69,6 @@ class NpyWriter:
             self._file.seek(0)
             if self._write_header() != self._header_bytes:
                 raise ValueError(f"{self._path.name}: {self.rows} rows do not fit into its header")
-            self._file.flush()
-            os.fsync(self._file.fileno())
         finally:
             self._file.close()
 
