@@ -123,7 +123,9 @@ def best_of(
     return rows[np.argsort(-cosines.max(axis=2).sum(axis=0))[:TOP]]
 
 
-def ann_recall(task: Task, find: Callable[[NDArray[np.float32]], Sequence[int]]) -> float:
+def ann_recall(
+    task: Task, find: Callable[[NDArray[np.float32]], Sequence[int] | NDArray[np.int64]]
+) -> float:
     """Return the share of the tuning queries' nearest photos that a search finds."""
     pairs = zip(task.queries.embeddings, task.nearest[: task.tuning], strict=False)
     return float(

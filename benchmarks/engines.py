@@ -46,7 +46,7 @@ from benchmarks.engine_task import TOKENS, Engine, Task, draw_photos, make_task
 from benchmarks.scale import in_fresh_process
 from benchmarks.timing import time_in_turn
 
-_QUICK_ITEMS = 2000
+_QUICK_ITEMS = 1000
 _FILTERED = " filtered"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Read when a process loads its libraries.
@@ -62,10 +62,10 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=500, help="texts to measure with")
     parser.add_argument("--source", type=Path, metavar="INDEX", help="of real photos")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quick", action="store_true", help="2,000 photos, a few seconds")
+    parser.add_argument("--quick", action="store_true", help="1,000 photos, a few seconds")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw a PNG")
     options = parser.parse_args()
-    items, queries = (_QUICK_ITEMS, 40) if options.quick else (options.items, options.queries)
+    items, queries = (_QUICK_ITEMS, 30) if options.quick else (options.items, options.queries)
     figures = measure(items, queries, options.source)
     if options.json:
         print(json.dumps(figures, indent=2))
