@@ -19,6 +19,7 @@ from aladin.errors import (
 )
 from index.changes_database import changes_database
 from index.changes_reader import ChangesReader
+from index.file_pages import read_ahead
 from index.generation_lease import lease_live_generation
 from index.layout import MODEL, generation_folder
 from index.live_side import LiveSide
@@ -66,6 +67,12 @@ class SearchIndex:
         if base is None:
             raise NoSuchTargetError(target, " and ".join(self.manifest.targets))
         return LiveSide(base=base, changes=self.changes[target].snapshot())
+
+    def warm(self) -> None:
+        """Ask the system to read the generation's files into memory, without waiting for it."""
+        folder = generation_folder(self.path, self.generation)
+        for name in self.manifest.files:
+            read_ahead(folder / name)
 
     def close(self) -> None:
         """Close the databases and let go of the generation; no search may run any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -10,6 +11,12 @@ from typing import Annotated, Any, cast
 import typer
 
 from aladin.errors import InputError
+from service.commands.device_options import (
+    Device,
+    FirstStage,
+    FirstStageOption,
+    SearchDeviceOption,
+)
 from service.queries import ItemQuery, PhotoQuery, Query, SearchOptions, TextQuery
 
 
@@ -59,6 +66,8 @@ def search(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show which word matched which region.")
     ] = False,
+    device: SearchDeviceOption = Device.cpu,
+    first_stage: FirstStageOption = FirstStage.faiss,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the JSON that the HTTP service answers.")
     ] = False,
@@ -70,6 +79,7 @@ def search(
     in fractions of the photo's size (x0 y0 x1 y1), and the cosine there.
     """
     from index.reader import open_index
+    from index.search_device import SearchDevice
     from index.searcher import TwoStageSearcher
     from service.answer_text import answer_lines
     from service.engine import QueryLimits, SearchEngine
@@ -84,7 +94,10 @@ def search(
         filter=_filter(filter_json),
     )
     found = target or (TargetName.images if image is None else TargetName.texts)
-    with open_index(index) as opened:
+    with (
+        closing(SearchDevice.choose(device.value, first_stage.value)) as place,
+        open_index(index, device=place) as opened,
+    ):
         engine = SearchEngine(TwoStageSearcher(opened), QueryLimits())
         answer = engine.search(query, found.value, options)
     if as_json:

@@ -7,6 +7,14 @@ from typing import Annotated
 
 import typer
 
+from service.commands.device_options import (
+    Device,
+    FirstStage,
+    FirstStageOption,
+    SearchDeviceOption,
+    WarmOption,
+)
+
 HostOption = Annotated[str, typer.Option("--host", help="Address to listen on.")]
 PortOption = Annotated[
     int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
@@ -25,6 +33,9 @@ def serve(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Refuse to add and to delete items.")
     ] = False,
+    device: SearchDeviceOption = Device.cpu,
+    first_stage: FirstStageOption = FirstStage.faiss,
+    warm: WarmOption = False,
 ) -> None:
     """Answer searches over HTTP until stopped, and add and delete items.
 
@@ -37,4 +48,12 @@ def serve(
     """
     from service.http.server import serve_index
 
-    serve_index(index, host, port, read_only=read_only)
+    serve_index(
+        index,
+        host,
+        port,
+        read_only=read_only,
+        device=device.value,
+        first_stage=first_stage.value,
+        warm=warm,
+    )

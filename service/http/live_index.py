@@ -11,6 +11,7 @@ from aladin.checkpoint import Checkpoint
 from aladin.errors import AladinError, IndexMismatchError, IndexNotReadyError
 from index.layout import CURRENT
 from index.reader import SearchIndex, open_index
+from index.search_device import SearchDevice
 from index.searcher import TwoStageSearcher
 from service.engine import QueryLimits, SearchEngine
 from service.item_changes import ItemChanger
@@ -28,14 +29,25 @@ class LiveIndex:
     nothing refers to the engine any more.
     """
 
-    def __init__(self, path: Path, limits: QueryLimits) -> None:
+    def __init__(
+        self,
+        path: Path,
+        limits: QueryLimits,
+        device: SearchDevice | None = None,
+        *,
+        warm: bool = False,
+    ) -> None:
         """Open nothing yet.
 
         Args:
             path: the index folder; it may be empty or missing.
             limits: what a query may cost.
+            device: where the network and the searches go; None: the processor.
+            warm: have each generation's files read into memory when it is opened.
         """
         self.path = path
+        self._device = device
+        self._warm = warm
         self._limits = limits
         self._engine: SearchEngine | None = None
         self._changer: ItemChanger | None = None
@@ -114,6 +126,8 @@ class LiveIndex:
         if self._engine is not None and index.manifest == self._engine.manifest:
             index.close()
             return
+        if self._warm:
+            index.warm()
         replaces = self._engine is not None
         self._engine = SearchEngine(TwoStageSearcher(index), self._limits)
         self._close_index = weakref.finalize(self._engine, index.close)
@@ -128,10 +142,10 @@ class LiveIndex:
     def _open_index(self) -> SearchIndex:
         if self._checkpoint is not None:
             try:
-                return open_index(self.path, checkpoint=self._checkpoint)
+                return open_index(self.path, checkpoint=self._checkpoint, device=self._device)
             except IndexMismatchError:  # the whole folder was put in the place of another
                 pass
-        return open_index(self.path)
+        return open_index(self.path, device=self._device)
 
     def _state(self) -> _State | None:
         try:

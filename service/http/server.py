@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import torch
 import uvicorn
 
 from aladin.errors import ConfigError, IndexNotReadyError
+from index.search_device import DeviceName, FirstStageName, SearchDevice
 from service.engine import QueryLimits
 from service.http.app import create_app
 from service.http.live_index import LiveIndex
@@ -22,7 +24,16 @@ _LOG = logging.getLogger(__name__)
 _SHUTDOWN_S = 10
 
 
-def serve_index(path: Path, host: str, port: int, *, read_only: bool = False) -> None:
+def serve_index(
+    path: Path,
+    host: str,
+    port: int,
+    *,
+    read_only: bool = False,
+    device: DeviceName = "cpu",
+    first_stage: FirstStageName = "faiss",
+    warm: bool = False,
+) -> None:
     """Serve one index until SIGINT or SIGTERM.
 
     Args:
@@ -30,6 +41,9 @@ def serve_index(path: Path, host: str, port: int, *, read_only: bool = False) ->
         host: address to listen on.
         port: 0 takes a free one; the log says which.
         read_only: refuse to add and to delete items, whatever the settings say.
+        device: where the network runs and searches.
+        first_stage: what finds the candidates there.
+        warm: have the files read into memory before the first query.
 
     Raises:
         ConfigError: a setting is impossible, or the address cannot be listened on.
@@ -41,14 +55,15 @@ def serve_index(path: Path, host: str, port: int, *, read_only: bool = False) ->
         settings = settings.model_copy(update={"read_only": True})
     # Each query runs on one thread of the pool: more threads inside it would only fight.
     torch.set_num_threads(1)
-    live = LiveIndex(
-        path, QueryLimits(image=settings.image_limits, max_text_chars=settings.max_text_chars)
-    )
-    try:
-        live.open()
-    except IndexNotReadyError as error:
-        _LOG.warning("%s; waiting for a generation", error)
-    with _listen(host, port) as listener:
+    with ExitStack() as stack:
+        place = stack.enter_context(closing(SearchDevice.choose(device, first_stage)))
+        limits = QueryLimits(image=settings.image_limits, max_text_chars=settings.max_text_chars)
+        live = LiveIndex(path, limits, place, warm=warm)
+        try:
+            live.open()
+        except IndexNotReadyError as error:
+            _LOG.warning("%s; waiting for a generation", error)
+        listener = stack.enter_context(_listen(host, port))
         bound_host, bound_port = listener.getsockname()[:2]
         shown = f"[{bound_host}]" if ":" in bound_host else bound_host
         _LOG.info("listening on http://%s:%d, described at /docs", shown, bound_port)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from service.commands.device_options import Device
 from service.progress import stderr_progress
 from service.sizes import parse_bytes
 
@@ -21,14 +22,6 @@ class Tokens(StrEnum):
     int8 = "int8"
     four_bits = "4bit"
     two_bits = "2bit"
-
-
-class Device(StrEnum):
-    """Where the network runs."""
-
-    cpu = "cpu"
-    cuda = "cuda"
-    auto = "auto"
 
 
 AnnOption = Annotated[
