@@ -71,7 +71,7 @@ class QdrantEngine:
 
     def settings(self) -> str:
         """Say how it searches."""
-        first = "exact" if self._width is None else f"HNSW16 width {self._width}"
+        first = "exact" if self._width is None else f"HNSW32 width {self._width}"
         return f"{first}, tokens of {self._form}"
 
     def tune(self, task: Task) -> None:
