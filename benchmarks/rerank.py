@@ -52,6 +52,8 @@ WORDS, REGIONS, DIM = 12, 49, 128
 CANDIDATES = (100, 1000)
 # Different queries; as many sets of candidates are made ready for the engines that want that.
 QUERIES = 8
+# Sets of candidates of those that read the store: together they do not fit into a cache.
+ROW_SETS = 64
 NAMED = ("ours", "torch_bf16", "torch_f32", "numpy", "maxsim_cpu", "read")
 Run = Callable[[int], object]
 
@@ -122,18 +124,18 @@ def measure(stores: Stores, items: int, repetitions: int) -> dict[str, Any]:
 def all_runs(stores: Stores, items: int, count: int) -> dict[str, Run]:
     """List what is timed; each takes the number of the repetition."""
     random = np.random.default_rng(count)
-    rows = [random.choice(items, count, replace=False) for _ in range(QUERIES)]
+    rows = [random.choice(items, count, replace=False) for _ in range(ROW_SETS)]
     words = [torch.from_numpy(unit_vectors(WORDS, seed=10 + query)) for query in range(QUERIES)]
     int8 = stores.ours["int8"]
     kernel = load_kernel()
     runs: dict[str, Run] = {
         # Other rows than ours meets in the same repetition, which its caches would still have.
         "ours": lambda turn: alignment_with_candidates(
-            words[turn % QUERIES], "text", int8, rows[turn % QUERIES]
+            words[turn % QUERIES], "text", int8, rows[turn % ROW_SETS]
         )
     }
     if kernel is not None:
-        runs["read"] = lambda turn: kernel.read_rows(int8.native, rows[(turn + 3) % QUERIES])
+        runs["read"] = lambda turn: kernel.read_rows(int8.native, rows[(turn + 32) % ROW_SETS])
     runs |= ready_runs(stores, rows, words) | gathering_runs(stores, rows, words)
     for dtype in TOKEN_DTYPES:
         if dtype != "int8":
@@ -146,7 +148,7 @@ def all_runs(stores: Stores, items: int, count: int) -> dict[str, Run]:
         [words[turn % QUERIES], words[(turn + 1) % QUERIES]],
         "text",
         int8,
-        [rows[turn % QUERIES][:half], rows[turn % QUERIES][half:]],
+        [rows[turn % ROW_SETS][:half], rows[turn % ROW_SETS][half:]],
     )
     return runs
 
@@ -158,14 +160,14 @@ def score_by(
     rows: list[NDArray[np.int64]],
 ) -> Run:
     """Return a run of a function like `alignment_with_candidates`."""
-    return lambda turn: score(words[turn % QUERIES], "text", store, rows[turn % QUERIES])
+    return lambda turn: score(words[turn % QUERIES], "text", store, rows[turn % ROW_SETS])
 
 
 def ready_runs(
     stores: Stores, rows: list[NDArray[np.int64]], words: list[torch.Tensor]
 ) -> dict[str, Run]:
     """List the engines on tokens that lie ready in memory."""
-    photos = [stores.f32[torch.from_numpy(each)] for each in rows]
+    photos = [stores.f32[torch.from_numpy(each)] for each in rows[:QUERIES]]
     halves = [each.bfloat16() for each in photos]
     word_halves = [each.bfloat16() for each in words]
     bytes_of = [quantise(each) for each in photos]
@@ -205,19 +207,19 @@ def gathering_runs(
     word_halves = [each.bfloat16() for each in words]
     runs: dict[str, Run] = {
         "torch_bf16_gathered": lambda turn: torch_matmul(
-            word_halves[turn % QUERIES], stores.bf16.index_select(0, places[turn % QUERIES])
+            word_halves[turn % QUERIES], stores.bf16.index_select(0, places[turn % ROW_SETS])
         ),
         "torch_f32_gathered": lambda turn: torch_matmul(
-            words[turn % QUERIES], stores.f32.index_select(0, places[turn % QUERIES])
+            words[turn % QUERIES], stores.f32.index_select(0, places[turn % ROW_SETS])
         ),
         "numpy_gathered": lambda turn: numpy_matmul(
-            words[turn % QUERIES].numpy(), stores.f32.numpy()[rows[turn % QUERIES]]
+            words[turn % QUERIES].numpy(), stores.f32.numpy()[rows[turn % ROW_SETS]]
         ),
     }
     score = maxsim_cpu()
     if score is not None:
         runs["maxsim_cpu_gathered"] = lambda turn: score(
-            words[turn % QUERIES].numpy(), stores.f32.numpy()[rows[turn % QUERIES]]
+            words[turn % QUERIES].numpy(), stores.f32.numpy()[rows[turn % ROW_SETS]]
         )
     return runs
 

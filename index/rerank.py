@@ -8,10 +8,10 @@ kernel does it where the installation has compiled one, else torch (`index.reran
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache, partial
+from itertools import pairwise
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -93,12 +93,15 @@ def alignment_of_queries(
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
     def score(start: int, end: int) -> NDArray[np.float32]:
-        ends = np.clip(offsets, start, end) - start
+        ends = offsets.clip(start, end) - start
         return kernel.score_rows(store.native, packed, together[start:end], ends)
 
-    with _known_problems(store):
-        scores = np.concatenate(_in_threads(score, len(together)))
-    return np.split(scores, offsets[1:-1])
+    try:
+        parts = _in_threads(score, len(together))
+    except KernelError as error:
+        raise _known_problem(error, store) from error
+    scores = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return [scores[start:end] for start, end in pairwise(offsets.tolist())]
 
 
 def alignment_with_all(
@@ -139,8 +142,10 @@ def alignment_with_all(
                 scores[place, first:end] = torch_alignment(query, query_modality, store, rows)
         else:
             score = partial(_score_range, kernel, store, packed, scores, first)
-            with _known_problems(store):
+            try:
                 _in_threads(score, end - first)
+            except KernelError as error:
+                raise _known_problem(error, store) from error
         progress.advance(end - first)
     return scores
 
@@ -180,12 +185,8 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="rerank")
 
 
-@contextmanager
-def _known_problems(store: TokenStore) -> Iterator[None]:
-    """Raise this project's errors for what the kernel refuses."""
-    try:
-        yield
-    except KernelError as error:
-        if error.is_row:
-            raise IndexError(f"expected rows below {store.count}: {error}") from None
-        raise IndexCorruptError(store.folder or "tokens", str(error)) from error
+def _known_problem(error: KernelError, store: TokenStore) -> Exception:
+    """Return this project's error for what the kernel refuses."""
+    if error.is_row:
+        return IndexError(f"expected rows from 0 to {store.count - 1}: {error}")
+    return IndexCorruptError(store.folder or "tokens", str(error))

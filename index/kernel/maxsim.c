@@ -40,15 +40,6 @@ static float largest_integer(int64_t dim)
     return (float)(bound < two_bytes ? bound : two_bytes);
 }
 
-/* The dimension that is at a place of a decoded token; `dim` or more: none. */
-static int64_t dimension_at(const maxsim_tokens *tokens, int64_t place)
-{
-    if (tokens->bits >= 8)
-        return place;
-    const int64_t bytes = stored_bytes(tokens), planes = 8 / tokens->bits;
-    return place / bytes < planes ? place % bytes * planes + place / bytes : tokens->dim;
-}
-
 static void *aligned_zeros(int64_t bytes)
 {
     void *memory = NULL;
@@ -83,68 +74,71 @@ static void release_query(prepared_query *query)
     memset(query, 0, sizeof *query);
 }
 
-/* Lay one token of a query out in its lane. */
-static void prepare_token(const maxsim_tokens *tokens, const maxsim_path_table *path,
-                          const float *token, int64_t block, int64_t lane, prepared_query *query)
+/* Turn a query's token into integers; returns what they are to be multiplied by. `integers` has
+ * room for `width`, and is 0 where a decoded token has no dimension. */
+static float to_integers(const maxsim_tokens *tokens, const float *token, int64_t width,
+                         int32_t *integers)
 {
-    const int64_t dim = tokens->dim, lanes = path->lanes;
-    const int64_t width = decoded_width(tokens, path->step);
-    if (query->floats)
-        for (int64_t d = 0; d < dim; ++d)
-            query->floats[(block * dim + d) * lanes + lane] = token[d];
-    if (!query->integers)
-        return;
     float largest = 0;
-    for (int64_t d = 0; d < dim; ++d)
-        largest = fmaxf(largest, fabsf(token[d]));
-    if (largest == 0)
-        return;
-    const float factor = largest_integer(dim) / largest;
-    int32_t total = 0;
-    for (int64_t at = 0; at < width; ++at) {
-        const int64_t d = dimension_at(tokens, at);
-        if (d >= dim)
-            continue;
-        const int32_t value = (int32_t)(token[d] * factor + copysignf(0.5f, token[d]));
-        path->place(query->integers + block * width * lanes, at, lane, value);
-        total += value;
+    for (int64_t d = 0; d < tokens->dim; ++d) {
+        const float size = fabsf(token[d]);
+        largest = size > largest ? size : largest;
     }
-    query->totals[block * lanes + lane] = total;
-    query->scales[block * lanes + lane] = largest / largest_integer(dim);
+    const float scale = largest / largest_integer(tokens->dim);
+    const float factor = scale > 0 ? largest_integer(tokens->dim) / largest : 0;
+    const int64_t planes = tokens->bits < 8 ? 8 / tokens->bits : 1;
+    const int64_t plane = tokens->bits < 8 ? stored_bytes(tokens) : width;
+    /* Codes are decoded plane by plane, see decoded_width. */
+    for (int64_t p = 0; p < planes; ++p)
+        for (int64_t i = 0; i < plane && p * plane + i < width; ++i) {
+            const int64_t d = i * planes + p;
+            const float value = d < tokens->dim ? token[d] * factor : 0;
+            integers[p * plane + i] = (int32_t)(value + (value < 0 ? -0.5f : 0.5f));
+        }
+    return scale;
 }
 
 static maxsim_status prepare_query(const maxsim_tokens *tokens, const maxsim_path_table *path,
                                    const float *words, int64_t count, prepared_query *query)
 {
     memset(query, 0, sizeof *query);
+    const int64_t dim = tokens->dim, width = decoded_width(tokens, path->step);
     const int64_t lanes = path->lanes, blocks = (count + lanes - 1) / lanes;
     const int64_t slots = blocks * lanes;
     query->count = count;
     query->blocks = blocks;
+    int32_t *integers = aligned_zeros(width * 4);
     query->scales = aligned_zeros(slots * 4);
     query->weights = aligned_zeros(slots * 4);
-    int enough = query->scales && query->weights;
+    int enough = integers && query->scales && query->weights;
     if (tokens->bits != 8) /* centroids are float32 */
-        enough = enough && (query->floats = aligned_zeros(slots * tokens->dim * 4));
+        enough = enough && (query->floats = aligned_zeros(slots * dim * 4));
     if (tokens->bits != 16) {
-        const int64_t width = decoded_width(tokens, path->step);
         enough = enough && (query->integers = aligned_zeros(slots * width * 2));
         enough = enough && (query->totals = aligned_zeros(slots * 4));
     }
     if (tokens->bits < 8)
         enough = enough && (query->with_centroids = aligned_zeros(slots * tokens->centroid_count * 4));
-    if (!enough) {
-        release_query(query);
-        return MAXSIM_NO_MEMORY;
-    }
-    for (int64_t slot = 0; slot < slots; ++slot) {
-        const int64_t token = slot < count ? slot : count - 1;
+    for (int64_t slot = 0; slot < slots && enough; ++slot) {
+        const int64_t block = slot / lanes, lane = slot % lanes;
+        const float *token = words + (slot < count ? slot : count - 1) * dim;
         query->weights[slot] = slot < count;
-        prepare_token(tokens, path, words + token * tokens->dim, slot / lanes, slot % lanes, query);
+        if (query->floats)
+            for (int64_t d = 0; d < dim; ++d)
+                query->floats[(block * dim + d) * lanes + lane] = token[d];
+        if (query->integers) {
+            query->scales[slot] = to_integers(tokens, token, width, integers);
+            path->lay_out(query->integers + block * width * lanes, lane, integers, width);
+            for (int64_t at = 0; at < width; ++at)
+                query->totals[slot] += integers[at];
+        }
     }
-    if (tokens->bits < 8)
+    if (tokens->bits < 8 && enough)
         path->multiply_centroids(tokens, query);
-    return MAXSIM_OK;
+    release(integers);
+    if (!enough)
+        release_query(query);
+    return enough ? MAXSIM_OK : MAXSIM_NO_MEMORY;
 }
 
 static maxsim_status check_row(const maxsim_tokens *tokens, int64_t row)
@@ -194,6 +188,8 @@ int32_t maxsim_score_rows(const maxsim_tokens *tokens, const maxsim_queries *que
     maxsim_status status = MAXSIM_OK;
     for (int64_t i = 0; i < queries->count && !status; ++i) {
         const int64_t start = queries->offsets[i], count = queries->offsets[i + 1] - start;
+        if (row_offsets[i] == row_offsets[i + 1])
+            continue;
         prepared_query query;
         status = prepare_query(tokens, path, queries->tokens + start * tokens->dim, count, &query);
         if (!status)

@@ -190,11 +190,14 @@ static maxsim_status score_item(const maxsim_tokens *tokens, const prepared_quer
         scores[i * stride] = 0;
     /* Tiles of about one size, not full ones and a small rest: a small one leaves multipliers idle. */
     const int64_t tiles = (count + TILE - 1) / TILE;
+    const int64_t small = tiles ? count / tiles : 0, large_tiles = tiles ? count % tiles : 0;
+    const int64_t ahead = tiles ? (next_count + tiles - 1) / tiles : 0; /* of the next item */
+    int64_t from = 0;
     for (int64_t k = 0; k < tiles; ++k) {
-        const int64_t from = count * k / tiles, to = count * (k + 1) / tiles;
-        const int n = (int)(to - from);
-        const int64_t ahead = next_count * k / tiles;
-        prefetch(tokens, next_start + ahead, next_count * (k + 1) / tiles - ahead);
+        const int n = (int)(small + (k < large_tiles));
+        const int64_t left = next_count - k * ahead;
+        if (left > 0)
+            prefetch(tokens, next_start + k * ahead, left < ahead ? left : ahead);
         decode(tokens, start + from, n, width, tile);
         float *own = best;
         for (int64_t i = 0; i < query_count; ++i) {
@@ -216,6 +219,7 @@ static maxsim_status score_item(const maxsim_tokens *tokens, const prepared_quer
                 for (int t = 0; t < n; ++t)
                     scores[i * stride] += vf_largest(largest[t]);
         }
+        from += n;
     }
     if (!are_regions && tiles) {
         const float *own = best;
@@ -229,9 +233,11 @@ static maxsim_status score_item(const maxsim_tokens *tokens, const prepared_quer
     return MAXSIM_OK;
 }
 
-static void place(int16_t *block, int64_t at, int64_t lane, int32_t value)
+/* Lay a query's token out in its lane of a block. */
+static void lay_out(int16_t *block, int64_t lane, const int32_t *integers, int64_t width)
 {
-    place_integer(block, at, lane, value);
+    for (int64_t at = 0; at < width; ++at)
+        place_integer(block, at, lane, integers[at]);
 }
 
 static uint32_t add_up(const uint8_t *bytes, int64_t n)
@@ -265,5 +271,5 @@ static uint32_t read_item(const maxsim_tokens *tokens, int64_t row)
 }
 
 const maxsim_path_table PATH = {
-    PATH_NAME, LANES, STEP, PATH_SUPPORTED, place, multiply_centroids, score_item, read_item,
+    PATH_NAME, LANES, STEP, PATH_SUPPORTED, lay_out, multiply_centroids, score_item, read_item,
 };

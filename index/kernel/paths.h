@@ -23,8 +23,8 @@ typedef struct {
     int32_t lanes;
     int32_t step; /* dimensions that a lane takes at a time */
     int (*is_supported)(void);
-    /* Lay the integer at a place of a query's token out in its block. */
-    void (*place)(int16_t *block, int64_t at, int64_t lane, int32_t value);
+    /* Lay the integers of a query's token out in its lane of a block. */
+    void (*lay_out)(int16_t *block, int64_t lane, const int32_t *integers, int64_t width);
     /* Fill `with_centroids`. */
     void (*multiply_centroids)(const maxsim_tokens *tokens, prepared_query *query);
     /* Score one item for several queries; the score of query i goes to scores[i * stride].
