@@ -67,7 +67,7 @@ def measure_search(root: Path, queries: TextQueries, effort: Effort) -> dict[str
     with open_index(root) as index:
         open_ms = 1000 * (time.perf_counter() - started)
         side = index.side("images").base
-        asking = _Asking(TwoStageSearcher(index), queries)
+        asking = TextSearches(TwoStageSearcher(index), queries)
         figures: dict[str, Any] = {
             "ann": side.entry.ann.factory,
             "search_width": side.entry.ann.search_width,
@@ -90,10 +90,11 @@ def measure_search(root: Path, queries: TextQueries, effort: Effort) -> dict[str
     return figures
 
 
-class _Asking:
-    """Asks the n-th query."""
+class TextSearches:
+    """Searches photos with ready-encoded texts, by their numbers."""
 
     def __init__(self, searcher: TwoStageSearcher, queries: TextQueries) -> None:
+        """Search with `queries`."""
         self._searcher = searcher
         self.words = [torch.from_numpy(words) for words in queries.words]
         self._encodings = [
@@ -106,6 +107,7 @@ class _Asking:
         ]
 
     def search(self, turn: int, candidates: int, rerank: bool = True) -> SearchResult:
+        """Search with query number `turn`, and from the first on again after the last."""
         return self._searcher.search(
             self._encodings[turn % len(self._encodings)],
             "text",
@@ -117,7 +119,7 @@ class _Asking:
         )
 
 
-def _latency(asking: _Asking, searches: int) -> dict[str, float]:
+def _latency(asking: TextSearches, searches: int) -> dict[str, float]:
     """Time whole searches and their parts; all pages that they need were read before."""
 
     def once(turn: int) -> tuple[float, float, float]:
@@ -137,7 +139,7 @@ def _latency(asking: _Asking, searches: int) -> dict[str, float]:
     }
 
 
-def _throughput(asking: _Asking, threads: int, seconds: float) -> float:
+def _throughput(asking: TextSearches, threads: int, seconds: float) -> float:
     """Return the queries a second of some threads that each ask one after the other."""
     until = time.perf_counter() + seconds
 
@@ -164,7 +166,7 @@ def _recall(side: Side, queries: TextQueries, count: int) -> float:
     return float(np.mean(shares))
 
 
-def _fidelity(side: Side, asking: _Asking, count: int) -> dict[str, Any]:
+def _fidelity(side: Side, asking: TextSearches, count: int) -> dict[str, Any]:
     """Find the fewest candidates that keep the exhaustive order's top, and what they keep.
 
     One half of the queries chooses the number, the other is what the fidelity is measured with.
@@ -192,7 +194,7 @@ def _fidelity(side: Side, asking: _Asking, count: int) -> dict[str, Any]:
 
 
 def _kept(
-    asking: _Asking, best: Sequence[NDArray[np.int64]], queries: range, candidates: int
+    asking: TextSearches, best: Sequence[NDArray[np.int64]], queries: range, candidates: int
 ) -> float:
     shares: list[float] = []
     for number in queries:
@@ -236,7 +238,7 @@ def set_parameters(raw: Any, entry: AnnEntry) -> int:
 
 
 def _against_exhaustive(
-    side: Side, asking: _Asking, candidates: int, runs: int, searches: int
+    side: Side, asking: TextSearches, candidates: int, runs: int, searches: int
 ) -> dict[str, float]:
     """Time two-stage search, matching alone and exhaustive alignment in turn."""
 
@@ -245,13 +247,12 @@ def _against_exhaustive(
         return _largest(alignment_with_all([words], "text", side.tokens)[0], TOP)
 
     def repeated(candidates: int, rerank: bool) -> Callable[[int], object]:
-        # Several searches for one run of the other, whose median a single one would not have.
-        each = max(searches // (10 * runs), 1)
         return lambda turn: [
             asking.search(turn * each + place, candidates, rerank) for place in range(each)
         ]
 
-    each = max(searches // (10 * runs), 1)
+    # Many for each run of the exhaustive one, which leaves nothing of theirs in the caches.
+    each = max(searches // runs, 1)
     times = time_in_turn(
         {
             "exhaustive": exhaustive,
