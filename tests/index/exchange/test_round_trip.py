@@ -1,0 +1,239 @@
+"""An index that is exported and imported is the same index."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from aladin.checkpoint import Checkpoint
+from aladin.errors import ConfigError, IndexMismatchError, InputError
+from aladin.inference import encode_texts
+from index.builder import build_index
+from index.changes_add import AddSettings, add_items, stored_form
+from index.changes_writer import ChangesWriter, NewItems
+from index.exchange.exporter import export_index
+from index.exchange.importer import ImportReport, import_index
+from index.layout import generation_folder
+from index.live_side import LiveSide
+from index.reader import open_index
+from index.searcher import TwoStageSearcher
+from index.settings import BuildSettings, Target, TokenDtype
+from index.source_items import ImageItem, TextItem
+from index.uploaded_photos import UploadedPhoto
+from index.verify import verify_index
+
+TARGETS: tuple[Target, Target] = ("images", "texts")
+
+
+def contents(side: LiveSide) -> dict[str, tuple[object, ...]]:
+    """What is known of each live item, in the order of the rows."""
+    rows = sorted(side.items.rows_by_id().items(), key=lambda entry: entry[1])
+    return {
+        item_id: (
+            side.items.by_rows([row])[0]._replace(row=0),
+            side.embedding(row).tolist(),
+            side.tokens(row).tolist(),
+        )
+        for item_id, row in rows
+    }
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "4bit", "2bit"])
+def test_nothing_is_lost_in_any_form(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    images: list[ImageItem],
+    texts: list[TextItem],
+    dtype: TokenDtype,
+) -> None:
+    settings = BuildSettings(token_dtype=dtype, filter_fields=("number",))
+    build_index(tiny_checkpoint, tmp_path / "index", images, texts, settings)
+    counts = export_index(tmp_path / "index", tmp_path / "out", rows_a_part=10)
+    assert counts == {"images": 23, "texts": 16}
+    report = import_index(
+        tmp_path / "out",
+        tiny_checkpoint,
+        tmp_path / "again",
+        BuildSettings(filter_fields=("number",)),
+    )
+    assert report == ImportReport(1, {"images": 23, "texts": 16}, [])
+    # All that a search reads is the same, file by file.
+    for target in TARGETS:
+        before = generation_folder(tmp_path / "index", 1) / target
+        after = generation_folder(tmp_path / "again", 1) / target
+        names = {path.name for path in before.iterdir()}
+        assert names == {path.name for path in after.iterdir()}
+        for name in names:
+            assert (after / name).read_bytes() == (before / name).read_bytes(), name
+    verify_index(tmp_path / "again")
+
+
+def test_the_folder_has_bounded_parts_that_add_up(tmp_path: Path, published: Path) -> None:
+    from pyarrow.parquet import read_table
+
+    out = tmp_path / "out"
+    export_index(published, out, rows_a_part=10)
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["images"]["part_rows"] == [10, 10, 3]
+    assert manifest["texts"]["part_rows"] == [10, 6]
+    names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert names == {"manifest.json", *manifest["files"]}
+    with open_index(published) as index:
+        side = index.side("images")
+        assert index.images is not None
+        parts = [np.load(out / f"img_emb/img_emb_{part}.npy") for part in range(3)]
+        assert np.array_equal(np.concatenate(parts), index.images.embeddings)
+        lengths = [np.load(out / f"img_tokens/img_lengths_{part}.npy") for part in range(3)]
+        tokens = [np.load(out / f"img_tokens/img_tokens_{part}.npy") for part in range(3)]
+        assert [len(part) for part in tokens] == [part.sum() for part in lengths]
+        first = tokens[1][: lengths[1][0]].astype(np.float32)
+        assert np.array_equal(first, side.tokens(10).numpy())
+    rows = read_table(out / "metadata" / "metadata_1.parquet").to_pylist()
+    assert [row["image_path"] for row in rows] == [f"album/{n:02d}.png" for n in range(10, 20)]
+    assert rows[1]["caption"] == "caption of 11"
+    assert rows[1]["id"] == "photo 11"
+    assert json.loads(rows[1]["metadata"]) == {"number": 11, "parity": "odd"}
+    lines = read_table(out / "texts" / "metadata" / "metadata_0.parquet").to_pylist()
+    assert (lines[3]["id"], lines[3]["image_id"], lines[3]["caption"]) == (
+        "text 3",
+        "photo 1",
+        "star",
+    )
+
+
+def test_what_was_added_and_removed_counts(
+    tmp_path: Path, index_copy: Path, tiny: Checkpoint, tiny_checkpoint: Path
+) -> None:
+    writer = ChangesWriter(index_copy, tiny.model_id)
+    new = [TextItem(id=f"new {n}", text="two dogs" + " run" * n) for n in range(3)]
+    add_items(writer, tiny.model, "texts", new, AddSettings())
+    writer.delete("texts", ["text 4", "new 1"])
+    writer.delete("images", ["photo 0"])
+    writer.close()
+    assert export_index(index_copy, tmp_path / "out", rows_a_part=7) == {"images": 22, "texts": 17}
+    import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again")
+    with open_index(index_copy) as before, open_index(tmp_path / "again") as after:
+        for target in TARGETS:
+            expected, found = contents(before.side(target)), contents(after.side(target))
+            assert list(found) == list(expected)
+            assert found == expected
+
+
+def test_photos_that_were_uploaded_go_along(
+    tmp_path: Path,
+    index_copy: Path,
+    tiny: Checkpoint,
+    tiny_checkpoint: Path,
+    images: list[ImageItem],
+    unit_rows: Callable[..., np.ndarray],
+) -> None:
+    photo = UploadedPhoto(images[0].path.read_bytes())
+    item = stored_form(ImageItem(id="new", path=Path(photo.path), uri="new.png"), (20, 30))
+    writer = ChangesWriter(index_copy, tiny.model_id)
+    new = NewItems(
+        items=[item],
+        embeddings=unit_rows(1),
+        tokens=unit_rows(2, dim=8),
+        lengths=np.array([2]),
+        photos=[photo],
+    )
+    writer.add("images", new, "error")
+    writer.close()
+    export_index(index_copy, tmp_path / "out")
+    shutil.rmtree(index_copy)
+    import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again")
+    with open_index(tmp_path / "again") as index:
+        found = index.side("images").items.by_id("new")
+    assert found is not None
+    assert found.path == photo.path
+    assert (tmp_path / "again" / photo.path).read_bytes() == images[0].path.read_bytes()
+    (tmp_path / "out" / photo.path).write_bytes(b"something else")
+    with pytest.raises(IndexMismatchError, match="photo 'new'"):
+        import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again")
+
+
+def test_searches_are_the_same_in_another_token_form(
+    tmp_path: Path, published: Path, tiny: Checkpoint, tiny_checkpoint: Path
+) -> None:
+    export_index(published, tmp_path / "out")
+    import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again", token_dtype="int8")
+    with torch.inference_mode():
+        query = encode_texts(tiny.model, ["two dogs run on the green grass"])
+    with open_index(published) as before, open_index(tmp_path / "again") as after:
+        assert after.side("images").entry.token_dtype == "int8"
+        hits = [
+            TwoStageSearcher(index).search(query, "text", "images", top_k=23).hits
+            for index in (before, after)
+        ]
+        scores = [{hit.id: hit.score for hit in each} for each in hits]
+        assert scores[0].keys() == scores[1].keys()
+        for item_id, score in scores[0].items():
+            assert scores[1][item_id] == pytest.approx(score, abs=2e-2)
+        assert hits[0][0].id == hits[1][0].id
+
+
+def test_an_export_never_touches_what_is_there(tmp_path: Path, published: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ConfigError, match="is there already"):
+        export_index(published, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_an_export_that_fails_leaves_nothing(
+    tmp_path: Path, published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("index.exchange.exporter.describe_paths", full_disk)
+    with pytest.raises(Exception, match="No space left on device; nothing was exported"):
+        export_index(published, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_without_items_is_not_exported(
+    tmp_path: Path, tiny: Checkpoint, tiny_checkpoint: Path
+) -> None:
+    index = tmp_path / "index"
+    build_index(tiny_checkpoint, index, None, [TextItem(id="1", text="a dog")])
+    writer = ChangesWriter(index, tiny.model_id)
+    writer.delete("texts", ["1"])
+    writer.close()
+    with pytest.raises(InputError, match="nothing to export"):
+        export_index(index, tmp_path / "out")
+
+
+def test_a_changed_file_a_missing_one_and_one_too_many(
+    tmp_path: Path, published: Path, tiny_checkpoint: Path
+) -> None:
+    export_index(published, tmp_path / "out", rows_a_part=10)
+    file = tmp_path / "out" / "img_emb" / "img_emb_2.npy"
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(IndexMismatchError, match=r"img_emb_2\.npy: sha256: expected \w{64}, got"):
+        import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again")
+    for path in (tmp_path / "out").rglob("img_*_2.npy"):
+        path.unlink()
+    with pytest.raises(IndexMismatchError, match="got no such file"):
+        import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+def test_an_export_of_another_network(
+    tmp_path: Path, published: Path, tiny_checkpoint: Path
+) -> None:
+    export_index(published, tmp_path / "out")
+    path = tmp_path / "out" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps(manifest | {"model_id": "0" * 64}))
+    with pytest.raises(IndexMismatchError, match=r"out: model: expected \w{64}, got 0{64}"):
+        import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again")
+    path.write_text(json.dumps(manifest | {"schema_version": 2}))
+    with pytest.raises(IndexMismatchError, match="schema version: expected 1, got 2"):
+        import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again")
