@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from aladin.progress import NullProgress
-from index.ann import build_ann, write_ann
+from index.ann_build import build_ann
+from index.ann_file import write_ann
 from index.items import StoredItem, write_items
 from index.manifest import AnnEntry, SideEntry
 from index.npy import write_npy

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from aladin.errors import InputError
 from aladin.progress import NullProgress, Progress
-from index.ann import choose_factory
 from index.changes_database import (
     changes_database,
     copy_encodings,
@@ -232,12 +231,11 @@ class _GoingLive:
 def _settings(manifest: Manifest) -> BuildSettings:
     """Return the settings that the old generation shows."""
     entries = [entry for entry in (manifest.images, manifest.texts) if entry is not None]
-    factories = {entry.ann.factory for entry in entries}
-    chosen = all(entry.ann.factory == choose_factory("auto", entry.count) for entry in entries)
     fields = entries[0].filter_fields
     return BuildSettings(
         # What "auto" chose for fewer items it may choose otherwise now.
-        ann="auto" if chosen or len(factories) > 1 else factories.pop(),
+        ann=entries[0].ann.asked,
+        memory_budget_bytes=entries[0].ann.memory_budget_bytes,
         ann_recall=max(entry.ann.recall_wanted for entry in entries),
         token_dtype=entries[0].token_dtype,
         filter_fields=None if fields is None else tuple(fields),

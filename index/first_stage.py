@@ -9,15 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin.progress import Progress
-from index.ann import AnnIndex, build_ann, check_factory, choose_factory, write_ann
-from index.ann_recall import calibrate
+from index.ann import AnnIndex
+from index.ann_build import build_ann, check_factory
+from index.ann_calibration import calibrate
+from index.ann_choice import factories_to_try
+from index.ann_file import write_ann
+from index.ann_recall import sample_queries
 from index.manifest import AnnEntry
 from index.npy import map_npy
 from index.settings import BuildSettings, Target
 from index.side import ANN, EMBEDDINGS
 
+_QUERIES = 200
 
-def check_first_stages(shapes: Mapping[Target, tuple[int, int]], settings: BuildSettings) -> None:
+Shapes = Mapping[Target, tuple[int, int]]
+
+
+def check_first_stages(shapes: Shapes, settings: BuildSettings) -> None:
     """Refuse, before any work, first stages that cannot be built.
 
     Args:
@@ -25,19 +33,20 @@ def check_first_stages(shapes: Mapping[Target, tuple[int, int]], settings: Build
         settings: of the build.
 
     Raises:
-        ConfigError: FAISS does not know what the settings ask for, or needs more items.
+        ConfigError: FAISS does not know what the settings ask for, or needs more items, or the
+            memory is not enough for any that finds what is asked for.
     """
-    for count, dim in shapes.values():
-        check_factory(choose_factory(settings.ann, count), dim, count)
+    for target, (count, dim) in shapes.items():
+        check_factory(_factories(shapes, target, settings)[0], dim, count)
 
 
 def first_stages(
-    folder: Path,
-    shapes: Mapping[Target, tuple[int, int]],
-    settings: BuildSettings,
-    progress: Progress,
+    folder: Path, shapes: Shapes, settings: BuildSettings, progress: Progress
 ) -> dict[Target, AnnEntry]:
     """Build the ANN of each side, whose embeddings are written.
+
+    What "auto" chose and then finds less than was asked for gives way to the next kind that fits
+    the memory; where there is none, the entry says how much is found.
 
     Args:
         folder: of the generation.
@@ -54,19 +63,62 @@ def first_stages(
         for target, shape in shapes.items()
     }
     entries: dict[Target, AnnEntry] = {}
-    for target, (count, _) in shapes.items():
+    for target in shapes:
         # As in a real search, the queries are items of the other side, if there is one.
         asking = next((other for other in shapes if other != target), target)
-        factory = choose_factory(settings.ann, count)
-        index = build_ann(factory, embeddings[target], progress)
-        recall_at = min(settings.default_candidates, count)
-        chosen = calibrate(AnnIndex(index, None), embeddings[target], embeddings[asking], recall_at)
-        write_ann(folder / target / ANN, index)
-        entries[target] = AnnEntry(
-            factory=factory,
-            search_width=chosen.search_width,
-            recall=chosen.recall,
-            recall_at=recall_at,
-            recall_queries=chosen.queries,
+        queries = sample_queries(embeddings[asking], _QUERIES)
+        entries[target] = _build_best(
+            folder / target / ANN,
+            _factories(shapes, target, settings),
+            embeddings[target],
+            queries,
+            settings,
+            progress,
         )
     return entries
+
+
+def _build_best(
+    path: Path,
+    factories: list[str],
+    embeddings: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    settings: BuildSettings,
+    progress: Progress,
+) -> AnnEntry:
+    """Write the first kind of index that finds enough, or the one that finds most."""
+    recall_at = min(settings.default_candidates, len(embeddings))
+    best: AnnEntry | None = None
+    for factory in factories:
+        index = build_ann(factory, embeddings, progress)
+        chosen, curve = calibrate(
+            AnnIndex(index, None), embeddings, queries, recall_at, settings.ann_recall
+        )
+        if best is None or chosen.recall > best.recall:
+            write_ann(path, index)
+            best = AnnEntry(
+                asked=settings.ann,
+                memory_budget_bytes=settings.memory_budget_bytes,
+                factory=factory,
+                search_width=chosen.search_width,
+                oversample=chosen.oversample,
+                recall=chosen.recall,
+                recall_at=recall_at,
+                recall_queries=len(queries),
+                recall_wanted=settings.ann_recall,
+                curve=curve,
+            )
+        if best.recall >= settings.ann_recall:
+            break
+    assert best is not None  # there is at least one factory
+    return best
+
+
+def _factories(shapes: Shapes, target: Target, settings: BuildSettings) -> list[str]:
+    count, dim = shapes[target]
+    budget = settings.memory_budget_bytes
+    if budget is not None:
+        # Each side gets its share by the size of its vectors.
+        values = sum(count * dim for count, dim in shapes.values())
+        budget = budget * count * dim // values
+    return factories_to_try(settings.ann, count, dim, budget, settings.ann_recall)

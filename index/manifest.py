@@ -41,13 +41,14 @@ class RecallPoint:
         search_width: efSearch or nprobe; None where every item is compared.
         oversample: items asked of the ANN for each one wanted; the best by exact cosine stay.
         recall: ann_recall, the share of the exact nearest items that are found.
-        search_ms: median time of the first stage for one query, on the machine that measured.
+        search_ms: median time of the first stage for one query, on the machine that measured;
+            None: not timed, as in a build, which always writes the same.
     """
 
     search_width: int | None
     oversample: float
     recall: float
-    search_ms: float
+    search_ms: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,8 @@ class AnnEntry:
     """The first stage's FAISS index.
 
     Attributes:
+        asked: by whoever built it: "auto", "exact" or a factory string.
+        memory_budget_bytes: for "auto", of all sides together; None: any.
         factory: the string that FAISS made it from.
         search_width: efSearch or nprobe of a search; None where every item is compared.
         oversample: items asked of the ANN for each one wanted; the best by exact cosine stay.
@@ -62,9 +65,11 @@ class AnnEntry:
         recall_at: number of nearest items the recall was measured at.
         recall_queries: number of queries it was measured with.
         recall_wanted: that the choice was made for.
-        curve: all ways that were measured, from the fastest on.
+        curve: the ways that were measured, from the narrowest search on.
     """
 
+    asked: str = "auto"
+    memory_budget_bytes: int | None = None
     factory: str
     search_width: int | None
     oversample: float = 1.0

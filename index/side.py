@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from aladin.errors import IndexCorruptError
 from index.ann import EXACT_UP_TO, AnnIndex
 from index.engines import FirstStage, SecondStage, TokenAlignment
-from index.exact import exact_search, score_rows
+from index.exact import exact_search
 from index.items import ItemStore
 from index.manifest import SideEntry
 from index.npy import map_npy
+from index.retrieval import retrieve
 from index.selection import Selection
 from index.settings import Target
 from index.token_store import OFFSETS, TokenStore, token_files
@@ -63,12 +64,10 @@ class Side:
         """
         total = self.entry.count if allowed is None else allowed.count
         # A filter that leaves few rows is answered exactly, at less cost than a widened search.
-        if count >= total or (allowed is not None and total <= EXACT_UP_TO):
+        few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)
+        if few or count >= total:
             return exact_search(self.embeddings, query, count, allowed)
-        rows = np.sort(self.first_stage.search(query, count, allowed))
-        if len(rows) < count:
-            return exact_search(self.embeddings, query, count, allowed)
-        return score_rows(self.embeddings, query, rows, count)
+        return retrieve(self.first_stage, self.embeddings, query, count, allowed)
 
     def order(
         self,

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from aladin.errors import ConfigError, ShapeError
+from index.faiss_library import faiss
 from index.scalar_codes import Bits, code_bytes, dequantise, quantise
 from index.settings import TokenDtype
 

@@ -11,17 +11,25 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from aladin.checkpoint import load_checkpoint
 from aladin.progress import NullProgress
-from index.ann import build_ann, write_ann
+from index.ann_build import build_ann
+from index.ann_file import write_ann
 from index.builder import build_index
+from index.changes_writer import NewItems
+from index.disk import only_builder
+from index.generation_writer import SideSource, write_generation
 from index.items import StoredItem, write_items
 from index.manifest import AnnEntry, SideEntry
 from index.npy import write_npy
+from index.publish import describe_model, install_model
 from index.reader import SearchIndex, open_index
 from index.searcher import TwoStageSearcher
-from index.settings import BuildSettings
+from index.settings import BuildSettings, TokenDtype
 from index.side import ANN, EMBEDDINGS, ITEMS, Side, open_side
+from index.side_writer import EncodedPart
 from index.source_items import ImageItem, TextItem
+from index.token_codec import TokenCodec
 from index.token_store import OFFSETS, SCALES, TOKENS, pack
 
 TEXTS = [
@@ -180,3 +188,53 @@ def make_side(tmp_path: Path) -> Iterator[MakeSide]:
     yield make
     for side in sides:
         side.items.close()
+
+
+MakeItems = Callable[..., NewItems]
+
+
+@pytest.fixture(scope="session")
+def made_up() -> MakeItems:
+    """Returns a function that makes up items to add: ``made_up(["a", "b"], seed=3, n=[1, 2])``.
+
+    Embeddings and tokens fit `tiny_checkpoint`. The same id and seed give the same item.
+    """
+
+    def make(ids: Sequence[str], seed: int = 0, **metadata: Sequence[Any]) -> NewItems:
+        embeddings, tokens, items = [], [], []
+        for place, item_id in enumerate(ids):
+            random = np.random.default_rng([seed, *item_id.encode()])
+            vectors = random.standard_normal((1 + int(random.integers(1, 6)), 16))
+            embeddings.append(vectors[0] / np.linalg.norm(vectors[0]))
+            words = vectors[1:, :8]
+            tokens.append(words / np.linalg.norm(words, axis=1, keepdims=True))
+            described = {name: values[place] for name, values in metadata.items()}
+            plain = StoredItem(-1, item_id, None, None, f"{item_id} {seed}", None, None, None, {})
+            items.append(plain._replace(metadata=described))
+        return NewItems(
+            items=items,
+            embeddings=np.array(embeddings, dtype=np.float32),
+            tokens=np.concatenate(tokens).astype(np.float32),
+            lengths=np.array([len(each) for each in tokens], dtype=np.int64),
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def write_made_up(tiny_checkpoint: Path) -> Callable[..., int]:
+    """Returns a function that writes a generation of made-up items: ``write(root, images=...)``."""
+
+    def write(root: Path, dtype: TokenDtype = "float16", **sides: NewItems) -> int:
+        with only_builder(root):
+            model = describe_model(tiny_checkpoint, load_checkpoint(tiny_checkpoint).model_id)
+            install_model(root, tiny_checkpoint, model)
+            sources: dict[Any, SideSource] = {}
+            for target, new in sides.items():
+                codec = TokenCodec.train(dtype, new.tokens)
+                packed = codec.pack(new.tokens)
+                part = EncodedPart(new.items, new.embeddings, packed, new.lengths)
+                sources[target] = SideSource(embedding_dim=16, codec=codec, parts=[part])
+            return write_generation(root, sources, model, BuildSettings(), "made up")
+
+    return write

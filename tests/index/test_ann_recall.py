@@ -3,8 +3,10 @@ import torch
 from torch.nn import functional as F
 
 from aladin.progress import NullProgress
-from index.ann import AnnIndex, build_ann
-from index.ann_recall import ann_recall, calibrate
+from index.ann import AnnIndex
+from index.ann_build import build_ann
+from index.ann_recall import ann_recall, lowest_true_scores, sample_queries
+from index.exact import exact_search
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -14,36 +16,51 @@ def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
 
 
 VECTORS = unit_vectors(3000, 16)
-QUERIES = unit_vectors(300, 16, seed=1)
+QUERIES = unit_vectors(30, 16, seed=1)
+
+
+def test_the_lowest_true_score_is_that_of_exact_search() -> None:
+    lowest = lowest_true_scores(VECTORS, QUERIES, 25)
+    expected = [exact_search(VECTORS, query, 25)[1][-1] for query in QUERIES]
+    np.testing.assert_allclose(lowest, expected, rtol=1e-5)
 
 
 def test_recall_is_the_share_found() -> None:
-    ann = AnnIndex(build_ann("Flat", np.eye(4, dtype=np.float32), NullProgress()), None)
-    queries = np.float32([[4, 3, 2, 1], [1, 2, 3, 4]])
-    truth = [np.array([0, 1]), np.array([3, 0])]  # the second's true neighbours are 3 and 2
-    assert ann_recall(ann, queries, truth) == 0.75
+    # Two lists, one vector each of the four axes: a search of one list finds half of them.
+    vectors = np.repeat(np.eye(2, 4, dtype=np.float32), [3, 3], axis=0)
+    vectors += 0.01 * unit_vectors(6, 4)
+    ann = AnnIndex(build_ann("IVF2,Flat", vectors, NullProgress()), 1)
+    queries = np.float32([[1, 0.5, 0, 0]])
+    lowest = lowest_true_scores(vectors, queries, 3)
+    assert ann_recall(ann, vectors, queries, lowest, 3) == 1.0
+    # Of the lowest score of five nearest, a search for two can reach two of two.
+    assert ann_recall(ann, vectors, queries, lowest_true_scores(vectors, queries, 5), 2) == 1.0
+    # The nearest alone is as near as the nearest: one of three.
+    assert ann_recall(ann, vectors, queries, lowest_true_scores(vectors, queries, 1), 3) == 1 / 3
 
 
-def test_an_exact_index_has_nothing_to_choose() -> None:
-    ann = AnnIndex(build_ann("Flat", VECTORS, NullProgress()), None)
-    assert calibrate(ann, VECTORS, QUERIES, 10) == (None, 1.0, 200)
+def test_recall_counts_what_exact_search_would_have_found() -> None:
+    ann = AnnIndex(build_ann("IVF64,Flat", VECTORS, NullProgress()), 3)
+    shares = [
+        np.isin(ann.search(query, 10), exact_search(VECTORS, query, 10)[0]).mean()
+        for query in QUERIES
+    ]
+    lowest = lowest_true_scores(VECTORS, QUERIES, 10)
+    recall = ann_recall(ann, VECTORS, QUERIES, lowest, 10)
+    assert 0.3 < recall < 0.95
+    np.testing.assert_allclose(recall, np.mean(shares), atol=1e-9)
 
 
-def test_the_narrowest_search_that_finds_enough_is_chosen() -> None:
-    ann = AnnIndex(build_ann("IVF64,Flat", VECTORS, NullProgress()), None)
-    chosen = calibrate(ann, VECTORS, QUERIES, 10)
-    assert chosen.recall >= 0.99
-    assert chosen.search_width is not None
-    assert 4 < chosen.search_width <= 64
-    rows = np.sort(np.random.default_rng(0).permutation(300)[:200])
-    exact = AnnIndex(build_ann("Flat", VECTORS, NullProgress()), None)
-    truth = [exact.search(QUERIES[row], 10) for row in rows]
-    assert ann_recall(ann, QUERIES[rows], truth, chosen.search_width // 2) < 0.99
+def test_which_of_several_equal_items_is_found_makes_no_difference() -> None:
+    vectors = np.repeat(unit_vectors(40, 8), 25, axis=0)  # every vector 25 times
+    ann = AnnIndex(build_ann("IVF8,PQ8x4fs", vectors, NullProgress()), 8, 4.0)
+    queries = unit_vectors(20, 8, seed=2)
+    lowest = lowest_true_scores(vectors, queries, 10)
+    assert ann_recall(ann, vectors, queries, lowest, 10) > 0.98
 
 
-def test_where_no_width_finds_enough_a_wide_one_without_gain_is_not_paid_for() -> None:
-    ann = AnnIndex(build_ann("IVF64,PQ2x4", VECTORS, NullProgress()), None)
-    chosen = calibrate(ann, VECTORS, QUERIES, 10)
-    assert chosen.recall < 0.9
-    assert chosen.search_width is not None
-    assert chosen.search_width < 64
+def test_a_sample_is_the_same_each_time_and_has_no_row_twice() -> None:
+    sample = sample_queries(VECTORS, 100)
+    np.testing.assert_array_equal(sample, sample_queries(VECTORS, 100))
+    assert len(np.unique(sample, axis=0)) == 100
+    assert len(sample_queries(QUERIES, 100)) == 30

@@ -47,6 +47,8 @@ MANIFEST_JSON = """{
       "year"
     ],
     "ann": {
+      "asked": "auto",
+      "memory_budget_bytes": 1000000,
       "factory": "HNSW32_SQ8",
       "search_width": 128,
       "oversample": 2.0,
@@ -106,6 +108,7 @@ def example() -> Manifest:
             token_dtype="int8",
             filter_fields=["year"],
             ann=AnnEntry(
+                memory_budget_bytes=1_000_000,
                 factory="HNSW32_SQ8",
                 search_width=128,
                 oversample=2.0,
