@@ -2,7 +2,7 @@
 
     python killed_builds.py CHECKPOINT PHOTOS OUT
 
-Writes ``OUT/unbroken`` and, for each place to die, ``OUT/PLACE-N``; prints the names of those.
+Writes ``OUT/PLACE-N`` for each place to die, and prints the names of those.
 Forked from one process that has imported everything, for imports are most of a build's time.
 """
 
@@ -75,7 +75,9 @@ def build(checkpoint: Path, photos: Path, out: Path, resume: bool, death: tuple[
     """Build in this process; ``("", 0)`` is no death."""
     torch.set_num_threads(1)
     images = [
-        ImageItem(id=path.stem, path=path, uri=path.name, metadata={"name": path.stem})
+        ImageItem(
+            id=path.stem, path=path, uri=path.name, metadata={"name": path.stem, "a": 1, "b": [2]}
+        )
         for path in sorted(photos.iterdir())
     ]
     texts = [TextItem(id=f"t{number}", text="two dogs run " * (number + 1)) for number in range(5)]
@@ -105,10 +107,8 @@ def in_a_process(work: Callable[[], None]) -> int:
 
 
 def main() -> None:
-    """Build unbroken once, then die at each place and resume."""
+    """Die at each place and resume."""
     checkpoint, photos, out = (Path(argument) for argument in sys.argv[1:])
-    whole = out / "unbroken"
-    assert in_a_process(lambda: build(checkpoint, photos, whole, False, ("", 0))) == 0
     for death in DEATHS:
         broken = out / f"{death[0]}-{death[1]}"
         killed = in_a_process(lambda: build(checkpoint, photos, broken, False, death))  # noqa: B023

@@ -1,14 +1,19 @@
+import dataclasses
 import errno
 import shutil
 import subprocess
+import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from aladin.checkpoint import load_checkpoint, save_checkpoint
+from aladin.encoding import Encoding
 from aladin.errors import (
     CheckpointError,
     ConfigError,
@@ -20,10 +25,15 @@ from aladin.fusion import DirectionFusion, Fusion
 from aladin.images import ImageLimits
 from index.builder import build_index
 from index.disk import only_builder
+from index.item_encoders import Prepared
 from index.layout import BUILD, live_generation, published_generations
+from index.merge import merge_indexes
+from index.read_ahead import BATCHES_AHEAD
 from index.reader import open_index
 from index.settings import BuildSettings
+from index.shards import ShardFormat
 from index.source_items import ImageItem, TextItem
+from index.token_codec import TokenCodec
 from index.verify import verify_index
 
 SETTINGS = BuildSettings(shard_items=4, batch_size=3)
@@ -216,6 +226,107 @@ def test_resuming_goes_on_where_the_build_stopped(
     assert len(ids(out)) == len(images)
     again = build_index(tiny_checkpoint, out, images, None, resumed)
     assert (again.generation, again.counts) == (1, report.counts)  # there is nothing left to do
+
+
+@pytest.mark.parametrize("dtype", ["int8", "4bit"])
+def test_shards_and_readers_change_nothing(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    images: list[ImageItem],
+    texts: list[TextItem],
+    dtype: Any,
+) -> None:
+    broken = ImageItem(id="broken", path=tmp_path / "none", uri="none")
+    photos = [*images[:5], broken, *images[5:]]
+    found: list[dict[str, bytes]] = []
+    for shards, readers in ((1, 1), (3, 2), (99, 4)):
+        out = tmp_path / str(shards)
+        settings = BuildSettings(shards=shards, readers=readers, batch_size=3, token_dtype=dtype)
+        build_index(tiny_checkpoint, out, iter(photos), iter(texts), settings)
+        found.append(
+            {
+                str(path.relative_to(out)): path.read_bytes()
+                for path in out.rglob("*")
+                if path.is_file()
+            }
+        )
+    assert found[0] == found[1] == found[2]
+
+
+def test_only_so_many_photos_are_in_memory_at_a_time(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 20,000 items, each with something as large as a photo's pixels."""
+
+    class Pixels:
+        """Stands for a decoded photo."""
+
+    alive: weakref.WeakSet[Pixels] = weakref.WeakSet()
+    most = 0
+
+    class Fake:
+        def read(self, item: TextItem) -> str:
+            return item.text
+
+        def decode(self, row: int, item: TextItem, data: str) -> Prepared:
+            assert data == item.text
+            pixels = Pixels()
+            alive.add(pixels)
+            return Prepared(row, pixels, None)
+
+        def encode(self, batch: Sequence[Prepared]) -> Encoding:
+            nonlocal most
+            most = max(most, len(alive))
+            rows = torch.tensor([float(prepared.row) for prepared in batch])
+            embedding = torch.nn.functional.normalize(torch.stack([rows, rows + 1], 1), dim=1)
+            mask = torch.ones(len(batch), 1, dtype=torch.bool)
+            return Encoding(embedding, embedding[:, None, :], mask)
+
+    form = ShardFormat(embedding_dim=2, codec=TokenCodec("int8", 2))
+    monkeypatch.setattr("index.builder.encoder_of", lambda *_: Fake())
+    monkeypatch.setattr("index.shards.ShardFormat.of", lambda *_: form)
+    items = (TextItem(id=str(row), text="words") for row in range(20_000))
+    settings = BuildSettings(batch_size=50, ann="exact")
+    build_index(tiny_checkpoint, tmp_path / "index", None, items, settings)
+    assert most <= 50 * (1 + BATCHES_AHEAD) + 50  # the last batch may not be collected yet
+    embeddings = np.load(tmp_path / "index/generations/000001/texts/embeddings.npy")
+    assert embeddings.shape == (20_000, 2)
+    rows = np.arange(20_000)
+    expected = np.stack([rows, rows + 1], axis=1) / np.hypot(rows, rows + 1)[:, None]
+    np.testing.assert_allclose(embeddings, expected, atol=1e-6)
+
+
+def test_a_number_that_another_generation_took_is_not_taken_for_the_builds_own(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    out = tmp_path / "index"
+    build_index(tiny_checkpoint, out, images[:3], None, SETTINGS)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(tiny_checkpoint, out, images, None, SETTINGS, Recorder("photos", 5))
+    # While the build lay there, cut short, something else became generation 2.
+    merge_indexes([Path(shutil.copytree(out, tmp_path / "copy"))], out)
+    assert live_generation(out) == 2
+    resumed = dataclasses.replace(SETTINGS, resume=True)
+    assert build_index(tiny_checkpoint, out, images, None, resumed).generation == 3
+    assert len(ids(out)) == len(images)
+    assert left_behind(out) == []
+
+
+def test_a_build_that_is_done_is_not_made_live_over_a_later_one(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    out = tmp_path / "index"
+    with pytest.MonkeyPatch.context() as patch:
+        # Killed before its work is thrown away, that is.
+        patch.setattr("index.builder.discard", lambda _: None)
+        build_index(tiny_checkpoint, out, images[:3], None, SETTINGS)
+    merge_indexes([Path(shutil.copytree(out, tmp_path / "copy"))], out)
+    resumed = dataclasses.replace(SETTINGS, resume=True)
+    build_index(tiny_checkpoint, out, images[:3], None, resumed)
+    assert live_generation(out) == 2
+    assert left_behind(out) == []
 
 
 @pytest.mark.parametrize("change", ["items", "metadata", "settings", "photo", "model"])

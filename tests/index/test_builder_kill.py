@@ -3,7 +3,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from index.source_items import ImageItem
+from index.builder import build_index
+from index.settings import BuildSettings
+from index.source_items import ImageItem, TextItem
 
 SCRIPT = Path(__file__).with_name("killed_builds.py")
 
@@ -36,6 +38,22 @@ def test_a_killed_build_resumes_to_the_same_files(
     assert done.returncode == 0, done.stderr
     names = done.stdout.split()
     assert len(names) == 12
+    # Of this process: other hashes of strings, and other shards, change nothing.
+    build_index(
+        tiny_checkpoint,
+        tmp_path / "unbroken",
+        (
+            ImageItem(
+                id=path.stem,
+                path=path,
+                uri=path.name,
+                metadata={"name": path.stem, "a": 1, "b": [2]},
+            )
+            for path in sorted(photos.iterdir())
+        ),
+        (TextItem(id=f"t{number}", text="two dogs run " * (number + 1)) for number in range(5)),
+        BuildSettings(shards=2, batch_size=2, token_dtype="4bit"),
+    )
     expected = content(tmp_path / "unbroken")
     assert "generations/000001/images/ann.faiss" in expected
     assert "generations/000001/images/centroids.npy" in expected
