@@ -24,8 +24,8 @@ check: $(VENV)/.installed-dev ## formatting, lint, strict types, import contract
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.installed-dev ## measure search on this machine
-	$(BIN)/python benchmarks/bench_search.py
+bench: $(VENV)/.installed-dev ## measure search on this machine (BENCH_ITEMS="10000 100000 1000000")
+	$(BIN)/python -m benchmarks.report $(if $(BENCH_ITEMS),--items $(BENCH_ITEMS))
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
