@@ -15,6 +15,8 @@ ID = ("id", "key")
 SPLIT = "split"
 # img2dataset's: of a download that failed there is no photo.
 STATUS, SUCCESS = "status", "success"
+# The name of a column in which pandas keeps its own row labels.
+_PANDAS_INDEX = "__index_level_"
 # The camera's notes say where and when a photo was taken; hits show metadata to everybody.
 NOT_METADATA = frozenset({STATUS, "error_message", "exif"})
 
@@ -33,10 +35,15 @@ def metadata_of(row: Mapping[str, Any], taken: Iterable[str | None]) -> dict[str
         taken: columns that are something else.
 
     Returns:
-        JSON values: dates and times in ISO 8601; without bytes, NaN and what is empty.
+        JSON values: dates and times in ISO 8601; without bytes, NaN, what is empty and what pandas
+        adds.
     """
     others = NOT_METADATA.union(name for name in taken if name is not None)
-    plain = {name: _plain(value) for name, value in row.items() if name not in others}
+    plain = {
+        name: _plain(value)
+        for name, value in row.items()
+        if name not in others and not name.startswith(_PANDAS_INDEX)
+    }
     return {name: value for name, value in plain.items() if value is not None}
 
 

@@ -29,7 +29,7 @@ class DataConfig:
     """The data set.
 
     Attributes:
-        source: JSONL, Karpathy JSON or folder; a relative path counts from the working folder.
+        source: any that `training.data` knows; a relative path counts from the working folder.
         train_split: split that is trained on.
         validation_split: split that chooses the checkpoint and fits the fusion.
         cache: folder for the outputs of frozen encoders.

@@ -15,7 +15,7 @@ from service.splits import SPLIT_HELP, chosen_split
 def evaluate(
     checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="Folder of a network.")],
     data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="JSONL, Karpathy JSON or folder, with captions.")
+        Path, typer.Argument(metavar="DATA", help="Data set with captions, of any format.")
     ],
     split: Annotated[str, typer.Option("--split", help=SPLIT_HELP)] = "test",
     index: Annotated[

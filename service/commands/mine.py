@@ -26,7 +26,7 @@ def mine(
         Path, typer.Argument(metavar="CHECKPOINT", help="Folder of the network that scores.")
     ],
     data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="JSONL, Karpathy JSON or folder, with captions.")
+        Path, typer.Argument(metavar="DATA", help="Data set with captions, of any format.")
     ],
     out: Annotated[Path, typer.Option("--out", help="File of the negatives; safetensors.")],
     split: Annotated[str, typer.Option("--split", help=SPLIT_HELP)] = "train",

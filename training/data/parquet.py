@@ -24,21 +24,20 @@ def open_parquet(file: Path) -> Table:
     from pyarrow.parquet import read_schema
 
     try:
-        names = [str(name) for name in read_schema(file).names]
+        columns = [str(name) for name in read_schema(file).names]
     except (ArrowException, OSError) as error:
         raise _unreadable(file, error) from error
-    columns = [name for name in names if not name.startswith("__index_level_")]  # pandas' own
-    return Table(file, columns, _rows(file, columns))
+    return Table(file, columns, _rows(file))
 
 
-def _rows(file: Path, columns: list[str]) -> Iterator[tuple[Place, dict[str, Any]]]:
+def _rows(file: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
     number = 0
     try:
         with ParquetFile(file) as parquet:
-            for batch in parquet.iter_batches(_ROWS_A_BATCH, columns=columns):
+            for batch in parquet.iter_batches(_ROWS_A_BATCH):
                 rows: list[dict[str, Any]] = batch.to_pylist()
                 for row in rows:
                     number += 1

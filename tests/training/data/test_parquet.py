@@ -110,8 +110,8 @@ def test_row_groups_are_read_one_by_one(
         def __exit__(self, *_: object) -> None:
             self._file.close()
 
-        def iter_batches(self, size: int, columns: list[str]) -> object:
-            for batch in self._file.iter_batches(size, columns=columns):
+        def iter_batches(self, size: int) -> object:
+            for batch in self._file.iter_batches(size):
                 assert isinstance(batch, RecordBatch)
                 batches.append(batch.num_rows)
                 yield batch
