@@ -121,6 +121,7 @@ class KilledBuilds:
         stop, (receiver, sender) = _FORK.Event(), _FORK.Pipe(duplex=False)
         reader = _FORK.Process(target=_read, args=(index, case, stop, sender))
         reader.start()
+        sender.close()  # so that a reader that dies is noticed
         kills = 0
         try:
             while kills < most and self._killed(index, case, kills > 0):
@@ -237,10 +238,13 @@ def _run(function: Callable[..., Any], *arguments: object) -> Any:
     receiver, sender = _FORK.Pipe(duplex=False)
     process = _FORK.Process(target=lambda: sender.send(function(*arguments)))
     process.start()
-    sender.close()
-    result = receiver.recv()
-    process.join()
-    return result
+    sender.close()  # so that a process that dies is noticed
+    try:
+        return receiver.recv()
+    except EOFError:
+        raise SystemExit("a build failed by itself") from None
+    finally:
+        process.join()
 
 
 def measure(kills: int, seed: int) -> Figures:

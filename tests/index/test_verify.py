@@ -1,11 +1,19 @@
+import dataclasses
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from aladin.checkpoint import load_checkpoint
 from aladin.errors import IndexCorruptError, IndexNotReadyError
+from aladin.images import read_image
+from aladin.inference import encode_photos
 from aladin.progress import NullProgress
 from index.builder import build_index
-from index.source_items import TextItem
+from index.changes_add import new_items, stored_form
+from index.changes_writer import ChangesWriter
+from index.source_items import ImageItem, TextItem
+from index.uploaded_photos import UploadedPhoto
 from index.verify import verify_index
 
 
@@ -64,6 +72,35 @@ def test_older_generations_are_read_too(
     assert verify_index(index_copy).generations == [1, 2]
     (index_copy / "generations" / "000001" / "images" / "tokens.npy").write_bytes(b"")
     with pytest.raises(IndexCorruptError, match=r"000001/images/tokens\.npy"):
+        verify_index(index_copy)
+
+
+def test_what_was_added_later_is_read_too(
+    index_copy: Path, images: list[ImageItem], tiny_checkpoint: Path
+) -> None:
+    photo = UploadedPhoto(images[0].path.read_bytes())
+    checkpoint = load_checkpoint(tiny_checkpoint)
+    encoding = encode_photos(checkpoint.model, [read_image(images[0].path)])
+    item = stored_form(images[0], (1, 1))._replace(id="uploaded", path=photo.path)
+    before = verify_index(index_copy)
+    with closing(ChangesWriter(index_copy, checkpoint.model_id)) as writer:
+        new = dataclasses.replace(new_items([item], encoding), photos=[photo])
+        writer.add("images", new, "error")
+    report = verify_index(index_copy)
+    assert report.files == before.files + 2  # a database and a photo
+    assert report.bytes == before.bytes + len(photo.data)
+    (index_copy / photo.path).write_bytes(photo.data[:-1] + b"x")
+    with pytest.raises(IndexCorruptError, match=f"{photo.path}: expected sha256"):
+        verify_index(index_copy)
+    (index_copy / photo.path).unlink()
+    with pytest.raises(IndexCorruptError, match=f"{photo.path}: cannot be read"):
+        verify_index(index_copy)
+    photo.write(index_copy)
+    database = index_copy / "changes" / "000001" / "images.sqlite"
+    content = bytearray(database.read_bytes())
+    content[4096:8192] = bytes(4096)
+    database.write_bytes(content)
+    with pytest.raises(IndexCorruptError, match=r"changes/000001/images\.sqlite"):
         verify_index(index_copy)
 
 
