@@ -81,6 +81,10 @@ def test_a_tar_cut_short_anywhere_says_up_to_where_it_is_whole(
             walk(path)
     path.write_bytes(data[: 2560 + 512])
     assert len(walk(path)) == 2
+    for length in range(0, 2560 + 512, 37):
+        path.write_bytes(data[:length])
+        with pytest.raises(DataError):
+            walk(path)
 
 
 def test_members_before_the_cut_are_read_before_the_error(write_tar: Callable[..., Path]) -> None:
