@@ -30,6 +30,8 @@ _CODEC = TokenCodec("float16", _TOKEN_DIM)
 
 # By number of the group, the version of it that is there.
 Groups = dict[int, int]
+# The group and the version that an item is of; None where the item is not what these tell.
+Content = tuple[int, int] | None
 
 
 class Made(NamedTuple):
@@ -102,16 +104,16 @@ def build_groups(root: Path, groups: Mapping[int, int]) -> None:
             write_generation(root, {"images": side}, model, BuildSettings(), "live updates")
 
 
-def read_groups(index: SearchIndex) -> dict[str, tuple[int, int] | None]:
+def read_groups(index: SearchIndex) -> dict[str, Content]:
     """Read all items of an index and compare them with what they have to be.
 
     Returns:
-        By id, the group and the version; None where the embedding, the tokens or the photo is not
-        the one of the item that the id, the group and the version tell.
+        By id, the group and the version; None where the embedding, the tokens or the photo is
+        that of another item.
     """
     side = index.side("images")
     rows = side.items.rows_by_id()
-    found: dict[str, tuple[int, int] | None] = {}
+    found: dict[str, Content] = {}
     for item in side.items.by_rows(list(rows.values())):
         group, version = item.metadata["group"], item.metadata["version"]
         place = group_ids(group).index(item.id)

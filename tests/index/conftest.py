@@ -18,7 +18,7 @@ from index.ann_file import write_ann
 from index.builder import build_index
 from index.changes_writer import NewItems
 from index.disk import only_builder
-from index.generation_writer import SideSource, write_generation
+from index.generation_writer import GoingLive, SideSource, write_generation
 from index.items import StoredItem, write_items
 from index.manifest import AnnEntry, SideEntry
 from index.npy import write_npy
@@ -225,7 +225,12 @@ def made_up() -> MakeItems:
 def write_made_up(tiny_checkpoint: Path) -> Callable[..., int]:
     """Returns a function that writes a generation of made-up items: ``write(root, images=...)``."""
 
-    def write(root: Path, dtype: TokenDtype = "float16", **sides: NewItems) -> int:
+    def write(
+        root: Path,
+        dtype: TokenDtype = "float16",
+        going_live: GoingLive | None = None,
+        **sides: NewItems,
+    ) -> int:
         with only_builder(root):
             model = describe_model(tiny_checkpoint, load_checkpoint(tiny_checkpoint).model_id)
             install_model(root, tiny_checkpoint, model)
@@ -235,6 +240,8 @@ def write_made_up(tiny_checkpoint: Path) -> Callable[..., int]:
                 packed = codec.pack(new.tokens)
                 part = EncodedPart(new.items, new.embeddings, packed, new.lengths)
                 sources[target] = SideSource(embedding_dim=16, codec=codec, parts=[part])
-            return write_generation(root, sources, model, BuildSettings(), "made up")
+            return write_generation(
+                root, sources, model, BuildSettings(), "made up", going_live=going_live
+            )
 
     return write

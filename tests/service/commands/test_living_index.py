@@ -1,0 +1,98 @@
+"""``aladin index add | delete | compact | rollback``, one after the other."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli import app
+
+
+@pytest.fixture
+def index(index_folder: Path, tmp_path: Path) -> Path:
+    """An index that a test may change."""
+    return Path(shutil.copytree(index_folder, tmp_path / "index"))
+
+
+@pytest.fixture
+def more(tmp_path: Path, data_file: Path) -> Path:
+    """A data set of two photos, one of them in the index already by its id."""
+    lines = [
+        {"image": str(data_file.parent / "photo-1.png"), "captions": ["new"], "id": "new"},
+        {"image": str(data_file.parent / "photo-2.png"), "captions": ["other"], "id": "plain"},
+    ]
+    file = tmp_path / "more.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return file
+
+
+def run(*words: object, code: int = 0) -> str:
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == code, done.output
+    return done.stdout if code == 0 else done.stderr
+
+
+def hits(index: Path) -> dict[str, Any]:
+    answer = json.loads(run("search", index, "a red dog", "--json", "-k", 99))
+    return {hit["id"]: hit["text"] for hit in answer["hits"]}
+
+
+def test_a_day_in_the_life_of_an_index(index: Path, more: Path, tmp_path: Path) -> None:
+    before = hits(index)
+    says = run("index", "add", index, "--images", more, code=2)
+    assert "'plain'" in says
+    assert hits(index) == before  # "new" comes before it in the file
+    says = run("index", "add", index, "--images", more, "--on-duplicate", "skip")
+    assert says == f"{index}: images: 1 added, 0 replaced, 1 skipped, 0 left out\n"
+    assert hits(index) == before | {"new": "new"}
+    says = run(
+        "index", "add", index, "--images", more, "--texts", more, "--on_duplicate", "replace"
+    )
+    assert "images: 0 added, 2 replaced, 0 skipped" in says
+    assert "texts: 1 added, 1 replaced, 0 skipped" in says
+    assert hits(index) == before | {"new": "new", "plain": "other"}
+
+    assert "'nobody'" in run(
+        "index", "delete", index, "--target", "images", "new", "nobody", code=2
+    )
+    assert "new" in hits(index)
+    (tmp_path / "ids").write_text("new\nnobody\n\n", encoding="utf-8")
+    says = run(
+        "index", "delete", index, "--target", "images", "--ids", tmp_path / "ids", "plain",
+        "--ignore-missing",
+    )  # fmt: skip
+    assert says == f"{index}: images: 2 deleted, 1 were not there\n"
+    left = hits(index)
+    assert left.keys() == before.keys() - {"plain"}
+
+    says = run("index", "compact", index)
+    assert says.startswith(f"{index}: generation 2, 5 images, 13 texts\n")
+    assert "2 added and 2 removed items folded in, 0 changes came meanwhile" in says
+    assert hits(index) == left
+    run("index", "delete", index, "--target", "images", "ünïcode")
+    says = run("index", "rollback", index)
+    assert "generation 1 is live again: 5 images, 13 texts" in says
+    assert "undone: generation 2 and its changes: 0 images added, 1 removed" in says
+    assert hits(index) == left
+    assert run("index", "compact", index, "--keep", 0).startswith(f"{index}: generation 3")
+    assert hits(index) == left
+    run("index", "verify", index)
+    assert "no generation before 3" in run("index", "rollback", index, code=2)
+
+
+def test_what_is_missing_is_said(index: Path, tmp_path: Path) -> None:
+    assert "--images, --texts or both" in run("index", "add", index, code=2)
+    assert "at least one ID" in run("index", "delete", index, "--target", "texts", code=2)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for words in (
+        ("delete", empty, "--target", "texts", "a"),
+        ("compact", empty),
+        ("rollback", empty),
+    ):
+        assert "no index here" in run("index", *words, code=2)
