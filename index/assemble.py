@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 import numpy as np
 
 from index.catalogue import Catalogue
 from index.generation_writer import SideSource
-from index.items import StoredItem
 from index.settings import TokenDtype
 from index.shards import EMBEDDINGS, LENGTHS, ROWS, SIZES_PX, Shard
 from index.side_writer import EncodedPart
-from index.source_items import ImageItem, SourceItem
+from index.source_items import stored_form
 from index.token_codec import TokenCodec
 from index.token_sample import codec_for
 
@@ -66,46 +64,17 @@ def _parts(
             packed = tokens.take(slice(int(offsets[start]), int(offsets[end])))
             if codec is not kept:
                 packed = codec.pack(kept.unpack(packed))
-            first, last = int(rows[start]), int(rows[end - 1])
-            items = catalogue.items(range(first, last + 1))
+            first = int(rows[start])
+            items = catalogue.items(range(first, int(rows[end - 1]) + 1))
+            places = (rows[start:end] - first).tolist()
+            sizes = sizes_px[start:end].tolist()
             yield EncodedPart(
                 items=[
-                    _stored_item(items[int(row) - first], cast(tuple[int, int], tuple(size_px)))
-                    for row, size_px in zip(
-                        rows[start:end], sizes_px[start:end].tolist(), strict=True
-                    )
+                    stored_form(items[place], (width, height) if width else None)
+                    for place, (width, height) in zip(places, sizes, strict=True)
                 ],
                 embeddings=embeddings[start:end],
                 tokens=packed,
                 lengths=lengths[start:end],
             )
             start = end
-
-
-def _stored_item(item: SourceItem, size_px: tuple[int, int]) -> StoredItem:
-    """Bring an item into the form of the database; its row is given to it there."""
-    if isinstance(item, ImageItem):
-        return StoredItem(
-            row=0,
-            id=item.id,
-            uri=item.uri,
-            path=str(item.path),
-            text=item.text,
-            image_id=None,
-            width_px=size_px[0],
-            height_px=size_px[1],
-            metadata=dict(item.metadata),
-            offset=item.offset,
-            length=item.length,
-        )
-    return StoredItem(
-        row=0,
-        id=item.id,
-        uri=None,
-        path=None,
-        text=item.text,
-        image_id=item.image_id,
-        width_px=None,
-        height_px=None,
-        metadata=dict(item.metadata),
-    )

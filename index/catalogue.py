@@ -15,7 +15,7 @@ from pathlib import Path
 from aladin.errors import InputError
 from aladin.progress import Progress
 from index.settings import Target
-from index.source_items import ImageItem, SourceItem, item_from_json, item_json
+from index.source_items import ImageItem, SourceItem, check_item, item_from_json, item_json
 
 _UNITS: dict[Target, str] = {"images": "photos listed", "texts": "texts listed"}
 _BATCH = 1000
@@ -113,12 +113,9 @@ def _lines(items: Iterable[SourceItem], target: Target) -> Iterator[_Line]:
     for row, item in enumerate(items):
         if not item.id:
             raise InputError(f"{target}: item {row + 1} has an empty id")
-        try:
-            text = item_json(item)
-            text.encode("utf-8")
-        except (TypeError, ValueError) as error:  # NaN, foreign objects, lone surrogates
-            raise InputError(f"{target}: item {item.id!r} cannot be stored ({error})") from error
-        yield row, item.id, str(item.path) if isinstance(item, ImageItem) else None, text
+        check_item(item, target)
+        path = str(item.path) if isinstance(item, ImageItem) else None
+        yield row, item.id, path, item_json(item)
 
 
 def _repetition(connection: sqlite3.Connection, lines: list[_Line], target: Target) -> InputError:

@@ -18,7 +18,7 @@ from index.item_encoders import LeftOut, Prepared, encoder_of
 from index.item_tables import StoredItem
 from index.read_ahead import NumberedItem, prepared_batches
 from index.settings import OnDuplicate, Target
-from index.source_items import ImageItem, SourceItem, item_json
+from index.source_items import SourceItem, check_item, stored_form
 from index.stage_seconds import StageSeconds
 from index.uploaded_photos import UploadedPhoto
 
@@ -131,44 +131,6 @@ def add_items(
         progress.advance(len(batch))
         progress.note(**seconds.notes())
     return counts
-
-
-def check_item(item: SourceItem, target: Target) -> None:
-    """Refuse an item that no index could hold.
-
-    Raises:
-        InputError: its id is empty, or something of it is not JSON text.
-    """
-    if not item.id:
-        raise InputError(f"{target}: expected an id, got an empty text")
-    try:
-        item_json(item).encode("utf-8")
-    except (TypeError, ValueError) as error:  # NaN, foreign objects, lone surrogates
-        raise InputError(f"{target}: item {item.id!r} cannot be stored ({error})") from error
-
-
-def stored_form(item: SourceItem, size_px: tuple[int, int] | None) -> StoredItem:
-    """Return an item as it is stored.
-
-    Args:
-        item: as it came.
-        size_px: width and height of an upright photo; None for a text.
-    """
-    photo = item if isinstance(item, ImageItem) else None
-    width_px, height_px = size_px or (None, None)
-    return StoredItem(
-        row=-1,
-        id=item.id,
-        uri=photo.uri if photo else None,
-        path=str(photo.path) if photo else None,
-        text=item.text,
-        image_id=None if isinstance(item, ImageItem) else item.image_id,
-        width_px=width_px,
-        height_px=height_px,
-        metadata=dict(item.metadata),
-        offset=photo.offset if photo else 0,
-        length=photo.length if photo else None,
-    )
 
 
 def new_items(

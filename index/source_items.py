@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aladin.errors import InputError
 from aladin.photo_file import PhotoFile
+from index.item_tables import StoredItem
 from index.settings import Target
 
 
@@ -58,6 +60,44 @@ class TextItem:
 
 
 SourceItem = ImageItem | TextItem
+
+
+def check_item(item: SourceItem, target: Target) -> None:
+    """Refuse an item that no index could hold.
+
+    Raises:
+        InputError: its id is empty, or something of it is not JSON text.
+    """
+    if not item.id:
+        raise InputError(f"{target}: expected an id, got an empty text")
+    try:
+        item_json(item).encode("utf-8")
+    except (TypeError, ValueError) as error:  # NaN, foreign objects, lone surrogates
+        raise InputError(f"{target}: item {item.id!r} cannot be stored ({error})") from error
+
+
+def stored_form(item: SourceItem, size_px: tuple[int, int] | None) -> StoredItem:
+    """Return an item as it is stored; its row is given to it there.
+
+    Args:
+        item: as it came.
+        size_px: width and height of an upright photo; None for a text.
+    """
+    photo = item if isinstance(item, ImageItem) else None
+    width_px, height_px = size_px or (None, None)
+    return StoredItem(
+        row=-1,
+        id=item.id,
+        uri=photo.uri if photo else None,
+        path=str(photo.path) if photo else None,
+        text=item.text,
+        image_id=None if isinstance(item, ImageItem) else item.image_id,
+        width_px=width_px,
+        height_px=height_px,
+        metadata=dict(item.metadata),
+        offset=photo.offset if photo else 0,
+        length=photo.length if photo else None,
+    )
 
 
 def item_json(item: SourceItem) -> str:

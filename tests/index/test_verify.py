@@ -10,9 +10,9 @@ from aladin.images import read_image
 from aladin.inference import encode_photos
 from aladin.progress import NullProgress
 from index.builder import build_index
-from index.changes_add import new_items, stored_form
+from index.changes_add import new_items
 from index.changes_writer import ChangesWriter
-from index.source_items import ImageItem, TextItem
+from index.source_items import ImageItem, TextItem, stored_form
 from index.uploaded_photos import UploadedPhoto
 from index.verify import verify_index
 
