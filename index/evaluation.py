@@ -208,8 +208,8 @@ def _stored_image(searcher: TwoStageSearcher, image_id: str) -> Encoding:
 
 
 def _check_known(side: Side, ids: Iterable[str]) -> None:
-    known = side.items.rows_by_id()
-    unknown = [item_id for item_id in ids if item_id not in known]
+    # One by one: the index may have many times as many items as are evaluated.
+    unknown = [item_id for item_id in ids if side.items.by_id(item_id) is None]
     if unknown:
         raise InputError(
             f"{len(unknown)} of the {side.target} to evaluate are not in the index, "
