@@ -23,8 +23,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 KERNEL = Path("index/kernel")
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 FLAGS = ["-std=c11", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden"]
+LIBRARIES = [] if sys.platform == "win32" else ["-lm"]
 # Each path is compiled for its own instructions and only taken where the processor has them.
-PORTABLE = {"maxsim.c": [], "path_portable.c": []}
+PORTABLE = {
+    "maxsim.c": [],
+    "path_portable.c": [],
+    "rounding.c": ["-ffp-contract=off"],
+}
 X86_64 = {
     "path_avx2.c": ["-mavx2", "-mfma", "-mf16c"],
     "path_avx512.c": [
@@ -79,7 +84,7 @@ def compile_kernel(sources: Path, library: Path) -> None:
     """
     compiler = system_compiler() or [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]
     flags = FLAGS if sys.platform == "win32" else [*FLAGS, "-fPIC"]
-    units = dict(PORTABLE)
+    units: dict[str, list[str]] = dict(PORTABLE)
     if platform.machine().lower() in ("x86_64", "amd64"):
         units |= X86_64
     with tempfile.TemporaryDirectory(dir=sources) as folder:
@@ -88,7 +93,7 @@ def compile_kernel(sources: Path, library: Path) -> None:
             objects.append(f"{folder}/{name}.o")
             run([*compiler, *flags, *own, "-c", str(sources / name), "-o", objects[-1]])
         built = f"{folder}/{library.name}"
-        run([*compiler, "-shared", *objects, "-o", built])
+        run([*compiler, "-shared", *objects, "-o", built, *LIBRARIES])
         Path(built).replace(library)
 
 

@@ -60,9 +60,9 @@ class SideData:
         """The tokens of each item."""
         return list(torch.from_numpy(self.tokens).split(self.lengths.tolist()))
 
-    def stored(self, dtype: TokenDtype) -> TokenStore:
-        """Pack the tokens into a form, with a codebook of their own."""
-        codec = TokenCodec.train(dtype, self.tokens)
+    def stored(self, dtype: TokenDtype, queries: NDArray[np.float32]) -> TokenStore:
+        """Pack the tokens into a form, with a codebook of their own, for such queries."""
+        codec = TokenCodec.train(dtype, self.tokens, queries=queries)
         return TokenStore.from_arrays(codec, codec.pack(self.tokens), self.lengths)
 
 
@@ -130,7 +130,7 @@ def measure(root: Path, candidates: int) -> dict[TokenDtype, dict[str, float]]:
     for dtype in TOKEN_DTYPES:
         line = lines.setdefault(dtype, {})
         for search, side, name in searches:
-            store = side.stored(dtype)
+            store = side.stored(dtype, search.asking.tokens)
             align = alignment_with_all(search.asking.queries, search.modality, store)
             reference = exact.setdefault(name, align)
             if side is images:

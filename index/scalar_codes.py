@@ -14,6 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from index.rounding import ErrorFeedback, round_to_levels
+
 Bits = Literal[2, 4]
 
 # The positive half; for 4 bits 2.733 standard deviations are 127, for 2 bits 1.510 are.
@@ -25,7 +27,7 @@ LEVELS: dict[Bits, NDArray[np.int8]] = {
 # Standard deviations that the largest level stands for.
 _LARGEST: dict[Bits, float] = {2: 1.5104, 4: 2.7326}
 # Rounds of choosing codes for a scale and the best scale for the codes; it has settled by then.
-_ROUNDS = 3
+_ROUNDS = 2
 
 
 def code_bytes(dim: int, bits: Bits) -> int:
@@ -34,27 +36,30 @@ def code_bytes(dim: int, bits: Bits) -> int:
 
 
 def quantise(
-    vectors: NDArray[np.float32], bits: Bits
+    vectors: NDArray[np.float32], bits: Bits, feedback: ErrorFeedback | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """Bring vectors to codes.
 
     Args:
         vectors: (n, dim).
         bits: of a code.
+        feedback: of the queries; None: every value goes to its nearest level.
 
     Returns:
         (n, `code_bytes`) codes and (n,) scales: a vector is about its levels times its scale.
     """
     levels = LEVELS[bits].astype(np.float32)
-    borders = (levels[1:] + levels[:-1]) / 2
-    deviation = np.sqrt(np.square(vectors).mean(axis=1))
-    scales = _positive(deviation * _LARGEST[bits] / 127)
+    scales = _positive(np.sqrt(np.square(vectors).mean(axis=1)) * (_LARGEST[bits] / 127))
     codes = np.zeros(vectors.shape, dtype=np.uint8)
     for _ in range(_ROUNDS):
-        codes = np.searchsorted(borders, vectors / scales[:, None]).astype(np.uint8)
+        codes = round_to_levels(vectors, scales, LEVELS[bits], feedback)
         chosen = levels[codes]
-        scales = np.einsum("nd,nd->n", vectors, chosen) / np.square(chosen).sum(axis=1)
-        scales = _positive(scales)
+        # Least squares, in the metric of the queries where they are known.
+        wanted, found = vectors, chosen
+        if feedback is not None:
+            wanted, found = vectors @ feedback.metric, chosen @ feedback.metric
+        best = np.einsum("nd,nd->n", wanted, found) / np.square(found).sum(axis=1)
+        scales = _positive(best)
     return _to_bytes(codes, bits), scales
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 logger = logging.getLogger(__name__)
 
 # What the library has to answer to `maxsim_interface`; see maxsim.h.
-INTERFACE = 1
+INTERFACE = 2
 # The library's name starts so; the suffix is the system's.
 LIBRARY_STEM = "_maxsim"
 
@@ -150,6 +150,10 @@ class Kernel:
         ]  # fmt: skip
         self._read_rows = library.maxsim_read_rows
         self._read_rows.argtypes = [tokens, c_void_p, c_int64, c_void_p, c_int32]
+        self._round = library.maxsim_round
+        self._round.argtypes = [
+            c_void_p, c_void_p, c_void_p, c_int64, c_int32, c_int32, c_void_p,
+        ]  # fmt: skip
         library.maxsim_path.restype = c_char_p
         library.maxsim_path.argtypes = [c_int32]
         self.paths: list[str] = []
@@ -234,6 +238,43 @@ class Kernel:
         total = ctypes.c_uint32()
         _check(self._read_rows(byref(tokens), _address(rows), len(rows), byref(total), path))
         return total.value
+
+    def round(
+        self,
+        vectors: NDArray[np.float32],
+        scales: NDArray[np.float32],
+        feedback: NDArray[np.float32] | None,
+        bits: int,
+    ) -> NDArray[np.int8]:
+        """Round vectors to levels; see `index.rounding.round_to_levels`.
+
+        Args:
+            vectors: (n, dim).
+            scales: (n,).
+            feedback: (dim, dim); None: each value by itself.
+            bits: 8, 4 or 2.
+
+        Returns:
+            (n, dim): of 8 bits the levels from -127 to 127, else places among the levels.
+        """
+        vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+        scales = np.ascontiguousarray(scales, dtype=np.float32)
+        if feedback is not None:
+            feedback = np.ascontiguousarray(feedback, dtype=np.float32)
+        count, dim = vectors.shape
+        rounded = np.empty((count, dim), dtype=np.int8)
+        _check(
+            self._round(
+                _address(vectors),
+                _address(scales),
+                _address(feedback),
+                count,
+                dim,
+                bits,
+                _address(rounded),
+            )
+        )
+        return rounded
 
 
 @cache

@@ -16,7 +16,7 @@
 #endif
 
 /* Raised by one when a structure or a function below changes; the binding refuses another. */
-enum { MAXSIM_INTERFACE = 1 };
+enum { MAXSIM_INTERFACE = 2 };
 
 /* All items' tokens one after the other; item i has the tokens offsets[i] to offsets[i + 1]. */
 typedef struct {
@@ -70,5 +70,12 @@ MAXSIM_API int32_t maxsim_score_range(const maxsim_tokens *tokens, const maxsim_
  * than. The sum depends on every byte, so that no compiler leaves a read out. */
 MAXSIM_API int32_t maxsim_read_rows(const maxsim_tokens *tokens, const int64_t *rows,
                                     int64_t row_count, uint32_t *sum, int32_t path);
+
+/* Round (count, dim) vectors to the levels of codes of 4 or 2 bits, or to whole numbers from -127 to
+ * 127 (8 bits), each times its vector's scale. Given `feedback`, (dim, dim), an error of dimension
+ * d times row d is taken off the dimensions after it before those are rounded.
+ * Writes places of levels, or the numbers themselves. */
+MAXSIM_API int32_t maxsim_round(const float *vectors, const float *scales, const float *feedback,
+                                int64_t count, int32_t dim, int32_t bits, int8_t *rounded);
 
 #endif

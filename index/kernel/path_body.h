@@ -25,16 +25,12 @@
  * sum across lanes for each pair of tokens.
  */
 #include <math.h>
+#include "levels.h"
+
 #include <stddef.h>
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
-
-/* Levels of the codes, see index/scalar_codes.py; 2 bits are repeated to fill a look-up table. */
-static const int8_t LEVELS_4[16] = {-127, -96, -75, -58, -44, -31, -18, -6,
-                                    6,    18,  31,  44,  58,  75,  96,  127};
-static const int8_t LEVELS_2[16] = {-127, -38, 38, 127, -127, -38, 38, 127,
-                                    -127, -38, 38, 127, -127, -38, 38, 127};
 
 /* Products of `n` decoded tokens with one block of the query; `n` is a constant wherever this is
  * called, so that the sums stay in registers. */
