@@ -24,7 +24,7 @@ _SPLITS = frozenset({"train", "val", "test"})
 
 def is_hidden(name: PurePosixPath) -> bool:
     """Whether a name is what systems keep for themselves, such as ``._a.jpg`` of a Mac."""
-    return any(part.startswith(".") or part == "__MACOSX" for part in name.parts)
+    return any((part.startswith(".") and part != "..") or part == "__MACOSX" for part in name.parts)
 
 
 def sample_record(

@@ -75,11 +75,12 @@ class _Tar:
         self._orphans: set[PurePosixPath] = set()
 
     def entries(self) -> Iterator[Entry]:
-        shown = (
-            (PurePosixPath(member.name), member)
+        # A name says where to unpack to; one from the root on is no different here.
+        named = (
+            (PurePosixPath(member.name.lstrip("/")), member)
             for member in walk_tar(self._path, self._file)
-            if not is_hidden(PurePosixPath(member.name))
         )
+        shown = (pair for pair in named if pair[0].name and not is_hidden(pair[0]))
         for stem, sample in groupby(shown, key=lambda pair: pair[0].with_suffix("")):
             yield from self._sample(stem, list(sample))
 
@@ -89,9 +90,9 @@ class _Tar:
         captions: tuple[str, ...] | None = None
         details: dict[str, Any] | None = None
         for name, member in members:
-            if name.suffix == TEXT:
+            if name.suffix.lower() == TEXT:
                 captions = parse_captions(self._read(member), self._place(name))
-            elif name.suffix == DETAILS:
+            elif name.suffix.lower() == DETAILS:
                 details = parse_details(self._read(member), self._place(name))
         photos = [pair for pair in members if pair[0].suffix.lower() in PHOTO_SUFFIXES]
         self._refuse_torn(stem, bool(photos), captions is not None or details is not None)

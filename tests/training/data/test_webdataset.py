@@ -75,6 +75,15 @@ def test_photos_with_captions_alone(write_tar: WriteTar, picture: Picture) -> No
     assert record.photo.read() == picture(3)
 
 
+def test_names_that_would_unpack_elsewhere_are_only_names(
+    write_tar: WriteTar, picture: Picture
+) -> None:
+    path = write_tar("a.tar", [("/root/a.jpg", picture(1)), ("../b.jpg", picture(2))])
+    first, second = iter_records(path, require_captions=False)
+    assert (first.uri, first.photo.read()) == ("a.tar/root/a.jpg", picture(1))
+    assert (second.uri, second.photo.read()) == ("a.tar/../b.jpg", picture(2))
+
+
 def test_downloads_that_failed_are_skipped(write_tar: WriteTar, picture: Picture) -> None:
     path = write_tar(
         "00000.tar",
