@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from index.changes import PendingChanges, pending_changes
 from index.layout import generation_folder, live_generation, published_generations
-from index.manifest import MANIFEST, SideEntry, read_manifest
+from index.manifest import MANIFEST, Manifest, SideEntry, read_manifest
 from index.settings import Target
+from index.side import ANN, EMBEDDINGS
+from index.token_store import token_files
+
+
+class MemoryEstimate(NamedTuple):
+    """What searches of one side keep busy of the memory; the system can take all of it back.
+
+    Attributes:
+        ann_bytes: the first stage's index.
+        embeddings_bytes: read in places, to compare candidates exactly.
+        tokens_bytes: read in places, to re-rank.
+    """
+
+    ann_bytes: int
+    embeddings_bytes: int
+    tokens_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +42,8 @@ class IndexInfo:
         metric: of the embeddings.
         default_candidates: of a search that does not say.
         sides: images, texts or both.
+        pending: of each side, changes that are not in the generation's files.
+        memory: of each side.
         total_bytes: of the generation's files and the model's.
     """
 
@@ -36,6 +56,8 @@ class IndexInfo:
     metric: str
     default_candidates: int
     sides: dict[Target, SideEntry]
+    pending: dict[Target, PendingChanges]
+    memory: dict[Target, MemoryEstimate]
     total_bytes: int
 
 
@@ -45,7 +67,7 @@ def describe(path: Path) -> IndexInfo:
     Raises:
         IndexNotReadyError: nothing was published yet.
         IndexMismatchError: of another schema version.
-        IndexCorruptError: CURRENT or the manifest is damaged.
+        IndexCorruptError: CURRENT, the manifest or the pending changes are damaged.
     """
     generation = live_generation(path)
     folder = generation_folder(path, generation)
@@ -66,5 +88,18 @@ def describe(path: Path) -> IndexInfo:
         metric=manifest.metric,
         default_candidates=manifest.default_candidates,
         sides=sides,
+        pending=pending_changes(path),
+        memory={target: _memory(manifest, target, side) for target, side in sides.items()},
         total_bytes=sum(entry.bytes for entry in files),
+    )
+
+
+def _memory(manifest: Manifest, target: Target, side: SideEntry) -> MemoryEstimate:
+    def size(name: str) -> int:
+        return manifest.files[f"{target}/{name}"].bytes
+
+    return MemoryEstimate(
+        ann_bytes=size(ANN),
+        embeddings_bytes=size(EMBEDDINGS),
+        tokens_bytes=sum(size(name) for name in token_files(side.token_dtype)),
     )

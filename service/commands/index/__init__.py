@@ -14,6 +14,7 @@ from service.commands.index import (
     info,
     merge,
     rollback,
+    tune,
     verify,
 )
 
@@ -30,3 +31,4 @@ app.command("rollback")(rollback.rollback)
 app.command("merge")(merge.merge)
 app.command("import")(import_.import_)
 app.command("export")(export.export)
+app.command("tune")(tune.tune)

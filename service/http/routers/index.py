@@ -20,8 +20,17 @@ class FirstStage(_Part):
 
     factory: str
     search_width: int | None
+    oversample: float
     recall: float
     recall_at: int
+
+
+class TunedCandidates(_Part):
+    """The number of candidates that `aladin index tune` chose."""
+
+    candidates: int
+    fidelity: float
+    at: int
 
 
 class IndexSide(_Part):
@@ -34,6 +43,7 @@ class IndexSide(_Part):
     token_count: int
     token_dtype: str
     ann: FirstStage
+    tuning: TunedCandidates | None
 
 
 class IndexModel(_Part):
