@@ -1,0 +1,105 @@
+"""``aladin index build`` and ``merge`` with all their options."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from index.builder import BuildReport
+from index.settings import BuildSettings
+from service.cli import app
+from service.commands.index.build import fields_of
+
+
+def aladin(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_options_reach_the_build(
+    tmp_path: Path, tiny_checkpoint: Path, data_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[BuildSettings] = []
+
+    def build_index(*arguments: object) -> BuildReport:
+        settings = arguments[4]
+        assert isinstance(settings, BuildSettings)
+        given.append(settings)
+        return BuildReport(generation=1, counts={"images": 1}, left_out=[], seconds={})
+
+    monkeypatch.setattr("index.builder.build_index", build_index)
+    source = ["--model", tiny_checkpoint, "--images", data_file, "--out", tmp_path / "out"]
+    assert aladin("index", "build", *source).exit_code == 0
+    options = ["--ann", "IVF16,SQ8", "--memory-budget", "8GiB", "--ann-recall", "0.95"]
+    options += ["--tokens", "2bit", "--filter-fields", "year, author", "--shards", "7"]
+    options += ["--part", "2/3", "--batch-size", "16", "--readers", "5", "--device", "auto"]
+    assert aladin("index", "build", *source, *options, "--resume").exit_code == 0
+    plain, full = given
+    assert plain == BuildSettings(readers=plain.readers)
+    assert full == BuildSettings(
+        ann="IVF16,SQ8",
+        memory_budget_bytes=8 * 2**30,
+        ann_recall=0.95,
+        token_dtype="2bit",
+        filter_fields=("year", "author"),
+        shards=7,
+        part=(2, 3),
+        batch_size=16,
+        readers=5,
+        device=full.device,
+        resume=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--part", "2-3"], "expected a part such as 1/4, got '2-3'"),
+        (["--part", "4/3"], "part: expected a number from 1 to 3, got 4"),
+        (["--memory-budget", "much"], "expected a size such as 8GiB, got 'much'"),
+        (["--ann-recall", "1.5"], "ann_recall: expected more than 0 and at most 1, got 1.5"),
+        (["--tokens", "1bit"], "'1bit' is not one of"),
+    ],
+)
+def test_impossible_options_are_the_users_mistake(
+    tmp_path: Path, tiny_checkpoint: Path, data_file: Path, options: list[str], message: str
+) -> None:
+    source = ["--model", tiny_checkpoint, "--images", data_file, "--out", tmp_path / "out"]
+    result = aladin("index", "build", *source, *options)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_fields_are_named_with_commas() -> None:
+    assert fields_of(None) is None
+    assert fields_of("") == ()
+    assert fields_of("a, b,") == ("a", "b")
+
+
+def test_parts_are_built_and_merged(tmp_path: Path, tiny_checkpoint: Path, data_file: Path) -> None:
+    parts = [tmp_path / "one", tmp_path / "two"]
+    for number, part in enumerate(parts, start=1):
+        result = aladin(
+            *["index", "build", "--model", tiny_checkpoint, "--images", data_file],
+            *["--texts", data_file, "--batch-size", 2, "--part", f"{number}/2", "--out", part],
+        )
+        assert result.exit_code == 0, result.stderr
+    out = tmp_path / "out"
+    merged = aladin("index", "merge", *parts, "--out", out, "--ann", "HNSW4,Flat")
+    assert merged.exit_code == 0, merged.stderr
+    whole = tmp_path / "whole"
+    source = ["--images", data_file, "--texts", data_file, "--batch-size", 2]
+    built = aladin("index", "build", "--model", tiny_checkpoint, *source, "--out", whole)
+    assert merged.stdout == built.stdout.replace(str(whole), str(out)).replace(
+        "\n", ", from 2 parts\n"
+    )
+    searched = [
+        json.loads(aladin("search", index, "a red dog", "--json").stdout)["hits"]
+        for index in (whole, out)
+    ]
+    assert searched[0] == searched[1]
+    again = aladin("index", "merge", *parts, parts[0], "--out", tmp_path / "other")
+    assert again.exit_code == 2
+    assert "is in" in again.stderr
