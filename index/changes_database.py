@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def changes_database(root: Path, generation: int, target: Target) -> Path:
 
 
 @contextmanager
-def new_database(path: Path, filter_fields: Sequence[str] | None) -> Iterator[sqlite3.Connection]:
+def new_database(path: Path, filter_fields: Sequence[str] | None) -> Generator[sqlite3.Connection]:
     """Create a database without changes; it appears, whole, at the end of the block.
 
     Args:

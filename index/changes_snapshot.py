@@ -51,6 +51,11 @@ class SideChanges:
         """Number of items that are left."""
         return self.rows - len(self.removed)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever added or removed."""
+        return len(self.embeddings) == len(self.removed) == 0
+
     @cached_property
     def live(self) -> Selection | None:
         """The rows that are left; None: all."""

@@ -80,7 +80,9 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
         raise InputError(f"keep: expected at least 0, got {keep}")
     with disk_errors(root), only_builder(root):
         with open_index(root) as index:
-            sides = {target: _Folding(index.side(target)) for target in index.manifest.targets}
+            sides: dict[Target, _Folding] = {
+                target: _Folding(index.side(target)) for target in index.manifest.targets
+            }
             for target, side in sides.items():
                 if side.live.count == 0:
                     raise InputError(
@@ -88,7 +90,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                         "add some first, or build the index anew without this side"
                     )
             generation, carried = index.generation, 0
-            if any(side.live.changes is not None for side in sides.values()):
+            if any(side.has_changes for side in sides.values()):
                 going_live = _GoingLive(index, sides)
                 generation = write_generation(
                     root,
@@ -127,6 +129,11 @@ class _Folding:
         selection = live.select(None)
         kept = np.ones(self.rows, dtype=np.bool_) if selection is None else selection.mask
         self.new_rows: NDArray[np.int64] = np.where(kept, np.cumsum(kept) - 1, -1)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is anything to fold in, or lines of items that came and went."""
+        return self.live.changes is not None and not self.live.changes.is_empty
 
     @property
     def added(self) -> int:

@@ -13,11 +13,11 @@ from aladin.checkpoint import Checkpoint, load_checkpoint
 from aladin.errors import DuplicateItemError, InputError
 from aladin.progress import NullProgress
 from index.builder import build_index
-from index.changes_add import AddSettings, add_items, check_item, check_new
+from index.changes_add import AddSettings, add_items, check_new
 from index.changes_writer import ChangesWriter
 from index.reader import SearchIndex, open_index
 from index.searcher import TwoStageSearcher
-from index.source_items import ImageItem, TextItem
+from index.source_items import ImageItem, TextItem, check_item
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import pytest
 
 import index.compact as compact_module
 from aladin.checkpoint import Checkpoint, load_checkpoint
-from aladin.errors import IndexWriteError, InputError
+from aladin.errors import IndexWriteError, InputError, UnknownItemError
 from index.changes import pending_changes, with_changes_of
-from index.changes_database import changes_folder
+from index.changes_database import changes_database, changes_folder
 from index.changes_writer import ChangesWriter, NewItems
 from index.compact import compact_index
 from index.disk import only_builder
@@ -206,6 +206,19 @@ def test_photos_that_no_generation_names_go(
     assert [path.name for path in (root / "photos").rglob("*") if path.is_file()] == [
         Path(photos[0].path).name
     ]
+
+
+def test_only_what_changed_something_makes_a_generation(
+    root: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    with pytest.raises(UnknownItemError):
+        writer.delete("images", ["nobody"])
+    assert changes_database(root, 1, "images").exists()
+    assert compact_index(root).generation == 1
+    writer.add("images", made_up(["g"]), "error")
+    writer.delete("images", ["g"])  # what is left of it on the disk goes
+    assert compact_index(root)[:4] == (2, {"images": 6, "texts": 2}, 0, 0)
+    assert not changes_folder(root, 2).exists()
 
 
 def test_a_side_without_items_is_not_compacted(root: Path, writer: ChangesWriter) -> None:

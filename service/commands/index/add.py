@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class Duplicates(StrEnum):
     """What to do where an id is there already."""
 
-    error = "error"
-    replace = "replace"
-    skip = "skip"
+    ERROR = "error"
+    REPLACE = "replace"
+    SKIP = "skip"
 
 
 def add(
@@ -42,7 +42,7 @@ def add(
             help="Where an id is in the index: add nothing at all, put the new item in the place "
             "of the old, or keep the old.",
         ),
-    ] = Duplicates.error,
+    ] = Duplicates.ERROR,
 ) -> None:
     """Add photos, texts or both to an index, without a rebuild.
 
@@ -80,7 +80,7 @@ def add(
     checkpoint = load_checkpoint(index / MODEL)
     settings = AddSettings(on_duplicate=on_duplicate.value)
     with closing(ChangesWriter(index, checkpoint.model_id)) as writer:
-        if on_duplicate is Duplicates.error:
+        if on_duplicate is Duplicates.ERROR:
             for target in sources:
                 check_new(writer, target, items(target))
         for target in sources:

@@ -66,7 +66,8 @@ class LiveIndexInfo(_Part):
 async def get_index(engine: Engine, service: Service) -> LiveIndexInfo:
     """Describe the live generation, with what was added and deleted since it was built."""
     info = LiveIndexInfo.model_validate(engine.manifest)
-    for target, side in (("images", info.images), ("texts", info.texts)):
-        if side is not None:
-            side.count = await service.pool.run(engine.count, target)
+    if info.images is not None:
+        info.images.count = await service.pool.run(engine.count, "images")
+    if info.texts is not None:
+        info.texts.count = await service.pool.run(engine.count, "texts")
     return info
