@@ -103,7 +103,7 @@ class EncodedSide:
         if self._tokens is None:
             return TokenCodec("float16", self._dims.token)
         stored = self._tokens.codec
-        if dtype is None or dtype == stored.dtype:
+        if dtype is None or dtype == stored.dtype or self._tokens.count == 0:
             return stored
         return TokenCodec.train(dtype, self._tokens.sample(_TOKEN_SAMPLE))
 

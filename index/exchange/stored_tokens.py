@@ -56,10 +56,14 @@ class StoredTokens:
                 raise DataError(path, None, f"{reason}, got {found}")
             self.lengths[name] = lengths
 
+    @property
+    def count(self) -> int:
+        """Number of tokens of all items."""
+        return sum(packed.count for packed in self.packed.values())
+
     def sample(self, count: int) -> NDArray[np.float32]:
         """Return some tokens, evenly spread and always the same ones, (tokens, dim)."""
-        total = sum(packed.count for packed in self.packed.values())
-        places = np.linspace(0, total - 1, min(count, total)).astype(np.int64)
+        places = np.linspace(0, self.count - 1, min(count, self.count)).astype(np.int64)
         sample: list[NDArray[np.float32]] = []
         first = 0
         for packed in self.packed.values():

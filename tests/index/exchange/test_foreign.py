@@ -124,6 +124,22 @@ def test_tokens_of_a_users_own_program(
         assert side.entry.token_dtype == "float16"
 
 
+def test_items_without_a_token_of_their_own(
+    tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder, unit_rows: UnitRows
+) -> None:
+    folder = write_folder(
+        {
+            "img_emb/img_emb_0.npy": unit_rows(3),
+            "img_tokens/img_tokens_0.npy": np.zeros((0, 8), dtype=np.float16),
+            "img_tokens/img_lengths_0.npy": np.zeros(3, dtype=np.int64),
+        }
+    )
+    import_index(folder, tiny_checkpoint, tmp_path / "index", token_dtype="4bit")
+    with open_index(tmp_path / "index") as opened:
+        assert not opened.side("images").has_tokens
+        assert opened.side("images").entry.token_dtype == "float16"
+
+
 def test_texts_of_their_own(
     tmp_path: Path, tiny_checkpoint: Path, write_folder: WriteFolder, unit_rows: UnitRows
 ) -> None:
