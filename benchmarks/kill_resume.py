@@ -50,8 +50,8 @@ from index.searcher import TwoStageSearcher
 from index.settings import BuildSettings
 from index.source_items import ImageItem, TextItem
 
-_QUICK_KILLS = 6
-_PHOTOS, _TEXTS = 96, 48
+_QUICK_KILLS = 4
+_PHOTOS, _QUICK_PHOTOS = 96, 32  # and half as many texts
 _SETTINGS = BuildSettings(
     ann="HNSW16,Flat", token_dtype="4bit", shard_items=16, batch_size=8, readers=2
 )
@@ -70,13 +70,11 @@ class Case:
         start: what is in the folder before; None: nothing.
         unbroken: the index of a build that was left alone.
         answers: of the query, by generation.
-        seconds: that the unbroken build took.
     """
 
     start: Path | None
     unbroken: Path
     answers: dict[int, Answer]
-    seconds: float
 
     @property
     def generation(self) -> int:
@@ -100,31 +98,31 @@ class Figures:
 class KilledBuilds:
     """Builds of one small collection, killed and resumed in a folder of temporary files."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, photos: int, seed: int) -> None:
         """Make the collection, and the indexes of unbroken builds."""
         self._folder = folder
         self._random = random.Random(seed)
         self._checkpoint = folder / "checkpoint"
         _run(save_small_network, self._checkpoint)
-        self._images = write_photos(folder / "photos", _PHOTOS)
-        self._texts = make_texts(_TEXTS)
+        self._images = write_photos(folder / "photos", photos)
+        self._texts = make_texts(photos // 2)
         old = folder / "old"
-        _run(self._build, old, self._images[: _PHOTOS // 3], self._texts, False)
+        _run(self._build, old, self._images[: photos // 3], self._texts, False)
         self.cases = [self._case("new", None), self._case("rebuilt", old)]
 
     def round(self, case: Case, figures: Figures, most: int) -> None:
         """Kill a build, at most so often, resume it to its end and compare."""
         index = self._folder / "index"
-        shutil.rmtree(index, ignore_errors=True)
-        if case.start is not None:
-            shutil.copytree(case.start, index)
+        # How long a build takes depends on what else the machine does just now.
+        seconds = self._build_unbroken(index, case.start)
+        _begin(index, case.start)
         stop, (receiver, sender) = _FORK.Event(), _FORK.Pipe(duplex=False)
         reader = _FORK.Process(target=_read, args=(index, case, stop, sender))
         reader.start()
         sender.close()  # so that a reader that dies is noticed
         kills = 0
         try:
-            while kills < most and self._killed(index, case, kills > 0):
+            while kills < most and self._killed(index, seconds, kills > 0):
                 kills += 1
                 figures.killed_while[_stage(index, case)] += 1
             if kills == most:
@@ -141,12 +139,12 @@ class KilledBuilds:
         if _files(index) == _files(case.unbroken):
             figures.identical += kills
 
-    def _killed(self, index: Path, case: Case, resume: bool) -> bool:
+    def _killed(self, index: Path, seconds: float, resume: bool) -> bool:
         """Build until the end, or until a random moment; return whether the build was killed."""
         arguments = (index, self._images, self._texts, resume)
         process = _FORK.Process(target=self._build, args=arguments)
         process.start()
-        process.join(self._random.uniform(0, case.seconds))
+        process.join(self._random.uniform(0, seconds))
         process.kill()
         process.join()
         if process.exitcode not in (0, -9):
@@ -163,13 +161,24 @@ class KilledBuilds:
     def _case(self, name: str, start: Path | None) -> Case:
         unbroken, answers = self._folder / name, dict[int, Answer]()
         if start is not None:
-            shutil.copytree(start, unbroken)
-            answers[live_generation(unbroken)] = _run(_answer, unbroken)
-        started = time.perf_counter()
-        _run(self._build, unbroken, self._images, self._texts, False)
-        seconds = time.perf_counter() - started
+            answers[live_generation(start)] = _run(_answer, start)
+        self._build_unbroken(unbroken, start)
         answers[live_generation(unbroken)] = _run(_answer, unbroken)
-        return Case(start=start, unbroken=unbroken, answers=answers, seconds=seconds)
+        return Case(start=start, unbroken=unbroken, answers=answers)
+
+    def _build_unbroken(self, index: Path, start: Path | None) -> float:
+        """Build without a kill, and return the seconds it took."""
+        _begin(index, start)
+        started = time.perf_counter()
+        _run(self._build, index, self._images, self._texts, False)
+        return time.perf_counter() - started
+
+
+def _begin(index: Path, start: Path | None) -> None:
+    """Put a copy of `start`, or nothing, in the place of an index."""
+    shutil.rmtree(index, ignore_errors=True)
+    if start is not None:
+        shutil.copytree(start, index)
 
 
 def _read(index: Path, case: Case, stop: Event, sender: Connection) -> None:
@@ -247,11 +256,17 @@ def _run(function: Callable[..., Any], *arguments: object) -> Any:
         process.join()
 
 
-def measure(kills: int, seed: int) -> Figures:
-    """Kill builds, round after round, until there were so many kills."""
+def measure(kills: int, photos: int, seed: int) -> Figures:
+    """Kill builds, round after round, until there were so many kills.
+
+    Args:
+        kills: wanted.
+        photos: that each build is of, with half as many texts.
+        seed: of the moments.
+    """
     figures = Figures()
     with tempfile.TemporaryDirectory() as folder:
-        builds = KilledBuilds(Path(folder), seed)
+        builds = KilledBuilds(Path(folder), photos, seed)
         while figures.kills < kills:
             case = builds.cases[figures.builds % len(builds.cases)]
             builds.round(case, figures, kills - figures.kills)
@@ -266,9 +281,12 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200, help="builds to kill")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quick", action="store_true", help=f"{_QUICK_KILLS} kills")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{_QUICK_KILLS} kills of a smaller build"
+    )
     options = parser.parse_args()
-    figures = measure(_QUICK_KILLS if options.quick else options.kills, options.seed)
+    kills, photos = (_QUICK_KILLS, _QUICK_PHOTOS) if options.quick else (options.kills, _PHOTOS)
+    figures = measure(kills, photos, options.seed)
     data = vars(figures) | {"killed_while": dict(figures.killed_while)}
     if options.json:
         print(json.dumps(data, indent=2))
