@@ -72,7 +72,7 @@ class ItemStore:
         return stored_item(lines[0]) if lines else None
 
     def rows_by_id(self) -> dict[str, int]:
-        """Return the row of every id."""
+        """Return the row of every id; reads all items."""
         return dict(self._read("SELECT id, row FROM items"))
 
     def select(self, filter: Filter) -> Selection:
