@@ -14,7 +14,8 @@ ann_recall                 share of the exact nearest 100 that are candidates
 fidelity                   share of exhaustive alignment's top 10 in ours, with `candidates`, the
                            fewest that keep 99 % on other queries
 retrieve_over_faiss        our first stage over FAISS's own call with the same parameters
-exhaustive_over_two_stage  exhaustive alignment over two-stage search with `candidates`
+exhaustive_over_two_stage  exhaustive alignment by the same kernel over retrieving and re-ranking
+                           `candidates`; two_stage_over_matching: 100 of them over retrieving
 
 A million photos with int8 tokens need 9 GB of disk below the folder of temporary files.
 """

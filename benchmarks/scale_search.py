@@ -29,7 +29,7 @@ from index.side import ANN, Side
 CANDIDATES = 100
 TOP = 10
 FIDELITY_WANTED = 0.99
-_LADDER = (10, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000)
+_LADDER = (10, 20, 30, 50, 70, 100, 150, 200, 250, 300, 400, 500, 700, 1000, 1500, 2000, 3000)
 _THROUGHPUT_THREADS = (1, 2)
 
 
@@ -96,6 +96,7 @@ class TextSearches:
     def __init__(self, searcher: TwoStageSearcher, queries: TextQueries) -> None:
         """Search with `queries`."""
         self._searcher = searcher
+        self.queries = queries
         self.words = [torch.from_numpy(words) for words in queries.words]
         self._encodings = [
             Encoding(
@@ -106,7 +107,7 @@ class TextSearches:
             for embedding, words in zip(queries.embeddings, self.words, strict=True)
         ]
 
-    def search(self, turn: int, candidates: int, rerank: bool = True) -> SearchResult:
+    def search(self, turn: int, candidates: int) -> SearchResult:
         """Search with query number `turn`, and from the first on again after the last."""
         return self._searcher.search(
             self._encodings[turn % len(self._encodings)],
@@ -114,7 +115,6 @@ class TextSearches:
             "images",
             top_k=TOP,
             num_candidates=candidates,
-            rerank=rerank,
             fusion=1.0,
         )
 
@@ -240,25 +240,34 @@ def set_parameters(raw: Any, entry: AnnEntry) -> int:
 def _against_exhaustive(
     side: Side, asking: TextSearches, candidates: int, runs: int, searches: int
 ) -> dict[str, float]:
-    """Time two-stage search, matching alone and exhaustive alignment in turn."""
+    """Time the stages, matching alone and exhaustive alignment in turn; hits are not looked up."""
+
+    embeddings = asking.queries.embeddings
 
     def exhaustive(turn: int) -> object:
         words = asking.words[turn % len(asking.words)]
         return _largest(alignment_with_all([words], "text", side.tokens)[0], TOP)
 
-    def repeated(candidates: int, rerank: bool) -> Callable[[int], object]:
-        return lambda turn: [
-            asking.search(turn * each + place, candidates, rerank) for place in range(each)
-        ]
+    def two_stage(turn: int, count: int) -> object:
+        place = turn % len(embeddings)
+        rows, _ = side.candidates(embeddings[place], count)
+        scores = side.second_stage.align(asking.words[place], "text", rows)
+        return rows[_largest(scores, TOP)]
+
+    def matching(turn: int) -> object:
+        return side.candidates(embeddings[turn % len(embeddings)], CANDIDATES)
+
+    def repeated(run: Callable[[int], object]) -> Callable[[int], object]:
+        return lambda turn: [run(turn * each + place) for place in range(each)]
 
     # Many for each run of the exhaustive one, which leaves nothing of theirs in the caches.
     each = max(searches // runs, 1)
     times = time_in_turn(
         {
             "exhaustive": exhaustive,
-            "two-stage": repeated(candidates, True),
-            "two-stage of 100": repeated(CANDIDATES, True),
-            "matching": repeated(CANDIDATES, False),
+            "two-stage": repeated(lambda turn: two_stage(turn, candidates)),
+            "two-stage of 100": repeated(lambda turn: two_stage(turn, CANDIDATES)),
+            "matching": repeated(matching),
         },
         runs,
         warm_up=1,

@@ -18,7 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.synthetic_sources import (
@@ -90,8 +92,8 @@ class SyntheticPhotos:
         embeddings = torch.from_numpy(source.photos.embeddings)
         flat = torch.from_numpy(source.photos.tokens).reshape(count, -1)
         # Each half weighs the same, or 49 tokens would leave the embedding no say.
-        self._scales = [float(half.var(dim=0).sum().sqrt()) for half in (embeddings, flat)]
-        joint = torch.cat([embeddings / self._scales[0], flat / self._scales[1]], dim=1)
+        halves = [half / half.var(dim=0).sum().sqrt() for half in (embeddings, flat)]
+        joint = torch.cat(halves, dim=1)
         self._mean = joint.mean(dim=0)
         centred = joint - self._mean
         # Fewer photos than values: the small Gram matrix has the same spectrum.
@@ -118,14 +120,9 @@ class SyntheticPhotos:
         blocks = -(-batch // _BLOCK)
         for start in range(0, count, blocks * _BLOCK):
             end = min(start + blocks * _BLOCK, count)
-            parts = [
-                self._draw(number, min(_BLOCK, end - number * _BLOCK))
-                for number in range(start // _BLOCK, -(-end // _BLOCK))
-            ]
-            yield Photos(
-                np.concatenate([part.embeddings for part in parts]),
-                np.concatenate([part.tokens for part in parts]),
-            )
+            numbers = range(start // _BLOCK, -(-end // _BLOCK))
+            points = torch.cat([self._points(number) for number in numbers])
+            yield self._photos_at(points[: end - start])
 
     def queries(self, queries: int, photos: int, seed: int = 0) -> TextQueries:
         """Draw texts that belong to some of the first `photos` photos.
@@ -166,20 +163,20 @@ class SyntheticPhotos:
         partner = self._neighbours[base, random.integers(0, self._neighbours.shape[1], _BLOCK)]
         return _Recipe(base, partner, random.uniform(0.5, 1, _BLOCK).astype(np.float32))
 
-    def _draw(self, block: int, count: int) -> Photos:
+    def _points(self, block: int) -> Float[Tensor, "photos kept"]:
+        """Draw the photos of a block, in the principal space."""
         random = self._generator(block)
         recipe = self._recipe(random)
         weight = torch.from_numpy(recipe.weight).unsqueeze(1)
         mixed = weight * self._coordinates[recipe.base]
         mixed += (1 - weight) * self._coordinates[recipe.partner]
-        mixed *= self._stretch  # (block, kept)
         normal = random.standard_normal(mixed.shape, dtype=np.float32)
         noise = self._spread * torch.from_numpy(normal)
-        point = (1 - _NOISE) ** 0.5 * mixed + _NOISE**0.5 * noise
-        joint = self._mean + point[:count] @ self._directions  # (count, 256 + 49 * 128)
+        return (1 - _NOISE) ** 0.5 * self._stretch * mixed + _NOISE**0.5 * noise
+
+    def _photos_at(self, points: Float[Tensor, "photos kept"]) -> Photos:
+        # Each half is scaled, which the normalisation takes back.
+        joint = torch.addmm(self._mean, points, self._directions)  # (photos, 256 + 49 * 128)
         embeddings, flat = joint.split([EMBEDDING_DIM, REGIONS * TOKEN_DIM], dim=1)
-        tokens = (flat * self._scales[1]).reshape(count, REGIONS, TOKEN_DIM)
-        return Photos(
-            F.normalize(embeddings * self._scales[0], dim=1).numpy(),
-            F.normalize(tokens, dim=2).numpy(),
-        )
+        tokens = flat.reshape(len(points), REGIONS, TOKEN_DIM)
+        return Photos(F.normalize(embeddings, dim=1).numpy(), F.normalize(tokens, dim=2).numpy())
