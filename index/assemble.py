@@ -17,7 +17,11 @@ from index.token_sample import codec_for
 
 
 def side_source(
-    shards: Sequence[Shard], catalogue: Catalogue, dtype: TokenDtype, batch_size: int
+    shards: Sequence[Shard],
+    query_shards: Sequence[Shard],
+    catalogue: Catalogue,
+    dtype: TokenDtype,
+    batch_size: int,
 ) -> SideSource:
     """Describe one side of a generation by its shards.
 
@@ -25,6 +29,7 @@ def side_source(
 
     Args:
         shards: in order; at least one.
+        query_shards: of the other side, whose tokens are like those that will ask; may be none.
         catalogue: of the items.
         dtype: of the tokens to be stored.
         batch_size: items that went through the network together.
@@ -34,7 +39,11 @@ def side_source(
     """
     codec = shards[0].format.codec
     if codec.dtype != dtype:
-        codec = codec_for(dtype, [shard.tokens().values for shard in shards])
+        codec = codec_for(
+            dtype,
+            [shard.tokens().values for shard in shards],
+            [shard.tokens().values for shard in query_shards],
+        )
     return SideSource(
         embedding_dim=shards[0].format.embedding_dim,
         codec=codec,

@@ -171,6 +171,7 @@ class _Build:
             {
                 target: side_source(
                     of_target,
+                    [shard for other in shards if other != target for shard in shards[other]],
                     self._catalogues[target],
                     self._settings.token_dtype,
                     self._settings.batch_size,
@@ -188,7 +189,7 @@ class _Build:
         """Encode the shards that are not on the disk yet; return all."""
         settings, rows = self._settings, self._rows[target]
         self._progress.start(len(rows), _UNITS[target])
-        form = ShardFormat.of(network, settings.token_dtype)
+        form = ShardFormat.of(network)
         encoder = encoder_of(target, network, settings.limits)
         work = self._root / BUILD / target
         planned = {

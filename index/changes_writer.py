@@ -27,10 +27,12 @@ from index.item_tables import StoredItem, insert_items
 from index.items import ItemStore
 from index.layout import generation_folder, live_generation
 from index.manifest import Manifest, SideEntry, read_manifest
-from index.settings import OnDuplicate, Target
+from index.rounding import ErrorFeedback
+from index.settings import TARGETS, OnDuplicate, Target
 from index.side import ITEMS
 from index.token_codec import PackedTokens, TokenCodec
-from index.token_store import read_centroids
+from index.token_sample import feedback_from
+from index.token_store import TokenStore, read_centroids
 from index.uploaded_photos import UploadedPhoto
 
 _LIVE_ROW = "SELECT row FROM items WHERE id = ? AND row NOT IN (SELECT row FROM removed)"
@@ -232,8 +234,22 @@ class _LiveGeneration:
         if target not in self._sides:
             folder = generation_folder(self._root, self.generation) / target
             database = changes_database(self._root, self.generation, target)
-            self._sides[target] = _WritableSide(folder, database, entry)
+            self._sides[target] = _WritableSide(
+                folder, database, entry, self._what_asks(target, entry)
+            )
         return self._sides[target]
+
+    def _what_asks(self, target: Target, entry: SideEntry) -> ErrorFeedback | None:
+        """Learn from the other side how tokens of this one are best rounded, as a build does."""
+        if entry.token_dtype == "float16":
+            return None
+        for other in TARGETS:
+            asking = self._manifest.side(other)
+            if other != target and asking is not None:
+                folder = generation_folder(self._root, self.generation) / other
+                numbers = (asking.count, asking.token_count, asking.token_dim)
+                return feedback_from(TokenStore.open(folder, *numbers, asking.token_dtype))
+        return None
 
     def close(self) -> None:
         for side in self._sides.values():
@@ -247,13 +263,15 @@ class _WritableSide:
     folder: Path
     database: Path
     entry: SideEntry
+    feedback: ErrorFeedback | None
     codec: TokenCodec = field(init=False)
     _base: ItemStore = field(init=False)
     _connection: sqlite3.Connection | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         dim, dtype = self.entry.token_dim, self.entry.token_dtype
-        self.codec = TokenCodec(dtype, dim, read_centroids(self.folder, dim, dtype))
+        centroids = read_centroids(self.folder, dim, dtype)
+        self.codec = TokenCodec(dtype, dim, centroids, self.feedback)
         self._base = ItemStore(self.folder / ITEMS)
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ shard-00000/
   rows.npy         (items,) int64, of the items in the build's input
   sizes_px.npy     (items, 2) int32, width and height of each photo; 0 for a text
   embeddings.npy   (items, d_match) float32
-  tokens.npy       (tokens, d_align) float16 or int8, scales.npy beside it for int8
+  tokens.npy       (tokens, d_align) float16
   lengths.npy      (items,) int64, number of tokens of each item
   left_out.json    items that could not be used
 """
@@ -29,9 +29,8 @@ from aladin.progress import Progress
 from index.item_encoders import ItemEncoder, LeftOut, Prepared
 from index.npy import NpyWriter
 from index.read_ahead import Batch
-from index.settings import TokenDtype
 from index.stage_seconds import StageSeconds
-from index.token_codec import CODE_BITS, PackedTokens, TokenCodec
+from index.token_codec import PackedTokens, TokenCodec
 from index.token_store import FILE_OF
 
 ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
@@ -51,13 +50,14 @@ class ShardFormat:
     codec: TokenCodec
 
     @classmethod
-    def of(cls, model: AladinModel, dtype: TokenDtype) -> ShardFormat:
-        """Return the format for tokens that are to be stored as `dtype` in the end.
+    def of(cls, model: AladinModel) -> ShardFormat:
+        """Return the format of what a network encodes.
 
-        A codebook is made from the tokens of all shards; until then they are float16.
+        Tokens are float16 until all shards are there: a codebook is made from all of them, and
+        they are rounded with what the other side's tokens are like.
         """
-        kept: TokenDtype = "float16" if dtype in CODE_BITS else dtype
-        return cls(embedding_dim=model.matching.dim, codec=TokenCodec(kept, model.alignment.dim))
+        codec = TokenCodec("float16", model.alignment.dim)
+        return cls(embedding_dim=model.matching.dim, codec=codec)
 
 
 @dataclass(frozen=True, kw_only=True)
