@@ -234,6 +234,54 @@ async def test_a_filter_leaves_only_what_fits(service: Service) -> None:
     assert "about" in bad.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("spec", "numbers"),
+    [
+        ({"or": [{"number": 1}, {"number": {"gte": 3, "lte": 4}, "tags": "even"}]}, {1, 4}),
+        ({"$not": {"tags": {"$in": ["even"]}}, "number": {"lt": 4}}, {1, 3}),
+        ({"colour": {"exists": False}, "and": [{"number": [0, 2]}, {"number": 2}]}, {2}),
+    ],
+    ids=str,
+)
+async def test_filters_are_combined(
+    service: Service, spec: dict[str, Any], numbers: set[int]
+) -> None:
+    async with service() as client:
+        answer = await ask(client, "images", text=TEXT, k=50, filter=spec)
+    assert {hit["metadata"]["number"] for hit in answer["hits"]} == numbers
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"number": {"in": 3}}, "filter field 'number': in takes a list"),
+        ({"or": [{"number": None}]}, "filter field 'number': expected text"),
+        ({"and": [{"number": list(range(501))}, {"rank": list(range(501))}]}, "field 'rank'"),
+    ],
+    ids=["no list", "null", "many values"],
+)
+async def test_filters_that_cannot_be_answered(
+    service: Service, spec: dict[str, Any], says: str
+) -> None:
+    async with service() as client:
+        answer = await client.post("/v1/search/images", json={"text": TEXT, "filter": spec})
+    assert answer.status_code == 422
+    assert says in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("levels", [17, 100, 10_000])
+async def test_a_filter_has_only_so_many_levels(service: Service, levels: int) -> None:
+    spec = '{"or": [' * (levels - 1) + '{"number": 1}' + "]}" * (levels - 1)
+    body = f'{{"text": "{TEXT}", "filter": {spec}}}'
+    async with service() as client:
+        answer = await client.post(
+            "/v1/search/images", content=body, headers={"content-type": "application/json"}
+        )
+    assert answer.status_code == 422
+    if levels < 100:  # beyond, the JSON itself is refused
+        assert "filter 'or': expected at most 16 levels" in answer.json()["error"]["message"]
+
+
 async def test_hits_carry_what_the_user_said_of_them(
     service: Service, image_ids: list[str], captions: list[tuple[str, str]]
 ) -> None:
