@@ -13,12 +13,27 @@ from index.layout import generation_folder, live_generation
 from index.manifest import MANIFEST
 
 
-def lease_live_generation(root: Path) -> tuple[int, int]:
-    """Find the live generation, and share a lock on it that nobody removes it under.
+class GenerationLease:
+    """A lock on a generation, shared with others; the kernel lets go when the process dies.
 
-    Returns:
-        Its number, and the descriptor that holds the lock until it is closed; the kernel lets go
-        of it too when the process dies.
+    Attributes:
+        generation: its number.
+    """
+
+    def __init__(self, generation: int, descriptor: int) -> None:
+        """Hold the lock that `descriptor` has, which is closed with it."""
+        self.generation = generation
+        self._descriptor: int | None = descriptor
+
+    def release(self) -> None:
+        """Let go; a second time changes nothing."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def lease_live_generation(root: Path) -> GenerationLease:
+    """Find the live generation, and share a lock under which nobody removes it.
 
     Raises:
         IndexNotReadyError: nothing was published yet.
@@ -36,7 +51,7 @@ def lease_live_generation(root: Path) -> tuple[int, int]:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         # Only what is not live is removed: replaced in between, it may be gone already.
         if live_generation(root) == generation:
-            return generation, descriptor
+            return GenerationLease(generation, descriptor)
         os.close(descriptor)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from aladin.errors import (
 from index.changes_database import changes_database
 from index.changes_reader import ChangesReader
 from index.file_pages import read_ahead
-from index.generation_lease import lease_live_generation
+from index.generation_lease import GenerationLease, lease_live_generation
 from index.layout import MODEL, generation_folder
 from index.live_side import LiveSide
 from index.manifest import Manifest, check_lengths, read_manifest
@@ -49,7 +48,7 @@ class SearchIndex:
     images: Side | None
     texts: Side | None
     changes: Mapping[Target, ChangesReader]
-    lease: int
+    lease: GenerationLease
 
     @property
     def generation(self) -> int:
@@ -81,7 +80,7 @@ class SearchIndex:
                 side.items.close()
         for reader in self.changes.values():
             reader.close()
-        os.close(self.lease)
+        self.lease.release()
 
     def __enter__(self) -> SearchIndex:
         """Return itself."""
@@ -118,7 +117,8 @@ def open_index(
         IndexMismatchError: of another schema version, or built with another model.
         IndexCorruptError: a file is missing or of the wrong length.
     """
-    generation, lease = lease_live_generation(path)
+    lease = lease_live_generation(path)
+    generation = lease.generation
     opened: dict[Target, Side] = {}
     try:
         folder = generation_folder(path, generation)
@@ -137,7 +137,7 @@ def open_index(
     except BaseException:
         for side in opened.values():
             side.items.close()
-        os.close(lease)
+        lease.release()
         raise
     return SearchIndex(
         path=path,

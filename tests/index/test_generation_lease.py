@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 
 import pytest
 
 from aladin.errors import IndexCorruptError, IndexNotReadyError
-from index.generation_lease import lease_live_generation, sole_use
+from index.generation_lease import GenerationLease, lease_live_generation, sole_use
 from index.layout import generation_folder, set_live_generation
 from index.manifest import MANIFEST
 
@@ -21,11 +20,12 @@ def test_a_generation_is_shared_until_all_have_let_go(tmp_path: Path) -> None:
     generation(tmp_path, 1)
     set_live_generation(tmp_path, 1)
     leases = [lease_live_generation(tmp_path) for _ in range(2)]
-    assert [number for number, _ in leases] == [1, 1]
-    for _, descriptor in leases:
+    assert [lease.generation for lease in leases] == [1, 1]
+    for lease in leases:
         with sole_use(tmp_path, 1) as alone:
             assert not alone
-        os.close(descriptor)
+        lease.release()
+        lease.release()
     with sole_use(tmp_path, 1) as alone:
         assert alone
 
@@ -34,7 +34,7 @@ def test_whoever_waits_for_a_generation_that_is_going_gets_the_live_one(tmp_path
     generation(tmp_path, 1)
     generation(tmp_path, 2)
     set_live_generation(tmp_path, 1)
-    got: list[tuple[int, int]] = []
+    got: list[GenerationLease] = []
     with sole_use(tmp_path, 1) as alone:
         assert alone
         thread = threading.Thread(target=lambda: got.append(lease_live_generation(tmp_path)))
@@ -44,8 +44,8 @@ def test_whoever_waits_for_a_generation_that_is_going_gets_the_live_one(tmp_path
         set_live_generation(tmp_path, 2)
         (generation_folder(tmp_path, 1) / MANIFEST).unlink()
     thread.join(timeout=10)
-    assert got[0][0] == 2
-    os.close(got[0][1])
+    assert got[0].generation == 2
+    got[0].release()
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
