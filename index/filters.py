@@ -27,91 +27,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from aladin.errors import InputError
+from index.filter_tree import And, Bound, Equal, Exists, Filter, Not, Or, Range, Scalar, scalar
 
-Kind = Literal["bool", "number", "text"]
-Comparison = Literal["gt", "gte", "lt", "lte"]
 # A request can be answered in bounded time and memory: a level of the tree is a level of the
 # stack, a test is one look-up, a value one probe of it.
 MAX_DEPTH, MAX_TESTS, MAX_VALUES = 16, 100, 1000
 
 _COMPARISONS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
 
-
-class Scalar(NamedTuple):
-    """A metadata value in the form in which it is stored and compared.
-
-    Attributes:
-        kind: values of different kinds are never equal and never ordered.
-        value: a bool is stored as 0 or 1.
-    """
-
-    kind: Kind
-    value: int | float | str
-
-
-class Bound(NamedTuple):
-    """One end of a range.
-
-    Attributes:
-        comparison: that a value has to pass.
-        value: that it is compared with; a number or a text.
-    """
-
-    comparison: Comparison
-    value: Scalar
-
-
-@dataclass(frozen=True)
-class Equal:
-    """Passes an item with one of the values in a field."""
-
-    field: str
-    values: tuple[Scalar, ...]
-
-
-@dataclass(frozen=True)
-class Range:
-    """Passes an item with, for each bound, a value in a field that is within it."""
-
-    field: str
-    bounds: tuple[Bound, ...]
-
-
-@dataclass(frozen=True)
-class Exists:
-    """Passes an item with any value in a field."""
-
-    field: str
-
-
-@dataclass(frozen=True)
-class Not:
-    """Passes what `part` does not."""
-
-    part: Filter
-
-
-@dataclass(frozen=True)
-class And:
-    """Passes what all parts pass."""
-
-    parts: tuple[Filter, ...]
-
-
-@dataclass(frozen=True)
-class Or:
-    """Passes what one of the parts passes."""
-
-    parts: tuple[Filter, ...]
-
-
-# Filters that say the same in the same order are equal, so they can be keys of a cache.
-Test = Equal | Range | Exists
-Filter = Test | Not | And | Or
 TestType = TypeVar("TestType", Equal, Range, Exists)
 
 
@@ -128,39 +54,6 @@ def parse_filter(spec: Mapping[str, Any]) -> Filter | None:
         InputError: any other form, or too large a filter; the message names the field.
     """
     return _Parser().filter("filter", spec, 1) if spec else None
-
-
-def tests_of(filter: Filter) -> Iterator[Test]:
-    """Yield the tests that a filter is made of."""
-    if isinstance(filter, Not):
-        yield from tests_of(filter.part)
-    elif isinstance(filter, (And, Or)):
-        for part in filter.parts:
-            yield from tests_of(part)
-    else:
-        yield filter
-
-
-def scalar(value: object) -> Scalar | None:
-    """Bring a metadata value into its stored form; None if it cannot be filtered by."""
-    if isinstance(value, bool):
-        return Scalar("bool", int(value))
-    if isinstance(value, int):
-        # The database's integers have 64 bits; beyond, a number is compared as a float.
-        return Scalar("number", value if -(2**63) <= value < 2**63 else _as_float(value))
-    if isinstance(value, float) and not math.isnan(value):
-        return Scalar("number", value)
-    if isinstance(value, str):
-        return Scalar("text", value)
-    return None
-
-
-def field_scalars(value: object) -> Iterator[Scalar]:
-    """Yield what filters compare of a field: its value, or the values in its list."""
-    for each in cast(list[object], value) if isinstance(value, list) else [value]:
-        stored = scalar(each)
-        if stored is not None:
-            yield stored
 
 
 class _Parser:
@@ -299,10 +192,3 @@ def _check_text(text: str, what: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise InputError(f"{what} is not valid Unicode: {text!r}") from None
-
-
-def _as_float(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf

@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index.filters import And, Equal, Exists, Filter, Not, Or, Range, Test, field_scalars, tests_of
+from index.filter_tree import (
+    And,
+    Equal,
+    Exists,
+    Filter,
+    Not,
+    Or,
+    Range,
+    Test,
+    field_scalars,
+    leaves,
+)
 from index.item_tables import KIND_CODES
 
 _SQL = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
@@ -35,11 +46,11 @@ def rows_passing(connection: sqlite3.Connection, filter: Filter, rows: range) ->
     Returns:
         Rows, ascending.
     """
-    masks = test_masks(connection, set(tests_of(filter)), rows)
+    masks = masks_of(connection, set(leaves(filter)), rows)
     return np.flatnonzero(combine(filter, masks)) + rows.start
 
 
-def test_masks(
+def masks_of(
     connection: sqlite3.Connection, tests: Collection[Test], rows: range
 ) -> dict[Test, Mask]:
     """Find the items that pass each of some tests.

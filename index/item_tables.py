@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from aladin.photo_file import PhotoFile
-from index.filters import Kind, field_scalars
+from index.filter_tree import Kind, field_scalars
 
 # How a value's kind is stored: small integers take no room of their own in a line of `fields`.
 KIND_CODES: dict[Kind, int] = {"number": 0, "text": 1, "bool": 2}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aladin.errors import IndexCorruptError
-from index.filters import Filter, tests_of
-from index.item_filter import combine, test_masks
+from index.filter_tree import Filter, leaves
+from index.item_filter import combine, masks_of
 from index.item_tables import COLUMNS, StoredItem, stored_item, write_items
 from index.selection import Selection
 from index.selection_cache import SelectionCache
@@ -81,13 +81,13 @@ class ItemStore:
         if selection is not None:
             return selection
         # Filters differ from request to request, the tests in them less so.
-        tests = set(tests_of(filter))
+        tests = set(leaves(filter))
         known = {test: self._selections.get(test) for test in tests}
         masks = {test: found.mask for test, found in known.items() if found is not None}
         missing = tests - masks.keys()
         if missing:
             rows = range(self.count)
-            found = self._guarded(lambda connection: test_masks(connection, missing, rows))
+            found = self._guarded(lambda connection: masks_of(connection, missing, rows))
             for test, mask in found.items():
                 self._selections.put(test, Selection(mask))
             masks |= found

@@ -86,7 +86,7 @@ def test_a_selection_is_kept_and_so_are_those_of_its_tests(
     store: ItemStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     either = select(store, {"or": [{"x": 2}, {"x": "b"}]})
-    monkeypatch.setattr(index.items, "test_masks", None)  # what would look further
+    monkeypatch.setattr(index.items, "masks_of", None)  # what would look further
     assert select(store, {"or": [{"x": 2}, {"x": "b"}]}) is either
     both = select(store, {"x": 2}) & select(store, {"x": "b"})
     assert select(store, {"and": [{"x": 2}, {"x": "b"}]}).rows.tolist() == both.rows.tolist()
