@@ -31,7 +31,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -155,7 +155,7 @@ class KilledBuilds:
         self, out: Path, images: list[ImageItem], texts: list[TextItem], resume: bool
     ) -> None:
         _one_thread()
-        settings = BuildSettings(**(vars(_SETTINGS) | {"resume": resume}))
+        settings = replace(_SETTINGS, resume=resume)
         build_index(self._checkpoint, out, images, texts, settings)
 
     def _case(self, name: str, start: Path | None) -> Case:

@@ -20,7 +20,7 @@ from index.catalogue import Catalogue, write_catalogue
 from index.changes_lock import changes_lock
 from index.disk import disk_errors, only_builder
 from index.first_stage import check_first_stages
-from index.generation_writer import write_generation
+from index.generation_writer import SideSource, write_generation
 from index.item_encoders import LeftOut, encoder_of
 from index.layout import (
     BUILD,
@@ -113,22 +113,27 @@ def build_index(
         if not settings.resume:
             discard(out)
         catalogues = stack.enter_context(_catalogues(out, sources, progress, seconds))
-        rows = {
+        rows: dict[Target, range] = {
             target: rows_of_part(catalogue.count, settings, target)
             for target, catalogue in catalogues.items()
         }
         dim = checkpoint.model.matching.dim
-        shapes = {target: (len(of_target), dim) for target, of_target in rows.items()}
+        shapes: dict[Target, tuple[int, int]] = {
+            target: (len(of_target), dim) for target, of_target in rows.items()
+        }
         check_first_stages(shapes, settings)
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
         with seconds.measure("list"):
-            sides = {target: each.fingerprint(rows[target]) for target, each in catalogues.items()}
+            sides: dict[Target, str] = {
+                target: catalogue.fingerprint(rows[target])
+                for target, catalogue in catalogues.items()
+            }
         fingerprint = fingerprint_of(model, sides, settings)
         if settings.resume and is_published(out, fingerprint):
             discard(out)
             return _report(out, live_generation(out), seconds.seconds)
-        shard_items = {
+        shard_items: dict[Target, int] = {
             target: items_a_shard(of_target, settings) for target, of_target in rows.items()
         }
         plan = begin(out, fingerprint, shard_items, resume=settings.resume)
@@ -165,21 +170,21 @@ class _Build:
             with changes_lock(self._root):
                 make_live(self._root, self._plan.generation)
             return self._plan.generation
-        shards = {target: self._encode(target, network) for target in self._catalogues}
+        settings = self._settings
+        shards: dict[Target, list[Shard]] = {}
+        for target in self._catalogues:
+            shards[target] = self._encode(target, network)
+        sides: dict[Target, SideSource] = {}
+        for target, catalogue in self._catalogues.items():
+            asking = [shard for other in shards if other != target for shard in shards[other]]
+            sides[target] = side_source(
+                shards[target], asking, catalogue, settings.token_dtype, settings.batch_size
+            )
         return write_generation(
             self._root,
-            {
-                target: side_source(
-                    of_target,
-                    [shard for other in shards if other != target for shard in shards[other]],
-                    self._catalogues[target],
-                    self._settings.token_dtype,
-                    self._settings.batch_size,
-                )
-                for target, of_target in shards.items()
-            },
+            sides,
             model,
-            self._settings,
+            settings,
             self._plan.fingerprint,
             self._progress,
             self._seconds,

@@ -65,7 +65,8 @@ def first_stages(
     entries: dict[Target, AnnEntry] = {}
     for target in shapes:
         # As in a real search, the queries are items of the other side, if there is one.
-        asking = next((other for other in shapes if other != target), target)
+        others: list[Target] = [other for other in shapes if other != target]
+        asking = others[0] if others else target
         queries = sample_queries(embeddings[asking], _QUERIES)
         entries[target] = _build_best(
             folder / target / ANN,

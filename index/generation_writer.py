@@ -113,12 +113,12 @@ def write_generation(
             counts = _write_sides(folder, sides, settings, progress)
         progress.note(**seconds.notes())
         with seconds.measure("ann"):
-            shapes = {
+            shapes: dict[Target, tuple[int, int]] = {
                 target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
             }
             anns = first_stages(folder, shapes, settings, progress)
         progress.note(**seconds.notes())
-        entries = {
+        entries: dict[Target, SideEntry] = {
             target: _side_entry(side, counts[target], anns[target], settings)
             for target, side in sides.items()
         }

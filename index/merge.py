@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -48,7 +48,8 @@ class MergeReport(NamedTuple):
     counts: dict[Target, int]
 
 
-class _Part(NamedTuple):
+@dataclass(frozen=True)
+class _Part:
     """One side of one of the indexes, as it was when the merge began."""
 
     index: SearchIndex
@@ -98,9 +99,8 @@ def merge_indexes(
             if index.manifest.model != model:
                 found = index.manifest.model.id
                 raise IndexMismatchError(f"{index.path}: model of {parts[0]}", model.id, found)
-        sides = {target: _sides(indexes, target) for target in TARGETS}
-        sides = {target: of_target for target, of_target in sides.items() if of_target}
-        counts = {
+        sides = _sides(indexes)
+        counts: dict[Target, int] = {
             target: sum(part.side.count for part in of_target)
             for target, of_target in sides.items()
         }
@@ -126,19 +126,27 @@ def merge_indexes(
     return MergeReport(generation=generation, counts=counts)
 
 
-def _sides(indexes: Sequence[SearchIndex], target: Target) -> list[_Part]:
-    """Return one side of the indexes that have it, and an item in it."""
-    parts = [
-        _Part(index, index.side(target)) for index in indexes if target in index.manifest.targets
-    ]
-    for part in parts[1:]:
-        expected, found = parts[0].side.entry.token_dtype, part.side.entry.token_dtype
-        if found != expected:
-            first = parts[0].index.path
-            raise IndexMismatchError(
-                f"{part.index.path}: {target}: tokens as those of {first}", expected, found
-            )
-    return [part for part in parts if part.side.count]
+def _sides(indexes: Sequence[SearchIndex]) -> dict[Target, list[_Part]]:
+    """Return, of each side, the parts that have an item in it."""
+    sides: dict[Target, list[_Part]] = {}
+    for target in TARGETS:
+        parts = [
+            _Part(index, index.side(target))
+            for index in indexes
+            if target in index.manifest.targets
+        ]
+        for part in parts[1:]:
+            expected, found = parts[0].side.entry.token_dtype, part.side.entry.token_dtype
+            if found != expected:
+                raise IndexMismatchError(
+                    f"{part.index.path}: {target}: tokens as those of {parts[0].index.path}",
+                    expected,
+                    found,
+                )
+        filled = [part for part in parts if part.side.count]
+        if filled:
+            sides[target] = filled
+    return sides
 
 
 def _with_settings_of(index: SearchIndex, settings: BuildSettings) -> BuildSettings:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from aladin.progress import Progress
 from index.items import StoredItem, write_items
@@ -83,8 +83,8 @@ class _ArrayWriters:
     def __init__(
         self, folder: Path, embedding_dim: int, codec: TokenCodec, files: ExitStack
     ) -> None:
-        def writer(name: str, dtype: object, row_shape: tuple[int, ...]) -> NpyWriter:
-            return files.enter_context(NpyWriter(folder / name, np.dtype(dtype), row_shape))
+        def writer(name: str, dtype: DTypeLike, row_shape: tuple[int, ...]) -> NpyWriter:
+            return files.enter_context(NpyWriter(folder / name, dtype, row_shape))
 
         self._embeddings = writer(EMBEDDINGS, np.float32, (embedding_dim,))
         self._tokens = [

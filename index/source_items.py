@@ -118,4 +118,5 @@ def item_from_json(line: str, target: Target) -> SourceItem:
     fields: dict[str, Any] = json.loads(line)
     if target == "texts":
         return TextItem(**fields)
-    return ImageItem(**(fields | {"path": Path(fields["path"])}))
+    fields["path"] = Path(fields["path"])
+    return ImageItem(**fields)

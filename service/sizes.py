@@ -6,9 +6,11 @@ import re
 
 import typer
 
-_FACTORS = {"": 1, "B": 1}
-for _power, _prefix in enumerate("KMGT", start=1):
-    _FACTORS |= {f"{_prefix}B": 1000**_power, f"{_prefix}iB": 1024**_power}
+_FACTORS = {"": 1, "B": 1} | {
+    f"{prefix}{form}": base**power
+    for power, prefix in enumerate("KMGT", start=1)
+    for form, base in (("B", 1000), ("iB", 1024))
+}
 
 
 def parse_bytes(text: str) -> int:

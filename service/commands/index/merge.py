@@ -37,8 +37,9 @@ def merge(
     from it, count. Nothing is encoded again. The parts stay as they are.
 
     The parts 1/N to N/N of `aladin index build --part`, given in this order, make the index that
-    a build of the whole source would be. Fields for filters are those of the first part, unless
-    --filter-fields is given. A merge that was killed is run again.
+    a build of the whole source would be: the same rows with the same encodings, and with float16
+    tokens the same files; other tokens were rounded part by part. Fields for filters are those of
+    the first part, unless --filter-fields is given. A merge that was killed is run again.
     """
     from index.merge import merge_indexes
     from index.settings import BuildSettings
