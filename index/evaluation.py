@@ -144,7 +144,7 @@ class _Direction:
         self._searcher = searcher
         self._modality: Modality = modality
         self._target: Target = target
-        default = searcher.index.manifest.default_candidates
+        default = searcher.index.manifest.candidates(target)
         self._num_candidates = num_candidates or default
         self._fusion = fusion
         self._count = searcher.index.side(target).entry.count
