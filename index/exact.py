@@ -9,6 +9,9 @@ from index.selection import Selection
 
 # Rows that are scored at a time, so that a map of millions is not held in memory at once.
 _ROWS_AT_A_TIME = 65_536
+# Rows here and there are copied before they are scored. Measured with 50,000 rows of 256 values
+# on one core: all of them in their order take 1.6 ms, a fifth of them 1.4 ms, half of them 6.5 ms.
+_WORTH_COPYING = 0.2
 
 
 def exact_search(
@@ -29,12 +32,15 @@ def exact_search(
         Rows, best first, those of equal score in ascending order, and their scores; fewer than
         `count` where there are no more.
     """
-    if allowed is not None:
+    if allowed is not None and allowed.count < _WORTH_COPYING * len(embeddings):
         return score_rows(embeddings, query, allowed.rows, count)
     scores = np.empty(len(embeddings), dtype=np.float32)
     for start in range(0, len(embeddings), _ROWS_AT_A_TIME):
         part = slice(start, start + _ROWS_AT_A_TIME)
         np.matmul(embeddings[part], query, out=scores[part])
+    if allowed is not None:
+        scores[~allowed.mask] = -np.inf
+        count = min(count, allowed.count)
     best = largest(scores, count)
     return best, scores[best]
 

@@ -21,7 +21,9 @@ def test_the_best_rows_come_first_and_equal_ones_in_their_order(count: int) -> N
     assert largest(scores, count).tolist() == expected
 
 
-@pytest.mark.parametrize("allowed", [None, [2, 3, 50, 51, 199], []])
+@pytest.mark.parametrize(
+    "allowed", [None, [2, 3, 50, 51, 199], [], list(range(0, 200, 3)), list(range(5, 200))]
+)
 def test_chunks_make_no_difference(
     monkeypatch: pytest.MonkeyPatch, allowed: list[int] | None
 ) -> None:
