@@ -62,7 +62,7 @@ class ItemEncoder(Protocol):
         ...
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
-        """Encode items of this encoder's `decode`."""
+        """Encode items of this encoder's `decode`; the result is in the processor's memory."""
         ...
 
 
@@ -86,7 +86,7 @@ class PhotoEncoder:
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode photos."""
-        return encode_pixels(self._model, [prepared.data for prepared in batch])
+        return encode_pixels(self._model, [prepared.data for prepared in batch]).to("cpu")
 
 
 class SentenceEncoder:
@@ -107,7 +107,7 @@ class SentenceEncoder:
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode texts."""
-        return encode_texts(self._model, [prepared.data for prepared in batch])
+        return encode_texts(self._model, [prepared.data for prepared in batch]).to("cpu")
 
 
 def encoder_of(target: Target, model: AladinModel, limits: ImageLimits) -> ItemEncoder:

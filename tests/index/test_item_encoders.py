@@ -47,3 +47,18 @@ def test_texts_are_checked_and_encoded(tiny_checkpoint: Path, texts: list[TextIt
     np.testing.assert_array_equal(encoder.encode(prepared).embedding, expected.embedding)
     with pytest.raises(InputError, match="the text is empty"):
         encoder.decode(0, texts[0], " ")
+
+
+@pytest.mark.gpu
+def test_what_a_card_encodes_comes_back(
+    tiny_checkpoint: Path, images: list[ImageItem], texts: list[TextItem]
+) -> None:
+    on_processor = load_checkpoint(tiny_checkpoint).model
+    on_card = load_checkpoint(tiny_checkpoint, "cuda").model
+    for target, items in (("images", images[:4]), ("texts", texts[:4])):
+        encoder = encoder_of(target, on_processor, DEFAULT_LIMITS)  # type: ignore[arg-type]
+        prepared = [encoder.decode(row, item, encoder.read(item)) for row, item in enumerate(items)]
+        expected = encoder.encode(prepared)
+        found = encoder_of(target, on_card, DEFAULT_LIMITS).encode(prepared)  # type: ignore[arg-type]
+        np.testing.assert_allclose(found.embedding.numpy(), expected.embedding, atol=1e-3)
+        np.testing.assert_allclose(found.tokens.numpy(), expected.tokens, atol=1e-3)
