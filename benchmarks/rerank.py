@@ -251,9 +251,10 @@ def write_store(
 ) -> TokenStore:
     """Write one of our forms as an index has it, and map it."""
     folder.mkdir()
-    codec = TokenCodec.train(dtype, tokens[: 1024 * 39])
-    # Random directions have no clusters that coding all of them would be of use to.
-    packed = codec.pack(tokens[: 1024 * 39])
+    # Random directions have no clusters: coding all of them would change no time.
+    some = tokens[: 256 * 39]
+    codec = TokenCodec.train(dtype, some)
+    packed = codec.pack(some)
     packed = packed.take(np.arange(len(tokens)) % packed.count)
     for array in codec.arrays:
         values: NDArray[Any] = getattr(packed, array.field)

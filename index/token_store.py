@@ -208,8 +208,3 @@ def read_ahead(array: NDArray[Any]) -> None:
     start = array.ctypes.data - np.frombuffer(base, dtype=np.uint8).ctypes.data
     page = start // mmap.PAGESIZE * mmap.PAGESIZE
     base.madvise(mmap.MADV_WILLNEED, page, start - page + array.nbytes)
-
-
-def pack(tokens: NDArray[np.float32], dtype: TokenDtype) -> PackedTokens:
-    """Bring tokens into a stored form that needs no codebook."""
-    return TokenCodec(dtype, tokens.shape[1]).pack(tokens)

@@ -30,7 +30,7 @@ from index.side import ANN, EMBEDDINGS, ITEMS, Side, open_side
 from index.side_writer import EncodedPart
 from index.source_items import ImageItem, TextItem
 from index.token_codec import TokenCodec
-from index.token_store import OFFSETS, SCALES, TOKENS, pack
+from index.token_store import CENTROIDS, FILE_OF, OFFSETS
 
 TEXTS = [
     "a small red circle above a striped blue square",
@@ -141,12 +141,15 @@ def make_side(tmp_path: Path) -> Iterator[MakeSide]:
         if tokens is None:
             tokens = [np.zeros((1, 4), dtype=np.float32)] * count
         flat = np.concatenate(tokens).astype(np.float32)
-        packed = pack(flat, dtype)  # type: ignore[arg-type]
+        codec = TokenCodec.train(dtype, flat)  # type: ignore[arg-type]
+        packed = codec.pack(flat)
         lengths = [len(each) for each in tokens]
         write_npy(place / EMBEDDINGS, np.float32, (count, dim), [embeddings])
-        write_npy(place / TOKENS, dtype, flat.shape, [packed.values])
-        if packed.scales is not None:
-            write_npy(place / SCALES, np.float32, (len(flat),), [packed.scales])
+        for array in codec.arrays:
+            values = getattr(packed, array.field)
+            write_npy(place / FILE_OF[array.field], array.dtype, values.shape, [values])
+        if codec.centroids is not None:
+            np.save(place / CENTROIDS, codec.centroids)
         write_npy(place / OFFSETS, np.int64, (count + 1,), [np.cumsum([0, *lengths])])
         write_items(
             place / ITEMS,

@@ -1,0 +1,70 @@
+"""The build hook, with the compiler that this machine has."""
+
+import ctypes
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+hatch_build = pytest.importorskip("hatch_build", reason="hatchling is not installed")
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A copy of the kernel's sources, below a root of its own."""
+    folder = tmp_path / "index" / "kernel"
+    folder.mkdir(parents=True)
+    for path in (ROOT / "index" / "kernel").glob("*.[ch]"):
+        shutil.copy(path, folder)
+    return folder
+
+
+def hook(root: Path, warnings: list[str]) -> Any:
+    app = SimpleNamespace(display_warning=warnings.append)
+    return hatch_build.KernelBuildHook(str(root), {}, None, None, str(root), "wheel", app)
+
+
+@pytest.mark.skipif(hatch_build.system_compiler() is None, reason="no compiler here")
+def test_a_library_is_put_beside_its_sources(sources: Path) -> None:
+    before = set(sources.iterdir())
+    data: dict[str, Any] = {"artifacts": [], "pure_python": True}
+    warnings: list[str] = []
+    hook(sources.parent.parent, warnings).initialize("editable", data)
+    (built,) = set(sources.iterdir()) - before
+    assert data["artifacts"] == [f"index/kernel/{built.name}"]
+    assert data["tag"].startswith("py3-none-")
+    assert (data["pure_python"], warnings) == (False, [])
+    assert ctypes.CDLL(str(built)).maxsim_interface() > 0
+
+
+def test_an_installation_goes_on_without_a_compiler_that_works(
+    sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler -q")
+    (sources / "_maxsim.so").write_bytes(b"of an earlier version")
+    data: dict[str, Any] = {"artifacts": [], "pure_python": True}
+    warnings: list[str] = []
+    hook(sources.parent.parent, warnings).initialize("standard", data)
+    assert data == {"artifacts": [], "pure_python": True}
+    assert len(warnings) == 1
+    assert "search works, more slowly" in warnings[0]
+    assert "no-such-compiler" in warnings[0]
+    assert not (sources / "_maxsim.so").exists()
+
+
+def test_a_compiler_is_asked_for_only_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "ccache gcc")
+    assert hatch_build.system_compiler() == ["ccache", "gcc"]
+    assert hook(tmp_path, []).dependencies() == []
+    monkeypatch.delenv("CC")
+    monkeypatch.setattr(shutil, "which", lambda name: "/bin/clang" if name == "clang" else None)
+    assert hatch_build.system_compiler() == ["clang"]
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert hatch_build.system_compiler() is None
+    assert hook(tmp_path, []).dependencies() == ["ziglang>=0.13"]
