@@ -1,26 +1,34 @@
 """The benchmark of cards, on a machine that may have none."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
+import pytest
 import torch
 
-ROOT = Path(__file__).parents[2]
+from benchmarks.gpu import measure, print_table
+from benchmarks.synthetic import SyntheticPhotos
+from benchmarks.synthetic_index import write_synthetic_index
+from benchmarks.synthetic_sources import stand_in_source
+from index.settings import BuildSettings
 
 
-def test_quick_measures_what_there_is() -> None:
-    command = [sys.executable, "-m", "benchmarks.gpu", "--quick", "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    figures = json.loads(done.stdout)
-    assert figures["items"] == 2000
-    engines = figures["engines"]
-    assert len(engines) >= 2
-    if not torch.cuda.is_available():
-        assert figures["card"] is None
-        assert list(engines) == ["processor", "torch on the processor"]
-    for values in engines.values():
-        if values is not None:
-            assert values["ann_recall"] >= 0.99
-            assert 0 < values["retrieve_ms"] < values["search_ms"] <= values["p95_ms"]
+def test_without_a_card_the_processor_is_measured_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    photos = SyntheticPhotos(stand_in_source())
+    seconds = write_synthetic_index(tmp_path, photos, 600, BuildSettings(token_dtype="int8"))
+    assert set(seconds) == {"draw", "pack", "write", "ann"}
+    assert all(value >= 0 for value in seconds.values())
+    figures = measure(tmp_path, photos.queries(5, 600))
+    assert figures["card"] is None
+    assert figures["items"] == 600
+    assert list(figures["engines"]) == ["processor", "torch on the processor"]
+    for values in figures["engines"].values():
+        assert values["ann_recall"] == 1.0
+        assert values["card_bytes"] == 0
+        assert 0 < values["retrieve_ms"] < values["search_ms"] <= values["p95_ms"]
+    print_table(figures)
+    shown = capsys.readouterr().out
+    assert "There is no card here" in shown
+    assert shown.count("| 1.000 |") == 2
