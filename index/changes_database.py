@@ -92,11 +92,11 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 def open_to_read(path: Path) -> sqlite3.Connection:
     """Connect to a database without being able to change it.
 
-    Where the folder cannot be written, such as on a medium mounted for reading, nobody else can
-    write there either, and the files that readers and writers agree by are not needed.
+    On a medium that is mounted for reading, the files by which readers and writers agree cannot be
+    made. Unless a writer elsewhere has made them, the database is taken to stay as it is.
     """
     ahead = path.with_name(f"{path.name}-wal")
-    fixed = not os.access(path.parent, os.W_OK) and not ahead.exists()
+    fixed = os.statvfs(path.parent).f_flag & os.ST_RDONLY and not ahead.exists()
     uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if fixed else ''}"
     # One connection a thread, or one lock around it; `close` may come from any thread.
     return sqlite3.connect(

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -105,6 +107,22 @@ def test_a_damaged_database_is_named(
     ):
         index.side("images")
     assert caught.value.file == path
+
+
+def test_a_medium_that_is_mounted_for_reading_is_read_without_a_trace(
+    root: Path, checkpoint: Checkpoint, made_up: MakeItems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
+        writer.add("images", made_up(["d"]), "error")
+    real = os.statvfs
+
+    def read_only(path: Path) -> SimpleNamespace:
+        return SimpleNamespace(f_flag=real(path).f_flag | os.ST_RDONLY)
+
+    monkeypatch.setattr(os, "statvfs", read_only)
+    with open_index(root, checkpoint=checkpoint) as index:
+        assert index.side("images").items.rows_by_id().keys() == set("abcd")
+        assert [path.name for path in (root / "changes" / "000001").iterdir()] == ["images.sqlite"]
 
 
 def add_in_a_process(root: Path, model_id: str, new: list[NewItems]) -> None:
