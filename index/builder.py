@@ -193,7 +193,6 @@ class _Build:
     def _encode(self, target: Target, network: AladinModel) -> list[Shard]:
         """Encode the shards that are not on the disk yet; return all."""
         settings, rows = self._settings, self._rows[target]
-        self._progress.start(len(rows), _UNITS[target])
         form = ShardFormat.of(network)
         encoder = encoder_of(target, network, settings.limits)
         work = self._root / BUILD / target
@@ -203,7 +202,11 @@ class _Build:
         }
         shards = {folder: read_shard(folder, form) for folder in planned}
         missing = [of_shard for folder, of_shard in planned.items() if shards[folder] is None]
-        self._progress.advance(len(rows) - sum(map(len, missing)))
+        # Rate and time left are those of what is still to be done.
+        left = sum(len(of_shard) for of_shard in missing)
+        self._progress.start(left, _UNITS[target])
+        if left < len(rows):
+            self._progress.note(resumed_after=float(len(rows) - left))
         batches = self._batches(target, missing)
         # One stream for all shards: its threads are at the next one while this one is written.
         with closing(prepared_batches(encoder, batches, settings.readers, self._seconds)) as stream:

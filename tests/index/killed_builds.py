@@ -30,7 +30,7 @@ DEATHS = [
     ("fsync", 2),  # while the model is copied
     ("replace", 1),  # before there is a plan
     ("advance", 2),  # while the texts are listed
-    ("advance", 6),  # in the middle of the second shard
+    ("advance", 5),  # in the middle of the second shard
     ("rename", 5),  # before the first shard of the texts is whole
     ("write_items", 2),  # while the generation's files are written
     ("replace", 4),  # before the manifest

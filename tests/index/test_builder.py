@@ -220,8 +220,11 @@ def test_resuming_goes_on_where_the_build_stopped(
             seen.append([shard.stat().st_mtime_ns for shard in shards])
 
     resumed = BuildSettings(shards=1, batch_size=3, resume=True)  # it goes on with its own shards
-    report = build_index(tiny_checkpoint, out, images, None, resumed, Watch())
+    progress = Watch()
+    report = build_index(tiny_checkpoint, out, images, None, resumed, progress)
     assert report.generation == 1
+    assert ["photos", len(images) - 6, len(images) - 6] in progress.pieces
+    assert progress.notes["resumed_after"] == 6
     assert seen == [written] * 4  # photos listed, photos, images written, vectors
     assert len(ids(out)) == len(images)
     again = build_index(tiny_checkpoint, out, images, None, resumed)
