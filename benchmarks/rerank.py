@@ -238,7 +238,9 @@ def write_stores(folder: Path, items: int) -> Stores:
     write_npy(folder / "f32.npy", np.float32, shape, [tokens.reshape(shape)])
     bits = torch.from_numpy(tokens).bfloat16().view(torch.int16).numpy()
     write_npy(folder / "bf16.npy", np.int16, shape, [bits.reshape(shape)])
-    ours = {dtype: write_store(folder / dtype, tokens, lengths, dtype) for dtype in TOKEN_DTYPES}
+    ours: dict[TokenDtype, TokenStore] = {}
+    for dtype in TOKEN_DTYPES:
+        ours[dtype] = write_store(folder / dtype, tokens, lengths, dtype)
     return Stores(
         ours,
         torch.from_numpy(map_npy(folder / "f32.npy", np.float32, shape)),

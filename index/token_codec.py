@@ -50,7 +50,7 @@ class PackedTokens(NamedTuple):
     centroid_ids: NDArray[np.uint16] | None = None
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Number of tokens."""
         return self.values.shape[0]
 
@@ -157,8 +157,9 @@ class TokenCodec:
             ConfigError: a codebook is to be made of no tokens.
         """
         dim = sample.shape[1]
-        known = queries is not None and len(queries) > 0 and dtype != "float16"
-        feedback = ErrorFeedback.of(queries) if known else None
+        feedback = None
+        if queries is not None and len(queries) > 0 and dtype != "float16":
+            feedback = ErrorFeedback.of(queries)
         if dtype not in CODE_BITS:
             return cls(dtype, dim, None, feedback)
         if len(sample) == 0:

@@ -73,13 +73,23 @@ class TokenStore:
         offsets: NDArray[np.int64],
         folder: Path | None = None,
     ) -> None:
-        """Read from arrays, mapped or not; see `open` and `from_arrays`."""
+        """Read from arrays, mapped or not; see `open` and `from_arrays`.
+
+        Raises:
+            ShapeError: the arrays are not those of the codec's form.
+        """
+        for array in codec.arrays:
+            found: NDArray[Any] | None = getattr(stored, array.field)
+            shape = (stored.count, *array.row_shape)
+            if found is None or (found.dtype, found.shape) != (array.dtype, shape):
+                actual = "nothing" if found is None else f"{found.dtype} {found.shape}"
+                raise ShapeError(f"{array.field} {array.dtype} {shape}", actual)
         self.codec = codec
         self.folder = folder
         # The kernel takes arrays as they lie; a mapped one is never copied by this.
         self.stored = PackedTokens(
-            *(None if array is None else np.ascontiguousarray(array) for array in stored)
-        )  # pyright: ignore[reportArgumentType]
+            *(None if array is None else np.ascontiguousarray(array) for array in stored)  # pyright: ignore[reportArgumentType]
+        )
         self.offsets = offsets
 
     @classmethod
@@ -126,7 +136,8 @@ class TokenStore:
             lengths: (items,) number of tokens of each item.
 
         Raises:
-            ShapeError: the lengths do not add up to the tokens.
+            ShapeError: the lengths do not add up to the tokens, or the arrays are not those of
+                the codec's form.
         """
         offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])

@@ -82,6 +82,16 @@ def test_lengths_have_to_add_up() -> None:
         TokenStore.from_arrays(TokenCodec("float16", DIM), packed, [3, 1])
 
 
+def test_arrays_have_to_be_of_the_form() -> None:
+    # The kernel would read other memory than the arrays'.
+    tokens = PackedTokens(np.zeros((2, DIM), dtype=np.float32))
+    with pytest.raises(ShapeError, match=r"values float16 \(2, 8\), got float32"):
+        TokenStore.from_arrays(TokenCodec("float16", DIM), tokens, [2])
+    tokens = PackedTokens(np.zeros((2, DIM), dtype=np.int8))
+    with pytest.raises(ShapeError, match=r"scales float32 \(2,\), got nothing"):
+        TokenStore.from_arrays(TokenCodec("int8", DIM), tokens, [2])
+
+
 def test_offsets_that_do_not_span_the_tokens_are_named(tmp_path: Path) -> None:
     write(tmp_path, "float16")
     write_npy(tmp_path / OFFSETS, np.int64, (7,), [np.arange(7)])
