@@ -69,20 +69,30 @@ class SideChanges:
         """Whether a search may find this row."""
         return row < self.rows and (self.live is None or bool(self.live.mask[row]))
 
-    def split(self, selection: Selection | None) -> tuple[Selection | None, NDArray[np.int64]]:
-        """Divide a selection into the generation's rows (None: all) and added ones, ascending."""
+    def split(self, selection: Selection | None) -> tuple[Selection | None, Selection | None]:
+        """Divide a selection of live rows.
+
+        Returns:
+            What it selects of the generation's rows, and of the added ones counted from 0; None
+            where that is all of them.
+        """
         if selection is None or selection is self.live:
             return self._live_parts
-        added = np.flatnonzero(selection.mask[self.base_count :]) + self.base_count
-        return Selection(selection.mask[: self.base_count]), added
+        return self._parts(selection)
 
     @cached_property
-    def _live_parts(self) -> tuple[Selection | None, NDArray[np.int64]]:
+    def _live_parts(self) -> tuple[Selection | None, Selection | None]:
         if self.live is None:
-            return None, np.arange(self.base_count, self.rows, dtype=np.int64)
-        of_base = Selection(self.live.mask[: self.base_count])
-        added = np.flatnonzero(self.live.mask[self.base_count :]) + self.base_count
-        return None if of_base.count == self.base_count else of_base, added
+            return None, None
+        of_base, of_added = self._parts(self.live)
+        return (
+            None if of_base.count == self.base_count else of_base,
+            None if of_added.count == len(self.embeddings) else of_added,
+        )
+
+    def _parts(self, selection: Selection) -> tuple[Selection, Selection]:
+        mask = selection.mask
+        return Selection(mask[: self.base_count]), Selection(mask[self.base_count :])
 
     def select(self, passing: Selection, filter: Filter) -> Selection:
         """Return the live rows that pass a filter.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from index.changes_snapshot import SideChanges
-from index.exact import largest
+from index.exact import exact_search
 from index.filters import Filter
 from index.items import StoredItem
 from index.manifest import SideEntry
@@ -93,16 +93,15 @@ class LiveSide:
         changes = self.changes
         if changes is None:
             return self.base.order(query, count, num_candidates, selection)
-        of_base, added = changes.split(selection)
+        of_base, of_added = changes.split(selection)
         if of_base is not None and of_base.count == 0:
             rows, scores = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         else:
             rows, scores = self.base.order(query, count, num_candidates, of_base)
+        added, added_scores = exact_search(changes.embeddings, query, count, of_added)
         if len(added) == 0:
             return rows, scores
-        added_scores = changes.embeddings_of(added) @ query
-        best = largest(added_scores, count)
-        return _merge(rows, scores, added[best], added_scores[best], count)
+        return _merge(rows, scores, added + changes.base_count, added_scores, count)
 
     def select(self, filter: Filter | None) -> Selection | None:
         """Return the live rows that pass a filter; None: all of them, and nothing is removed."""
