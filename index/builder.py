@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
 from math import ceil
@@ -16,7 +15,7 @@ from aladin.errors import InputError
 from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
 from index.assemble import side_source
-from index.catalogue import Catalogue, write_catalogue
+from index.catalogue import Catalogue, listed
 from index.changes_lock import changes_lock
 from index.disk import disk_errors, only_builder
 from index.first_stage import check_first_stages
@@ -24,7 +23,6 @@ from index.generation_writer import SideSource, write_generation
 from index.item_encoders import LeftOut, encoder_of
 from index.layout import (
     BUILD,
-    NEW_CATALOGUE,
     generation_folder,
     live_generation,
 )
@@ -112,7 +110,7 @@ def build_index(
     with disk_errors(out), only_builder(out), ExitStack() as stack:
         if not settings.resume:
             discard(out)
-        catalogues = stack.enter_context(_catalogues(out, sources, progress, seconds))
+        catalogues = stack.enter_context(listed(out, sources, progress, seconds))
         rows: dict[Target, range] = {
             target: rows_of_part(catalogue.count, settings, target)
             for target, catalogue in catalogues.items()
@@ -233,29 +231,6 @@ class _Build:
             for start in range(rows.start, rows.stop, size):
                 batch = range(start, min(start + size, rows.stop))
                 yield list(zip(batch, self._catalogues[target].items(batch), strict=True))
-
-
-@contextmanager
-def _catalogues(
-    root: Path,
-    sources: Mapping[Target, Iterable[SourceItem]],
-    progress: Progress,
-    seconds: StageSeconds,
-) -> Generator[dict[Target, Catalogue]]:
-    """Read the sources into catalogues, which are there inside the block."""
-    folder = root / NEW_CATALOGUE
-    folder.mkdir()
-    try:
-        with ExitStack() as opened:
-            catalogues: dict[Target, Catalogue] = {}
-            for target, items in sources.items():
-                file = folder / f"{target}.sqlite"
-                with seconds.measure("list"):
-                    write_catalogue(file, target, items, progress)
-                catalogues[target] = opened.enter_context(closing(Catalogue(file, target)))
-            yield catalogues
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _report(root: Path, generation: int, seconds: dict[str, float]) -> BuildReport:

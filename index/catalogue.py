@@ -7,15 +7,19 @@ resumed build, the database of the new generation) reads from here.
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
 from aladin.errors import InputError
 from aladin.progress import Progress
+from index.layout import NEW_CATALOGUE
 from index.settings import Target
 from index.source_items import ImageItem, SourceItem, check_item, item_from_json, item_json
+from index.stage_seconds import StageSeconds
 
 _UNITS: dict[Target, str] = {"images": "photos listed", "texts": "texts listed"}
 _BATCH = 1000
@@ -65,6 +69,36 @@ class Catalogue:
     def close(self) -> None:
         """Close the database."""
         self._connection.close()
+
+
+@contextmanager
+def listed(
+    root: Path,
+    sources: Mapping[Target, Iterable[SourceItem]],
+    progress: Progress,
+    seconds: StageSeconds,
+) -> Generator[dict[Target, Catalogue]]:
+    """Read the sources of a build into catalogues, which are there inside the block.
+
+    Args:
+        root: of the index; to be called by its only builder.
+        sources: items of each side, see `write_catalogue`.
+        progress: advanced with the items.
+        seconds: gets the time as that of the stage "list".
+    """
+    folder = root / NEW_CATALOGUE
+    folder.mkdir()
+    try:
+        with ExitStack() as opened:
+            catalogues: dict[Target, Catalogue] = {}
+            for target, items in sources.items():
+                file = folder / f"{target}.sqlite"
+                with seconds.measure("list"):
+                    write_catalogue(file, target, items, progress)
+                catalogues[target] = opened.enter_context(closing(Catalogue(file, target)))
+            yield catalogues
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_catalogue(

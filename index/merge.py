@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +14,12 @@ import numpy as np
 
 from aladin.errors import IndexMismatchError, InputError
 from aladin.progress import NullProgress, Progress
+from index.changes_database import open_to_read
 from index.disk import disk_errors, only_builder
 from index.first_stage import check_first_stages
 from index.generation_writer import SideSource, write_generation
 from index.item_encoders import LeftOut
-from index.layout import MODEL, NEW_CATALOGUE, generation_folder
+from index.layout import MODEL, generation_folder
 from index.live_parts import live_parts
 from index.live_side import LiveSide
 from index.manifest import DIGEST
@@ -31,9 +29,8 @@ from index.settings import TARGETS, BuildSettings, Target
 from index.side import ITEMS, LEFT_OUT
 from index.side_writer import EncodedPart
 from index.token_codec import TokenCodec
+from index.unique_ids import check_ids_differ
 from index.uploaded_photos import UploadedPhoto
-
-_IDS_AT_A_TIME = 1000
 
 
 class MergeReport(NamedTuple):
@@ -81,7 +78,7 @@ def merge_indexes(
         progress: told of items and vectors.
 
     Raises:
-        InputError: there is no part, `out` is one, or an id is in two of them.
+        InputError: there is no part, one is given twice or is `out`, or an id is in two of them.
         IndexMismatchError: the parts, or `out`, are of different models or token forms.
         SearchIndexError: a part cannot be read.
         ConfigError: FAISS cannot build what the settings ask for.
@@ -90,7 +87,13 @@ def merge_indexes(
     progress = progress or NullProgress()
     if not parts:
         raise InputError("expected at least one index to merge, got none")
-    if out.resolve() in {part.resolve() for part in parts}:
+    places = [part.resolve() for part in parts]
+    if len(set(places)) < len(places):
+        twice = next(
+            part for part, place in zip(parts, places, strict=True) if places.count(place) > 1
+        )
+        raise InputError(f"{twice}: is given twice; each index is merged once")
+    if out.resolve() in places:
         raise InputError(f"{out}: is one of the indexes to merge; give another folder for all")
     with ExitStack() as opened:
         indexes = [opened.enter_context(open_index(part)) for part in parts]
@@ -113,7 +116,10 @@ def merge_indexes(
                 },
                 settings,
             )
-            _check_ids(out, sides, progress)
+            for target, of_target in sides.items():
+                progress.start(counts[target], f"ids of {target}")
+                ids = {part.index.path: _live_ids(part) for part in of_target}
+                check_ids_differ(out, target, ids, progress)
             install_model(out, parts[0] / MODEL, model)
             generation = write_generation(
                 out,
@@ -205,58 +211,11 @@ def _fingerprint(sides: dict[Target, list[_Part]]) -> str:
     return digest.hexdigest()
 
 
-def _check_ids(out: Path, sides: dict[Target, list[_Part]], progress: Progress) -> None:
-    """Refuse, before any work, an id that two parts have.
-
-    On the disk, for all ids together may be more than memory holds.
-    """
-    folder = out / NEW_CATALOGUE
-    folder.mkdir()
-    try:
-        with closing(sqlite3.connect(folder / "ids.sqlite")) as connection:
-            connection.execute("PRAGMA journal_mode = OFF")
-            connection.execute("PRAGMA synchronous = OFF")
-            for target, parts in sides.items():
-                progress.start(sum(part.side.count for part in parts), f"ids of {target}")
-                connection.execute(
-                    f"CREATE TABLE {target} (id TEXT PRIMARY KEY, part INTEGER) WITHOUT ROWID"
-                )
-                for number, part in enumerate(parts):
-                    ids = _live_ids(part)
-                    while batch := list(islice(ids, _IDS_AT_A_TIME)):
-                        lines = [(item_id, number) for item_id in batch]
-                        try:
-                            connection.executemany(f"INSERT INTO {target} VALUES (?, ?)", lines)
-                        except sqlite3.IntegrityError:
-                            raise _repetition(connection, target, batch, parts, number) from None
-                        progress.advance(len(batch))
-    finally:
-        shutil.rmtree(folder)
-
-
 def _live_ids(part: _Part) -> Iterator[str]:
     changes = part.side.changes
-    with closing(
-        sqlite3.connect(f"{(part.folder / ITEMS).absolute().as_uri()}?mode=ro", uri=True)
-    ) as items:
+    with closing(open_to_read(part.folder / ITEMS)) as items:
         for item_id, row in items.execute("SELECT id, row FROM items"):
             if changes is None or changes.is_live(row):
                 yield item_id
     if changes is not None:
         yield from (item_id for item_id, row in changes.ids() if changes.is_live(row))
-
-
-def _repetition(
-    connection: sqlite3.Connection,
-    target: Target,
-    ids: Sequence[str],
-    parts: Sequence[_Part],
-    number: int,
-) -> InputError:
-    """Find the id for which a batch was refused."""
-    for item_id in ids:
-        found = connection.execute(f"SELECT part FROM {target} WHERE id = ?", (item_id,)).fetchone()
-        if found is not None and found[0] != number:
-            first, second = parts[found[0]].index.path, parts[number].index.path
-            return InputError(f"{target}: id {item_id!r} is in {first} and in {second}")
-    raise AssertionError("the database refused ids of which none repeats")

@@ -152,7 +152,7 @@ def test_what_does_not_belong_together_is_refused(
     build_index(tiny_checkpoint, two, images[3:6], texts, SETTINGS)
     with pytest.raises(InputError, match=r"images: id 'photo 3' is in .*one and in .*two"):
         merge_indexes([one, two], out)
-    with pytest.raises(InputError, match=r"images: id 'photo 0' is in .*one and in .*one"):
+    with pytest.raises(InputError, match="one: is given twice"):
         merge_indexes([one, one], out)
     float16 = tmp_path / "float16"
     build_index(tiny_checkpoint, float16, images[6:8], None, BuildSettings())
