@@ -37,7 +37,7 @@ class Selection:
     @property
     def max_bytes(self) -> int:
         """Memory that all of its forms take, those not yet asked for as well."""
-        return self.mask.nbytes + 8 * self.count + self.mask.size // 8
+        return self.mask.nbytes + 8 * self.count + -(-self.mask.size // 8)
 
     def __and__(self, other: Selection) -> Selection:
         """Select the rows that both select."""
