@@ -13,7 +13,9 @@ p50_ms, p95_ms             retrieve + rerank 100 candidates + look the hits up, 
 ann_recall                 share of the exact nearest 100 that are candidates
 fidelity                   share of exhaustive alignment's top 10 in ours, with `candidates`, the
                            fewest that keep 99 % on other queries
-retrieve_over_faiss        our first stage over FAISS's own call with the same parameters
+retrieve_over_faiss        our first stage over FAISS's own with the same parameters: where more
+                           rows are asked for and compared exactly, over IndexRefineFlat; over
+                           what that refines alone, retrieve_over_faiss_unrefined
 exhaustive_over_two_stage  exhaustive alignment by the same kernel over retrieving and re-ranking
                            `candidates`; two_stage_over_matching: 100 of them over retrieving
 
