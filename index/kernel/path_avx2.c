@@ -99,6 +99,7 @@ OP void widen_half(const uint16_t *from, int64_t n, float *to)
 
 static int supported(void)
 {
+    __builtin_cpu_init(); /* Clang does not do it by itself */
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            __builtin_cpu_supports("f16c");
 }
