@@ -29,14 +29,19 @@ class PendingChanges(NamedTuple):
     removed: int
 
 
-def pending_changes(root: Path) -> dict[Target, PendingChanges]:
-    """Count the changes of the live generation, by side; reads no item.
+def pending_changes(root: Path, generation: int | None = None) -> dict[Target, PendingChanges]:
+    """Count the changes of a generation, by side; reads no item.
+
+    Args:
+        root: of the index.
+        generation: on the disk; None: the live one.
 
     Raises:
         IndexNotReadyError: nothing was published yet.
         IndexCorruptError: the changes, or the manifest, cannot be read.
     """
-    generation = live_generation(root)
+    if generation is None:
+        generation = live_generation(root)
     manifest = read_manifest(generation_folder(root, generation))
     pending: dict[Target, PendingChanges] = {}
     for target in manifest.targets:

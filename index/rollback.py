@@ -68,9 +68,8 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
         folder = generation_folder(root, to)
         manifest = read_manifest(folder)
         check_lengths(folder, manifest.files)
-        undone = pending_changes(root)
+        undone, pending = pending_changes(root, live), pending_changes(root, to)
         set_live_generation(root, to)
-        pending = pending_changes(root)
         counts: dict[Target, int] = {}
         for target, changes in pending.items():
             entry = manifest.side(target)

@@ -144,6 +144,8 @@ def build(
     faster --device.
     """
     from index.builder import build_index
+    from index.changes import pending_changes
+    from index.layout import CURRENT, live_generation
     from index.settings import BuildSettings
     from service.sources import image_items, text_items
 
@@ -162,6 +164,7 @@ def build(
     )
     photos = None if images is None else image_items(images, split)
     lines = None if texts is None else text_items(texts, split)
+    before = live_generation(out) if (out / CURRENT).exists() else None
     with stderr_progress() as progress:
         report = build_index(model, out, photos, lines, settings, progress)
     for item_id, reason in report.left_out:
@@ -169,6 +172,14 @@ def build(
     counts = ", ".join(f"{count} {target}" for target, count in report.counts.items())
     left_out = f", {len(report.left_out)} left out" if report.left_out else ""
     typer.echo(f"{out}: generation {report.generation}, {counts}{left_out}")
+    if before not in (None, report.generation) and any(
+        any(changes) for changes in pending_changes(out, before).values()
+    ):
+        typer.echo(
+            f"what was added to generation {before} and deleted from it is not part of the new "
+            f"one: add it again, or go back with `aladin index rollback {out} --to {before}`",
+            err=True,
+        )
 
 
 def fields_of(text: str | None) -> tuple[str, ...] | None:

@@ -85,6 +85,20 @@ def test_a_day_in_the_life_of_an_index(index: Path, more: Path, tmp_path: Path) 
     assert "no generation before 3" in run("index", "rollback", index, code=2)
 
 
+def test_a_build_says_what_it_leaves_behind(index: Path, data_file: Path) -> None:
+    words = ["index", "build", "--model", index / "model", "--images", data_file, "--out", index]
+    build = [str(word) for word in words]
+    assert "not part of the new one" not in CliRunner().invoke(app, build).stderr
+    run("index", "delete", index, "--target", "images", "plain")
+    done = CliRunner().invoke(app, build)
+    assert done.exit_code == 0
+    assert "added to generation 2 and deleted from it is not part of the new one" in done.stderr
+    assert f"`aladin index rollback {index} --to 2`" in done.stderr
+    assert "plain" in hits(index)
+    run("index", "rollback", index, "--to", 2)
+    assert "plain" not in hits(index)
+
+
 def test_what_is_missing_is_said(index: Path, tmp_path: Path) -> None:
     assert "--images, --texts or both" in run("index", "add", index, code=2)
     assert "at least one ID" in run("index", "delete", index, "--target", "texts", code=2)
