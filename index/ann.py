@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,9 @@ class AnnIndex:
             return [width for width in _LISTS_SEARCHED if width < lists] + [lists]
         return list(_GRAPH_WIDTHS) if is_graph(self._index) else []
 
-    @property
+    @cached_property
     def keeps_vectors(self) -> bool:
-        """Whether the order in which it finds rows is the exact one: asking for more is no use."""
+        """Whether its scores are the inner products: asking for more rows is no use then."""
         return isinstance(self._index, (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexHNSWFlat))
 
     @property
@@ -90,6 +91,22 @@ class AnnIndex:
         Returns:
             At most `oversample` times `count` rows, in no order to rely on.
         """
+        return self.search_scored(query, count, allowed, search_width, oversample)[0]
+
+    def search_scored(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        allowed: Selection | None = None,
+        search_width: int | None = None,
+        oversample: float | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find near rows, see `search`, with their scores by what the index keeps.
+
+        Returns:
+            Rows and scores, best first, equal scores in any order. They are the inner products
+            where the index `keeps_vectors`.
+        """
         wanted = min(math.ceil(count * (oversample or self.oversample)), self.count)
         share = 1.0 if allowed is None else max(allowed.count, 1) / self.count
         width = search_width or self.search_width
@@ -99,10 +116,12 @@ class AnnIndex:
             width = min(math.ceil(max(width, floor) / share), self.count)
         selector = None if allowed is None else faiss.IDSelectorBitmap(allowed.bits)
         parameters = _parameters(self._index, width, selector)
-        _, rows = self._index.search(query[None], wanted, params=parameters)
+        scores, rows = self._index.search(query[None], wanted, params=parameters)
         found: NDArray[np.int64] = rows[0]
-        # The places that it could not fill come last.
-        return found if found[-1] >= 0 else found[found >= 0]
+        if found[-1] >= 0:
+            return found, scores[0]
+        filled = found >= 0  # places that it could not fill come last
+        return found[filled], scores[0][filled]
 
 
 def is_graph(index: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from index.ann import AnnIndex
 from index.engines import FirstStage
 from index.exact import exact_search
 from index.faiss_library import faiss
@@ -30,17 +31,31 @@ def retrieve(
     Returns:
         Rows, best first, those of equal score in ascending order, and their exact cosines.
     """
-    found = engine.search(query, count, allowed)
-    if len(found) < count:
+    if isinstance(engine, AnnIndex) and engine.keeps_vectors:
+        rows, scores = engine.search_scored(query, count, allowed)
+        if len(rows) >= count:
+            return _in_order(rows[:count], scores[:count])
         return exact_search(embeddings, query, count, allowed)
-    scores = exact_scores(embeddings, query, found)
-    order = np.argsort(-scores)
-    sorted_scores = scores[order]
-    # Almost never are two scores the same, and sorting by rows as well takes three times as long.
-    if (sorted_scores[1:] == sorted_scores[:-1]).any():
-        order = np.lexsort((found, -scores))
-        sorted_scores = scores[order]
-    return found[order[:count]], sorted_scores[:count]
+    rows = engine.search(query, count, allowed)
+    if len(rows) < count:
+        return exact_search(embeddings, query, count, allowed)
+    scores = exact_scores(embeddings, query, rows)
+    order = scores.argsort()[::-1]
+    # Equal scores are few, and seldom at the border; there the lower rows stay.
+    if len(order) > count and scores[order[count]] == scores[order[count - 1]]:
+        order = np.lexsort((rows, -scores))
+    best = order[:count]
+    return _in_order(rows[best], scores[best])
+
+
+def _in_order(
+    rows: NDArray[np.int64], scores: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Bring rows with the same score into ascending order; the scores descend already."""
+    if (scores[1:] == scores[:-1]).any():
+        order = np.lexsort((rows, -scores))
+        return rows[order], scores[order]
+    return rows, scores
 
 
 def exact_scores(
