@@ -13,6 +13,7 @@ number alone: the first thousand of a million are the thousand of a thousand.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,14 +58,6 @@ class TextQueries(NamedTuple):
     photos: NDArray[np.int64]
 
 
-class _Recipe(NamedTuple):
-    """What each photo of a block is made of: (photos,) each."""
-
-    base: NDArray[np.int64]
-    partner: NDArray[np.int64]
-    weight: NDArray[np.float32]
-
-
 def make_encodings(count: int, seed: int = 0, source: Path | None = None) -> Iterator[Photos]:
     """Yield `count` photos in batches.
 
@@ -76,11 +69,52 @@ def make_encodings(count: int, seed: int = 0, source: Path | None = None) -> Ite
     return SyntheticPhotos(find_source(source), seed).photos(count)
 
 
+class _PrincipalSpace:
+    """The directions in which embeddings and tokens of the real photos vary together.
+
+    Attributes:
+        mean: (256 + 49 * 128,) of both, each half scaled to a variance of 1.
+        directions: (kept, 256 + 49 * 128).
+        coordinates: (real photos, kept).
+        spread: (kept,) standard deviations.
+        neighbours: (real photos, partners) nearest real photos.
+        stretch: how much closer to the mean mixtures of two neighbours are than photos.
+    """
+
+    def __init__(self, photos: Photos) -> None:
+        count = len(photos.embeddings)
+        embeddings = torch.from_numpy(photos.embeddings)
+        flat = torch.from_numpy(photos.tokens).reshape(count, -1)
+        # Each half weighs the same, or 49 tokens would leave the embedding no say.
+        joint = torch.cat(
+            [half / half.var(dim=0).sum().sqrt() for half in (embeddings, flat)], dim=1
+        )
+        self.mean = joint.mean(dim=0)
+        centred = joint - self.mean
+        # Fewer photos than values: the small Gram matrix has the same spectrum.
+        variances, vectors = torch.linalg.eigh((centred @ centred.T).double())
+        variances, vectors = variances.flip(0), vectors.flip(1)
+        share = variances.cumsum(0) / variances.sum()
+        kept = int(torch.searchsorted(share, _VARIANCE_KEPT)) + 1
+        lengths = variances[:kept].sqrt()
+        self.coordinates = (vectors[:, :kept] * lengths).float()
+        self.directions = self.coordinates.T @ centred / lengths.float().square().unsqueeze(1)
+        self.spread = (lengths / np.sqrt(count)).float()
+        similarity = embeddings @ embeddings.T
+        similarity.fill_diagonal_(-2)
+        self.neighbours = similarity.topk(min(_PARTNERS, count - 1)).indices.numpy()
+        own = self.coordinates.square().sum(dim=1).mean()
+        partners = self.coordinates[self.neighbours]  # (photos, partners, kept)
+        shared = torch.einsum("pk,pnk->pn", self.coordinates, partners).mean()
+        # For weights w even in 0.5 to 1: E w^2 + E (1-w)^2 = 2/3 and 2 E w(1-w) = 1/3.
+        self.stretch = float((own / (2 / 3 * own + 1 / 3 * shared)).sqrt())
+
+
 class SyntheticPhotos:
     """Draws photos and queries that belong to them."""
 
     def __init__(self, source: Source, seed: int = 0) -> None:
-        """Find the source's principal space and neighbours.
+        """Draw from a source.
 
         Args:
             source: what the photos are made from.
@@ -88,27 +122,6 @@ class SyntheticPhotos:
         """
         self.source = source
         self._seed = seed
-        count = len(source.photos.embeddings)
-        embeddings = torch.from_numpy(source.photos.embeddings)
-        flat = torch.from_numpy(source.photos.tokens).reshape(count, -1)
-        # Each half weighs the same, or 49 tokens would leave the embedding no say.
-        halves = [half / half.var(dim=0).sum().sqrt() for half in (embeddings, flat)]
-        joint = torch.cat(halves, dim=1)
-        self._mean = joint.mean(dim=0)
-        centred = joint - self._mean
-        # Fewer photos than values: the small Gram matrix has the same spectrum.
-        variances, vectors = torch.linalg.eigh((centred @ centred.T).double())
-        variances, vectors = variances.flip(0), vectors.flip(1)
-        share = variances.cumsum(0) / variances.sum()
-        kept = int(torch.searchsorted(share, _VARIANCE_KEPT)) + 1
-        lengths = variances[:kept].sqrt()
-        self._coordinates = (vectors[:, :kept] * lengths).float()  # (real photos, kept)
-        self._directions = self._coordinates.T @ centred / lengths.float().square().unsqueeze(1)
-        self._spread = (lengths / np.sqrt(count)).float()  # standard deviations
-        similarity = embeddings @ embeddings.T
-        similarity.fill_diagonal_(-2)
-        self._neighbours = similarity.topk(min(_PARTNERS, count - 1)).indices.numpy()
-        self._stretch = self._lost_spread()
 
     def photos(self, count: int, batch: int = 4 * _BLOCK) -> Iterator[Photos]:
         """Yield the first `count` photos, some at a time.
@@ -140,43 +153,38 @@ class SyntheticPhotos:
         embeddings = np.empty((queries, EMBEDDING_DIM), dtype=np.float32)
         words: list[NDArray[np.float32]] = []
         for place, photo in enumerate(chosen.tolist()):
-            recipe = self._recipe(self._generator(photo // _BLOCK))
-            captions = self.source.captions[int(recipe.base[photo % _BLOCK])]
+            bases = self._bases(self._generator(photo // _BLOCK))
+            captions = self.source.captions[int(bases[photo % _BLOCK])]
             caption = captions[int(random.integers(len(captions)))]
             embeddings[place] = caption.embedding
             words.append(caption.words)
         return TextQueries(embeddings, words, chosen)
 
-    def _lost_spread(self) -> float:
-        """Return how much closer to the mean a mixture of two photos is than a photo."""
-        own = self._coordinates.square().sum(dim=1).mean()
-        partners = self._coordinates[self._neighbours]  # (photos, partners, kept)
-        shared = torch.einsum("pk,pnk->pn", self._coordinates, partners).mean()
-        # For weights w even in 0.5 to 1: E w^2 + E (1-w)^2 = 2/3 and 2 E w(1-w) = 1/3.
-        return float((own / (2 / 3 * own + 1 / 3 * shared)).sqrt())
+    @cached_property
+    def _space(self) -> _PrincipalSpace:
+        return _PrincipalSpace(self.source.photos)
 
     def _generator(self, block: int) -> np.random.Generator:
         return np.random.default_rng([self._seed, 0, block])
 
-    def _recipe(self, random: np.random.Generator) -> _Recipe:
-        base = random.integers(0, len(self._neighbours), _BLOCK)
-        partner = self._neighbours[base, random.integers(0, self._neighbours.shape[1], _BLOCK)]
-        return _Recipe(base, partner, random.uniform(0.5, 1, _BLOCK).astype(np.float32))
+    def _bases(self, random: np.random.Generator) -> NDArray[np.int64]:
+        """Draw the real photos that most of a block's photos are; always drawn first."""
+        return random.integers(0, len(self.source.photos.embeddings), _BLOCK)
 
     def _points(self, block: int) -> Float[Tensor, "photos kept"]:
         """Draw the photos of a block, in the principal space."""
-        random = self._generator(block)
-        recipe = self._recipe(random)
-        weight = torch.from_numpy(recipe.weight).unsqueeze(1)
-        mixed = weight * self._coordinates[recipe.base]
-        mixed += (1 - weight) * self._coordinates[recipe.partner]
+        random, space = self._generator(block), self._space
+        bases = self._bases(random)
+        partners = space.neighbours[bases, random.integers(0, space.neighbours.shape[1], _BLOCK)]
+        weight = torch.from_numpy(random.uniform(0.5, 1, _BLOCK).astype(np.float32)).unsqueeze(1)
+        mixed = weight * space.coordinates[bases] + (1 - weight) * space.coordinates[partners]
         normal = random.standard_normal(mixed.shape, dtype=np.float32)
-        noise = self._spread * torch.from_numpy(normal)
-        return (1 - _NOISE) ** 0.5 * self._stretch * mixed + _NOISE**0.5 * noise
+        noise = space.spread * torch.from_numpy(normal)
+        return (1 - _NOISE) ** 0.5 * space.stretch * mixed + _NOISE**0.5 * noise
 
     def _photos_at(self, points: Float[Tensor, "photos kept"]) -> Photos:
         # Each half is scaled, which the normalisation takes back.
-        joint = torch.addmm(self._mean, points, self._directions)  # (photos, 256 + 49 * 128)
+        joint = torch.addmm(self._space.mean, points, self._space.directions)
         embeddings, flat = joint.split([EMBEDDING_DIM, REGIONS * TOKEN_DIM], dim=1)
         tokens = flat.reshape(len(points), REGIONS, TOKEN_DIM)
         return Photos(F.normalize(embeddings, dim=1).numpy(), F.normalize(tokens, dim=2).numpy())
