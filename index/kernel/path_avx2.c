@@ -1,5 +1,6 @@
 /* AVX2 with FMA and F16C: x86-64 processors since about 2013. */
 #include "paths.h"
+#include "x86_features.h"
 
 #include <immintrin.h>
 
@@ -97,14 +98,7 @@ OP void widen_half(const uint16_t *from, int64_t n, float *to)
         to[i] = _cvtsh_ss(from[i]);
 }
 
-static int supported(void)
-{
-    __builtin_cpu_init(); /* Clang does not do it by itself */
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
-}
-
 #define PATH maxsim_avx2_path
 #define PATH_NAME "avx2"
-#define PATH_SUPPORTED supported
+#define PATH_SUPPORTED x86_has_avx2
 #include "path_body.h"

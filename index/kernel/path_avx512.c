@@ -1,5 +1,6 @@
 /* AVX-512 with VNNI: Intel's servers since 2019, AMD's processors since 2022. */
 #include "paths.h"
+#include "x86_features.h"
 
 #include <immintrin.h>
 
@@ -105,15 +106,7 @@ OP void widen_half(const uint16_t *from, int64_t n, float *to)
         to[i] = _cvtsh_ss(from[i]);
 }
 
-static int supported(void)
-{
-    __builtin_cpu_init(); /* Clang does not do it by itself */
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") &&
-           __builtin_cpu_supports("f16c");
-}
-
 #define PATH maxsim_avx512_path
 #define PATH_NAME "avx512"
-#define PATH_SUPPORTED supported
+#define PATH_SUPPORTED x86_has_avx512_vnni
 #include "path_body.h"
