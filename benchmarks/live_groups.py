@@ -25,6 +25,8 @@ from index.uploaded_photos import UploadedPhoto, photo_of
 
 # Every call changes a whole group: who sees a part of one sees half a call.
 GROUP_ITEMS = 3
+# That an index holds at a time.
+MOST_GROUPS = 80
 _EMBEDDING_DIM, _TOKEN_DIM, _TOKENS = 16, 8, 4
 _CODEC = TokenCodec("float16", _TOKEN_DIM)
 

@@ -34,35 +34,33 @@ import random
 import signal
 import tempfile
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import numpy as np
 import torch
 
+from benchmarks.forked import forked
 from benchmarks.live_groups import (
-    GROUP_ITEMS,
+    MOST_GROUPS,
     Content,
     Groups,
     build_groups,
     group_ids,
     new_group,
     read_groups,
-    some_query,
 )
+from benchmarks.live_searcher import GroupSearcher
 from index.changes_writer import ChangesWriter
 from index.compact import compact_index
 from index.layout import live_generation
-from index.reader import SearchIndex, open_index
-from index.searcher import TwoStageSearcher
+from index.reader import open_index
 from index.verify import verify_index
 
-QUICK_KILLS, _BASE_GROUPS, _MOST_GROUPS = 4, 40, 80
+QUICK_KILLS, _BASE_GROUPS = 4, 40
 
 Kind = Literal["add", "replace", "delete", "compact"]
 
@@ -137,7 +135,7 @@ def kill_writers(root: Path, kills: int, seed: int) -> Figures:
     figures, groups = Figures(), dict.fromkeys(range(_BASE_GROUPS), 0)
     build_groups(root, groups)
     chance = random.Random(seed)
-    searcher = _Searcher(root, seed)
+    searcher = GroupSearcher(root, seed)
     in_flight: Counter[str] = Counter()
     took_s: dict[str, float] = {}
     for number in range(kills):
@@ -176,7 +174,7 @@ def _killed_writer(
         The calls that were acknowledged, and the one in flight.
     """
     seed = chance.randrange(2**32)
-    child, lines = _forked(lambda say: _write(root, dict(groups), number, seed, say))
+    child, lines = forked(lambda say: _write(root, dict(groups), number, seed, say))
     acknowledged: list[Call] = []
     pending: Call | None = None
     begun_s = time.perf_counter()
@@ -229,12 +227,12 @@ def _write(root: Path, groups: Groups, number: int, seed: int, say: Callable[[st
 def _next_call(groups: Groups, version: int, chance: random.Random) -> Call:
     kind: Kind = chance.choices(("add", "replace", "delete", "compact"), (8, 4, 6, 2))[0]
     there = sorted(groups)
-    if (kind == "add" and len(there) >= _MOST_GROUPS) or (kind == "delete" and len(there) < 2):
+    if (kind == "add" and len(there) >= MOST_GROUPS) or (kind == "delete" and len(there) < 2):
         kind = "replace"
     if kind == "compact":
         return Call(kind, -1, version)
     if kind == "add":
-        free = [group for group in range(2 * _MOST_GROUPS) if group not in groups]
+        free = [group for group in range(2 * MOST_GROUPS) if group not in groups]
         return Call(kind, chance.choice(free), version)
     return Call(kind, chance.choice(there), version)
 
@@ -284,89 +282,6 @@ def _items_of(groups: Groups) -> dict[str, Content]:
         for group, version in groups.items()
         for item_id in group_ids(group)
     }
-
-
-class _Searcher:
-    """A process that searches all items of the index again and again."""
-
-    def __init__(self, root: Path, seed: int) -> None:
-        self._child, self._lines = _forked(lambda say: _search(root, seed, say))
-        next(self._lines)  # it has begun
-
-    def stop(self) -> tuple[int, int]:
-        """Return how many searches there were, and how many of them were broken."""
-        os.kill(self._child, signal.SIGTERM)
-        counts = json.loads(list(self._lines)[-1])
-        os.waitpid(self._child, 0)
-        return counts[0], counts[1]
-
-
-def _search(root: Path, seed: int, say: Callable[[str], None]) -> None:
-    stopped: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
-    say("begun")
-    chance = np.random.default_rng(seed)
-    searches = broken = 0
-    index: SearchIndex | None = None
-    while not stopped:
-        try:
-            if index is None or index.generation != live_generation(root):
-                if index is not None:
-                    index.close()
-                index = open_index(root)
-            broken += not _sees_whole_groups(index, chance)
-        except Exception:
-            traceback.print_exc()
-            broken += 1
-        searches += 1
-    say(json.dumps([searches, broken]))
-
-
-def _sees_whole_groups(index: SearchIndex, chance: np.random.Generator) -> bool:
-    everything = GROUP_ITEMS * 4 * _MOST_GROUPS
-    hits = (
-        TwoStageSearcher(index)
-        .search(some_query(chance), "text", "images", top_k=everything, num_candidates=everything)
-        .hits
-    )
-    versions: dict[int, list[int]] = {}
-    for hit in hits:
-        versions.setdefault(hit.metadata["group"], []).append(hit.metadata["version"])
-    whole = all(len(each) == GROUP_ITEMS and len(set(each)) == 1 for each in versions.values())
-    return whole and len({hit.id for hit in hits}) == len(hits) > 0
-
-
-def _forked(work: Callable[[Callable[[str], None]], None]) -> tuple[int, Iterator[str]]:
-    """Run in a forked process, for imports take longer than all that is measured.
-
-    Args:
-        work: given a function that says a line.
-
-    Returns:
-        The process, and its lines as they come.
-    """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        try:
-            work(lambda line: _say(writing, line))
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    os.close(writing)
-    return child, _lines_of(reading)
-
-
-def _say(descriptor: int, line: str) -> None:
-    os.write(descriptor, f"{line}\n".encode())  # one write: a kill cannot cut the line
-
-
-def _lines_of(descriptor: int) -> Iterator[str]:
-    with os.fdopen(descriptor, encoding="utf-8") as lines:
-        for line in lines:
-            yield line.rstrip("\n")
 
 
 if __name__ == "__main__":
