@@ -22,6 +22,12 @@ class GroupSearcher:
     """A process that searches all items of the index again and again."""
 
     def __init__(self, root: Path, seed: int) -> None:
+        """Begin.
+
+        Args:
+            root: of the index.
+            seed: of the queries.
+        """
         self._child, self._lines = forked(lambda say: _search(root, seed, say))
         next(self._lines)  # it has begun
 
