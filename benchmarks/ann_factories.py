@@ -22,6 +22,7 @@ import json
 import math
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +71,11 @@ def main() -> None:
     factories = options.factories.split(";") if options.factories else _factories(items)
     with tempfile.TemporaryDirectory() as folder:
         lines = measure(Path(folder), items, factories, options.source)
+    figures = {"items": items, "candidates": CANDIDATES, "factories": lines}
     if options.json:
-        print(json.dumps({"items": items, "candidates": CANDIDATES, "factories": lines}, indent=2))
+        print(json.dumps(figures, indent=2))
     else:
-        Console(width=120).print(_table(items, lines))
+        print_table(figures)
 
 
 def measure(
@@ -122,7 +124,7 @@ def _measure(
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
     try:
-        chosen, _ = calibrate(opened, embeddings, asked, count, _RECALL_WANTED, timed=True)
+        chosen, curve = calibrate(opened, embeddings, asked, count, _RECALL_WANTED, timed=True)
         ann = AnnIndex(opened.faiss_index, chosen.search_width, chosen.oversample)
         entry = AnnEntry(
             factory="",
@@ -139,7 +141,8 @@ def _measure(
             return retrieve(ann, embeddings, others[turn % len(others)], count)
 
         def theirs(turn: int) -> object:
-            query = others[turn % len(others)][None]
+            # Not the query that ours has just asked: the caches would have its lists.
+            query = others[(turn + len(others) // 2) % len(others)][None]
             return opened.faiss_index.search(query, wanted, params=parameters)
 
         times = time_in_turn({"ours": ours, "faiss": theirs}, _TIMED)
@@ -150,6 +153,7 @@ def _measure(
             "search_ms": float(np.median(times["ours"])),
             "search_p95_ms": float(np.quantile(times["ours"], 0.95)),
             "over_faiss": ratio(times, "ours", "faiss"),
+            "curve": [asdict(point) for point in curve],
         }
     finally:
         torch.set_num_threads(torch_threads)
@@ -172,6 +176,11 @@ def _factories(items: int) -> list[str]:
     """Return what is chosen from, and a graph where it is built in reasonable time."""
     factories = [each.factory for each in ann_options(items, EMBEDDING_DIM)]
     return [*factories, "HNSW32,Flat"] if items <= _GRAPH_UP_TO else factories
+
+
+def print_table(figures: dict[str, Any]) -> None:
+    """Print a line a kind of index."""
+    Console(width=120).print(_table(figures["items"], figures["factories"]))
 
 
 def _table(items: int, lines: list[dict[str, Any]]) -> Table:

@@ -144,13 +144,13 @@ def print_table(figures: dict[str, Any]) -> None:
     """Print a line a figure, bytes in MiB."""
     for name, value in figures.items():
         if name.endswith("_bytes"):
-            print(f"{name:<26}{value / 2**20:,.0f} MiB")
+            print(f"{name:<32}{value / 2**20:,.0f} MiB")
         elif isinstance(value, dict):
-            print(f"{name:<26}" + ", ".join(f"{key}: {each:.4g}" for key, each in value.items()))
+            print(f"{name:<32}" + ", ".join(f"{key}: {each:.4g}" for key, each in value.items()))
         elif isinstance(value, float):
-            print(f"{name:<26}{value:.4g}")
+            print(f"{name:<32}{value:.4g}")
         else:
-            print(f"{name:<26}{value}")
+            print(f"{name:<32}{value}")
 
 
 if __name__ == "__main__":

@@ -9,17 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from aladin.checkpoint import load_checkpoint, save_checkpoint
-from aladin.config import (
-    AlignmentHeadConfig,
-    ImageEncoderConfig,
-    ImagePreprocessing,
-    MatchingHeadConfig,
-    ModelConfig,
-    TextEncoderConfig,
-    TowerConfig,
-    TrunkConfig,
-)
-from aladin.model import AladinModel, text_encoder_class
+from benchmarks.small_model import small_model
 from benchmarks.synthetic import SyntheticPhotos, TextQueries
 from benchmarks.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM
 from index.disk import disk_errors, only_builder
@@ -55,7 +45,7 @@ def write_synthetic_index(
     seconds = StageSeconds()
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "checkpoint"
-        save_checkpoint(checkpoint, _small_model())
+        save_checkpoint(checkpoint, small_model(EMBEDDING_DIM, TOKEN_DIM))
         with disk_errors(root), only_builder(root):
             model = describe_model(checkpoint, load_checkpoint(checkpoint).model_id)
             install_model(root, checkpoint, model)
@@ -128,37 +118,3 @@ def _photo(number: int) -> StoredItem:
         height_px=480,
         metadata={"year": 2000 + number % 20, "number": number, "city": "Pisa"},
     )
-
-
-def _small_model() -> AladinModel:
-    """Make a network that fits the encodings, for an index has one; it encodes nothing here."""
-    trunk = TrunkConfig(width=16, layers=1, heads=2, feedforward=32)
-    vision = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
-    language = {"hidden_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = ModelConfig(
-        image_encoder=ImageEncoderConfig(
-            architecture={
-                "model_type": "vit",
-                "intermediate_size": 32,
-                "image_size": 32,
-                "patch_size": 8,
-                **vision,
-            },
-            preprocessing=ImagePreprocessing(height_px=32, width_px=32),
-        ),
-        text_encoder=TextEncoderConfig(
-            architecture={
-                "model_type": "bert",
-                "intermediate_size": 32,
-                "max_position_embeddings": 64,
-                **language,
-            },
-            max_tokens=32,
-        ),
-        image_tower=TowerConfig(trunk=trunk),
-        text_tower=TowerConfig(trunk=trunk),
-        alignment=AlignmentHeadConfig(dim=TOKEN_DIM),
-        matching=MatchingHeadConfig(layers=1, heads=2, dim=EMBEDDING_DIM),
-    )
-    tokenizer = text_encoder_class(config).learn_tokenizer(["two dogs run on the green grass"], 400)
-    return AladinModel.create(config, tokenizer).eval()
