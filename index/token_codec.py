@@ -4,6 +4,8 @@ float16   as they are
 int8      values of one byte and one scale a token, its largest value being 127
 4bit,     the nearest centroid of a codebook, and what is left of the token in codes of so many
 2bit      bits a dimension with one scale a token, see `index.scalar_codes`
+
+All but float16 are rounded with what the queries are like, where that is known: `index.rounding`.
 """
 
 from __future__ import annotations
