@@ -53,6 +53,17 @@ def _built_at(info: IndexInfo) -> str:
     return datetime.fromtimestamp(info.built_at_s, UTC).isoformat(timespec="seconds")
 
 
+def recall_warnings(info: IndexInfo) -> list[str]:
+    """Say which first stages find less than was asked for when they were built."""
+    return [
+        f"{target}: {side.ann.factory} finds {side.ann.recall:.4f} of the nearest "
+        f"{side.ann.recall_at}, {side.ann.recall_wanted} was wanted; allow it more memory, or "
+        "choose another --ann"
+        for target, side in info.sides.items()
+        if side.ann.recall < side.ann.recall_wanted
+    ]
+
+
 def _first_stage(ann: AnnEntry) -> str:
     width = "" if ann.search_width is None else f", search width {ann.search_width}"
     more = "" if ann.oversample == 1 else f", {ann.oversample:g} times as many compared exactly"

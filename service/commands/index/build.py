@@ -145,8 +145,10 @@ def build(
     """
     from index.builder import build_index
     from index.changes import pending_changes
+    from index.info import describe
     from index.layout import CURRENT, live_generation
     from index.settings import BuildSettings
+    from service.index_facts import recall_warnings
     from service.sources import image_items, text_items
 
     settings = BuildSettings(
@@ -169,6 +171,8 @@ def build(
         report = build_index(model, out, photos, lines, settings, progress)
     for item_id, reason in report.left_out:
         typer.echo(f"left out {item_id}: {reason}", err=True)
+    for warning in recall_warnings(describe(out)):
+        typer.echo(f"warning: {warning}", err=True)
     counts = ", ".join(f"{count} {target}" for target, count in report.counts.items())
     left_out = f", {len(report.left_out)} left out" if report.left_out else ""
     typer.echo(f"{out}: generation {report.generation}, {counts}{left_out}")
