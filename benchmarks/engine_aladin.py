@@ -33,6 +33,7 @@ class AladinEngine:
     def __init__(self, folder: Path) -> None:
         """Open the index in `folder`."""
         self._index = open_index(folder)
+        self._index.warm()  # as `serve --warm` does; Qdrant reads its files ahead unasked
         self._searcher = TwoStageSearcher(self._index)
         self._side = self._index.side("images")
 

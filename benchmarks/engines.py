@@ -21,6 +21,8 @@ p50_ms ...    of a search; queries_per_s of one thread
 top_10        share of the exact top 10 by late interaction over float32 tokens
 filtered      the same with a filter that 1 photo in 1,000 passes, another one for every query
 
+Files are read ahead where an engine has a way to (`aladin serve --warm`; Qdrant does so unasked).
+
 Qdrant's lines need ``pip install qdrant-edge-py``; without it they are null. A hundred thousand
 photos need 12 GB below the folder of temporary files.
 """
