@@ -16,7 +16,7 @@ from index.manifest import RecallPoint
 from index.retrieval import retrieve
 
 # Rows asked of an index that does not keep the vectors, for each one wanted.
-_OVERSAMPLES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+_OVERSAMPLES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 # More work that finds no more than this is not worth its time.
 _GAIN = 0.0005
 _TIMED_QUERIES = 50
