@@ -74,6 +74,13 @@ def _create(factory: str, dim: int) -> Any:
         raise ConfigError(f"ann: {factory!r} is no FAISS factory string ({reason})") from error
     if is_graph(index):
         index.hnsw.efConstruction = _EF_CONSTRUCTION
+    # FAISS prints a warning where there are few vectors to train on; the calibration finds out
+    # what an index is good for.
+    inner = faiss.try_extract_index_ivf(index)
+    for part in (index, None if inner is None else faiss.downcast_index(inner)):
+        for trained in (part, getattr(part, "pq", None)):
+            if hasattr(trained, "cp"):
+                trained.cp.min_points_per_centroid = 1
     return index
 
 

@@ -73,11 +73,11 @@ def test_what_finds_too_little_gives_way_to_the_next(
 def test_where_none_finds_enough_the_best_is_kept_and_the_entry_says_so(
     generation: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    try_in_turn(monkeypatch, ["IVF16,PQ4x4", "IVF16,PQ2x4"])
+    try_in_turn(monkeypatch, ["IVF16,PQ2x4", "IVF16,PQ1x4"])
     entry = build(generation)["images"]
-    assert entry.factory == "IVF16,PQ4x4"
+    assert entry.factory == "IVF16,PQ2x4"
     assert entry.recall < entry.recall_wanted == 0.99
-    assert AnnIndex.open(generation / "images/ann.faiss", 1).faiss_index.pq.M == 4
+    assert AnnIndex.open(generation / "images/ann.faiss", 1).faiss_index.pq.M == 2
 
 
 def test_the_memory_is_shared_by_the_size_of_the_vectors() -> None:
@@ -94,3 +94,11 @@ def test_the_memory_is_shared_by_the_size_of_the_vectors() -> None:
 def test_what_cannot_be_built_is_refused_before_any_work() -> None:
     with pytest.raises(ConfigError, match="needs at least 301 vectors, there are 300"):
         check_first_stages(SHAPES, BuildSettings(ann="IVF301,Flat"))
+
+
+def test_few_vectors_to_train_on_are_no_reason_to_print(
+    generation: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for factory in ("IVF64,PQ16x4fs", "PQ16x4fs", "RR16,IVF64,PQ8x4", "IVF64,SQ8"):
+        build(generation, ann=factory)
+    assert capfd.readouterr() == ("", "")
