@@ -46,7 +46,8 @@ def _search(root: Path, seed: int, say: Callable[[str], None]) -> None:
     chance = np.random.default_rng(seed)
     searches = broken = 0
     index: SearchIndex | None = None
-    while not stopped:
+    parent = os.getppid()
+    while not stopped and os.getppid() == parent:  # it does not outlive a benchmark that failed
         try:
             if index is None or index.generation != live_generation(root):
                 if index is not None:
