@@ -37,16 +37,16 @@ from benchmarks.scale_search import raw_parameters
 from benchmarks.synthetic import SyntheticPhotos
 from benchmarks.synthetic_sources import EMBEDDING_DIM, find_source
 from benchmarks.timing import ratio, time_in_turn
-from index.ann import AnnIndex
-from index.ann_build import build_ann
-from index.ann_calibration import calibrate
-from index.ann_choice import ann_options
-from index.ann_file import write_ann
-from index.ann_recall import ann_recall, lowest_true_scores
-from index.faiss_library import faiss
+from index.ann.ann_index import AnnIndex
+from index.ann.calibration import calibrate
+from index.ann.choice import ann_options
+from index.ann.construction import build_ann
+from index.ann.faiss_library import faiss
+from index.ann.file import write_ann
+from index.ann.recall import ann_recall, lowest_true_scores
+from index.ann.retrieval import retrieve
 from index.manifest import AnnEntry
 from index.npy import map_npy
-from index.retrieval import retrieve
 
 CANDIDATES = 100
 _RECALL_WANTED = 0.99

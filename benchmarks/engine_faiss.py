@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.engine_task import CANDIDATES, TOP, Task, best_of, open_photos
 from benchmarks.engine_tuning import fastest
-from index.faiss_library import faiss
+from index.ann.faiss_library import faiss
 
 _INDEX = "index.faiss"
 _EF_CONSTRUCTION = 200

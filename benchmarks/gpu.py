@@ -34,10 +34,10 @@ from benchmarks.scale import QUICK_ITEMS, build, in_fresh_process
 from benchmarks.scale_search import CANDIDATES, TextSearches
 from benchmarks.synthetic import SyntheticPhotos, TextQueries
 from benchmarks.synthetic_sources import find_source
-from index.exact import exact_search
-from index.faiss_library import faiss
+from index.ann.exact import exact_search
+from index.ann.faiss_library import faiss
+from index.devices.search_device import FirstStageName, SearchDevice
 from index.reader import SearchIndex, open_index
-from index.search_device import FirstStageName, SearchDevice
 from index.searcher import TwoStageSearcher
 
 

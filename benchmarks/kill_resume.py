@@ -42,13 +42,13 @@ import torch
 from aladin.errors import AladinError, IndexNotReadyError
 from aladin.inference import encode_texts
 from benchmarks.small_collection import make_texts, save_small_network, write_photos
-from index.builder import build_index
-from index.faiss_library import faiss
+from index.ann.faiss_library import faiss
+from index.building.builder import build_index
+from index.building.source_items import ImageItem, TextItem
 from index.layout import BUILD, CURRENT, NEW_GENERATION, generation_folder, live_generation
 from index.reader import open_index
 from index.searcher import TwoStageSearcher
 from index.settings import BuildSettings
-from index.source_items import ImageItem, TextItem
 
 _QUICK_KILLS = 4
 _PHOTOS, _QUICK_PHOTOS = 96, 32  # and half as many texts

@@ -12,16 +12,16 @@ import numpy as np
 from aladin.checkpoint import load_checkpoint, save_checkpoint
 from aladin.encoding import Encoding
 from benchmarks.small_model import small_model
-from index.changes_writer import NewItems
+from index.building.generation_writer import SideSource, write_generation
+from index.building.publish import describe_model, install_model
+from index.building.side_writer import EncodedPart
+from index.changes.uploaded_photos import UploadedPhoto, photo_of
+from index.changes.writer import NewItems
 from index.disk import disk_errors, only_builder
-from index.generation_writer import SideSource, write_generation
-from index.items import StoredItem
-from index.publish import describe_model, install_model
+from index.items.store import StoredItem
 from index.reader import SearchIndex
 from index.settings import BuildSettings
-from index.side_writer import EncodedPart
-from index.token_codec import TokenCodec
-from index.uploaded_photos import UploadedPhoto, photo_of
+from index.tokens.codec import TokenCodec
 
 # Every call changes a whole group: who sees a part of one sees half a call.
 GROUP_ITEMS = 3

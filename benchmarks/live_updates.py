@@ -54,8 +54,8 @@ from benchmarks.live_groups import (
     read_groups,
 )
 from benchmarks.live_searcher import GroupSearcher
-from index.changes_writer import ChangesWriter
-from index.compact import compact_index
+from index.changes.compact import compact_index
+from index.changes.writer import ChangesWriter
 from index.layout import live_generation
 from index.reader import open_index
 from index.verify import verify_index

@@ -39,7 +39,7 @@ def torch_int8(words: tuple[Tensor, Tensor], photos: tuple[Tensor, Tensor]) -> T
     """
     values, scales = photos
     count, regions, dim = values.shape
-    products = torch._int_mm(values.view(-1, dim), words[0].T)  # pyright: ignore[reportPrivateUsage]
+    products = torch._int_mm(values.view(-1, dim), words[0].T)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
     similarity = products.view(count, regions, -1) * scales.unsqueeze(2)
     return (similarity.amax(dim=1) * words[1]).sum(dim=1)
 

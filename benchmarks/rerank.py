@@ -45,8 +45,8 @@ from index.npy import map_npy, write_npy
 from index.rerank import alignment_of_queries, alignment_with_candidates
 from index.rerank_torch import torch_alignment
 from index.settings import TOKEN_DTYPES, TokenDtype
-from index.token_codec import TokenCodec
-from index.token_store import CENTROIDS, FILE_OF, OFFSETS, TokenStore
+from index.tokens.codec import TokenCodec
+from index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TokenStore
 
 WORDS, REGIONS, DIM = 12, 49, 128
 CANDIDATES = (100, 1000)

@@ -18,8 +18,8 @@ from aladin.encoding import Encoding
 from benchmarks.memory import peak_rss_bytes
 from benchmarks.synthetic import TextQueries
 from benchmarks.timing import ratio, time_in_turn
-from index.exact import exact_search
-from index.faiss_library import faiss
+from index.ann.exact import exact_search
+from index.ann.faiss_library import faiss
 from index.manifest import AnnEntry
 from index.reader import open_index
 from index.rerank import alignment_with_all

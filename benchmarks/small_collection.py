@@ -20,7 +20,7 @@ from aladin.config import (
     TrunkConfig,
 )
 from aladin.model import AladinModel, text_encoder_class
-from index.source_items import ImageItem, TextItem
+from index.building.source_items import ImageItem, TextItem
 
 _WORDS = ["a", "red", "green", "blue", "dog", "bird", "boat", "runs", "flies", "by", "the", "sea"]
 _PHOTO_PX = 64

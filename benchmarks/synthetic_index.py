@@ -12,14 +12,14 @@ from aladin.checkpoint import load_checkpoint, save_checkpoint
 from benchmarks.small_model import small_model
 from benchmarks.synthetic import SyntheticPhotos, TextQueries
 from benchmarks.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM
+from index.building.generation_writer import SideSource, write_generation
+from index.building.publish import describe_model, install_model
+from index.building.side_writer import EncodedPart
+from index.building.stage_seconds import StageSeconds
 from index.disk import disk_errors, only_builder
-from index.generation_writer import SideSource, write_generation
-from index.items import StoredItem
-from index.publish import describe_model, install_model
+from index.items.store import StoredItem
 from index.settings import BuildSettings, Target
-from index.side_writer import EncodedPart
-from index.stage_seconds import StageSeconds
-from index.token_codec import TokenCodec
+from index.tokens.codec import TokenCodec
 
 # Texts on the index's other side. The first stage is calibrated with them, as it is in real use;
 # whoever measures it draws others.

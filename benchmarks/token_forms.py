@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 
 from aladin.checkpoint import load_checkpoint
 from aladin.fusion import Direction, Fusion
-from index.exact import largest
+from index.ann.exact import largest
 from index.layout import MODEL, generation_folder, live_generation
 from index.rerank import Modality, alignment_with_all
 from index.settings import TOKEN_DTYPES, Target, TokenDtype
-from index.token_codec import TokenCodec
-from index.token_store import TokenStore
+from index.tokens.codec import TokenCodec
+from index.tokens.store import TokenStore
 
 _TOP = 10
 _PHOTOS, _TOKENS_A_PHOTO = 1_000_000, 49

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from index.rerank import alignment_with_candidates
 from index.selection import Selection
-from index.token_store import TokenStore
+from index.tokens.store import TokenStore
 
 
 class FirstStage(Protocol):

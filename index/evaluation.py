@@ -13,10 +13,10 @@ from aladin.errors import InputError
 from aladin.inference import encode_texts
 from aladin.metrics import Ranks, RetrievalMetrics, summarize
 from aladin.progress import NullProgress, Progress
+from index.live_side import LiveSide
 from index.results import Hit
 from index.searcher import Modality, TwoStageSearcher
 from index.settings import Target
-from index.side import Side
 
 _TOP = 10
 _TEXTS_AT_A_TIME = 64
@@ -207,7 +207,7 @@ def _stored_image(searcher: TwoStageSearcher, image_id: str) -> Encoding:
     return encoding
 
 
-def _check_known(side: Side, ids: Iterable[str]) -> None:
+def _check_known(side: LiveSide, ids: Iterable[str]) -> None:
     # One by one: the index may have many times as many items as are evaluated.
     unknown = [item_id for item_id in ids if side.items.by_id(item_id) is None]
     if unknown:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from index.changes import PendingChanges, pending_changes
+from index.changes.pending import PendingChanges, pending_changes
 from index.layout import generation_folder, live_generation, published_generations
 from index.manifest import MANIFEST, Manifest, SideEntry, read_manifest
 from index.settings import Target
 from index.side import ANN, EMBEDDINGS
-from index.token_store import token_files
+from index.tokens.store import token_files
 
 
 class MemoryEstimate(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from index.building.side_writer import EncodedPart
 from index.live_side import LiveSide
-from index.side_writer import EncodedPart
 
 # Items that are in memory at a time: 49 tokens of 128 float16 values each are 50 MiB.
 ITEMS_AT_A_TIME = 4096

@@ -13,10 +13,10 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from index.changes_snapshot import SideChanges
-from index.exact import exact_search
-from index.filters import Filter
-from index.items import StoredItem
+from index.ann.exact import exact_search
+from index.changes.snapshot import SideChanges
+from index.items.filters import Filter
+from index.items.store import StoredItem
 from index.manifest import SideEntry
 from index.rerank import alignment_with_candidates
 from index.selection import Selection

@@ -16,14 +16,14 @@ from aladin.errors import (
     IndexMismatchError,
     NoSuchTargetError,
 )
-from index.changes_database import changes_database
-from index.changes_reader import ChangesReader
+from index.changes.database import changes_database
+from index.changes.generation_lease import GenerationLease, lease_live_generation
+from index.changes.reader import ChangesReader
+from index.devices.search_device import SearchDevice
 from index.file_pages import read_ahead
-from index.generation_lease import GenerationLease, lease_live_generation
 from index.layout import MODEL, generation_folder
 from index.live_side import LiveSide
 from index.manifest import Manifest, check_lengths, read_manifest
-from index.search_device import SearchDevice
 from index.settings import Target
 from index.side import Side, open_side, side_files
 

@@ -24,7 +24,7 @@ from aladin.errors import IndexCorruptError
 from aladin.progress import NullProgress, Progress
 from index.kernel.binding import Kernel, KernelError, Queries, load_kernel
 from index.rerank_torch import torch_alignment
-from index.token_store import TokenStore
+from index.tokens.store import TokenStore
 
 Modality = Literal["text", "image"]
 T = TypeVar("T")

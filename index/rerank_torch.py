@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from index.token_store import TokenBlock, TokenStore
+from index.tokens.store import TokenBlock, TokenStore
 
 # Tokens that are scored at a time. 4,096 of 128 float32 values are 2 MiB, which stay in a core's
 # cache between the copy and the product: measured in turn, 1,000 photos of 49 regions took 4.2 ms

@@ -17,8 +17,8 @@ from aladin.encoding import Encoding
 from aladin.errors import InputError, ShapeError, UnknownItemError
 from aladin.fusion import Direction
 from index.evidence import word_evidence
-from index.filters import parse_filter
-from index.items import StoredItem
+from index.items.filters import parse_filter
+from index.items.store import StoredItem
 from index.live_side import LiveSide
 from index.ranking import Ranking, rank_by_match, rank_in_blocks
 from index.reader import SearchIndex
@@ -72,7 +72,7 @@ class TwoStageSearcher:
             num_candidates: handed to the second stage at a time; None: the index's default.
             rerank: False leaves the order to the first stage.
             fusion: weight of the alignment score, 0 to 1; None: the one chosen on validation.
-            filter: metadata that hits must have, see `index.filters`.
+            filter: metadata that hits must have, see `index.items.filters`.
             explain: add each word's best region to the hits.
             query_text: the query's text; explaining a text query needs it.
             query_size_px: width and height of the query's photo; boxes in it need them.

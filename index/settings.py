@@ -33,7 +33,7 @@ class BuildSettings:
         default_candidates: how many candidates a search takes unless the request says.
         shard_items: items a shard, rounded up to whole batches; what a killed build loses at most.
         shards: shards of a side, in place of `shard_items`; None: as many as that makes.
-        part: (i, n) builds the i-th of n parts of the source, for `index.merge`.
+        part: (i, n) builds the i-th of n parts of the source, for `index.building.merge`.
         batch_size: items that go through the network together.
         readers: threads that read and decode photos.
         device: of the network.

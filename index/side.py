@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin.errors import IndexCorruptError
-from index.ann import EXACT_UP_TO, AnnIndex
+from index.ann.ann_index import EXACT_UP_TO, AnnIndex
+from index.ann.exact import exact_search
+from index.ann.retrieval import retrieve
 from index.engines import FirstStage, SecondStage, TokenAlignment
-from index.exact import exact_search
-from index.items import ItemStore
+from index.items.store import ItemStore
 from index.manifest import SideEntry
 from index.npy import map_npy
-from index.retrieval import retrieve
 from index.selection import Selection
 from index.settings import Target
-from index.token_store import OFFSETS, TokenStore, token_files
+from index.tokens.store import OFFSETS, TokenStore, token_files
 
 ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
 LEFT_OUT = "left_out.json"

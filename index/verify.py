@@ -15,7 +15,7 @@ from pathlib import Path
 
 from aladin.errors import IndexCorruptError
 from aladin.progress import NullProgress, Progress
-from index.changes_database import open_to_read
+from index.changes.database import open_to_read
 from index.layout import (
     CHANGES,
     GENERATIONS,

@@ -12,7 +12,7 @@ from pathlib import Path
 from aladin.checkpoint import load_checkpoint
 from aladin.errors import IndexNotReadyError
 from aladin.progress import Progress
-from index.builder import build_index
+from index.building.builder import build_index
 from index.reader import SearchIndex, open_index
 from index.searcher import TwoStageSearcher
 from service.engine import QueryLimits, SearchEngine

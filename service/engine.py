@@ -12,10 +12,10 @@ from aladin.images import DEFAULT_LIMITS, ImageLimits, decode_image
 from aladin.inference import encode_photos, encode_texts
 from aladin.model import AladinModel
 from aladin.photo_file import PhotoFile
-from index.items import StoredItem
+from index.changes.uploaded_photos import photo_of
+from index.items.store import StoredItem
 from index.manifest import Manifest
 from index.searcher import TwoStageSearcher
-from index.uploaded_photos import photo_of
 from service.answer import SearchAnswer, TookMs, build_answer
 from service.queries import ItemQuery, Modality, PhotoQuery, Query, SearchOptions, Target, TextQuery
 

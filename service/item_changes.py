@@ -13,11 +13,11 @@ from aladin.errors import InputError, TextTooLongError
 from aladin.images import decode_image
 from aladin.inference import encode_pixels, encode_texts, tokenize
 from aladin.model import AladinModel
-from index.changes_add import new_items
-from index.changes_writer import AddReport, ChangesWriter, DeleteReport
-from index.item_tables import StoredItem
-from index.source_items import ImageItem, TextItem, check_item, stored_form
-from index.uploaded_photos import UploadedPhoto
+from index.building.source_items import ImageItem, TextItem, check_item, stored_form
+from index.changes.additions import new_items
+from index.changes.uploaded_photos import UploadedPhoto
+from index.changes.writer import AddReport, ChangesWriter, DeleteReport
+from index.items.tables import StoredItem
 from service.engine import QueryLimits
 from service.queries import OnDuplicate, Target
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from index.source_items import ImageItem, TextItem
+from index.building.source_items import ImageItem, TextItem
 from training.data import iter_records
 from training.data.texts import iter_texts
 

@@ -13,7 +13,7 @@ from aladin.images import DEFAULT_LIMITS, read_image
 from aladin.inference import encode_photos, encode_texts
 from aladin.model import AladinModel
 from index.rerank import Modality
-from index.tune_queries import TuneQueries, queries_of_encoding
+from index.tuning.queries import TuneQueries, queries_of_encoding
 from service.sources import image_items, text_items
 
 _TEXTS_AT_A_TIME = 64

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin.errors import DataError
-from index.token_codec import PackedTokens, TokenCodec
+from index.tokens.codec import PackedTokens, TokenCodec
 
 # float16 rounds a component by up to 1 in 2,048; what was never normalised is far off.
 _NORM_TOLERANCE = 1e-2

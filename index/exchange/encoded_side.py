@@ -9,15 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from aladin.errors import DataError, IndexMismatchError
+from index.building.generation_writer import SideSource
+from index.building.item_encoders import LeftOut
+from index.building.side_writer import EncodedPart
 from index.exchange.checks import check_kind, check_tokens, map_array, unit_vectors
 from index.exchange.item_source import ItemSource
 from index.exchange.layout import SideLayout
 from index.exchange.stored_tokens import StoredTokens
-from index.generation_writer import SideSource
-from index.item_encoders import LeftOut
 from index.settings import TokenDtype
-from index.side_writer import EncodedPart
-from index.token_codec import PackedTokens, TokenCodec
+from index.tokens.codec import PackedTokens, TokenCodec
 
 # Enough for a codebook of full size, and 32 MiB of 128 float32 values.
 _TOKEN_SAMPLE = 2**16

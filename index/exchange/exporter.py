@@ -12,6 +12,7 @@ import numpy as np
 from aladin.atomic import atomic_folder
 from aladin.errors import ConfigError, IndexWriteError, InputError
 from aladin.progress import NullProgress, Progress
+from index.building.side_writer import EncodedPart
 from index.exchange.layout import TEXTS_FOLDER, SideLayout, part_names
 from index.exchange.manifest import (
     SCHEMA_VERSION,
@@ -21,14 +22,13 @@ from index.exchange.manifest import (
     write_exchange_manifest,
 )
 from index.exchange.rows_file import RowWriter
-from index.items import StoredItem
+from index.items.store import StoredItem
 from index.live_parts import ITEMS_AT_A_TIME, live_parts
 from index.live_side import LiveSide
 from index.npy import NpyWriter
 from index.reader import open_index
 from index.settings import Target
-from index.side_writer import EncodedPart
-from index.token_codec import TokenCodec
+from index.tokens.codec import TokenCodec
 
 # Tokens of 49 regions and 128 dimensions in int8 make files of 600 MiB.
 ROWS_A_PART = 100_000

@@ -11,19 +11,19 @@ from aladin.checkpoint import load_checkpoint
 from aladin.errors import DataError, IndexMismatchError
 from aladin.photo_file import PhotoFile
 from aladin.progress import NullProgress, Progress
+from index.ann.first_stage import check_first_stages
+from index.building.generation_writer import SideSource, write_generation
+from index.building.item_encoders import LeftOut
+from index.building.plan import fingerprint_of
+from index.building.publish import describe_model, install_model
+from index.building.side_writer import EncodedPart
+from index.changes.uploaded_photos import UploadedPhoto
 from index.disk import disk_errors, only_builder
 from index.exchange.encoded_side import Dims, EncodedSide
 from index.exchange.layout import METADATA, TEXTS_FOLDER, SideLayout
 from index.exchange.manifest import check_files, describe_paths, read_exchange_manifest
-from index.first_stage import check_first_stages
-from index.generation_writer import SideSource, write_generation
-from index.item_encoders import LeftOut
 from index.manifest import FileEntry
-from index.plan import fingerprint_of
-from index.publish import describe_model, install_model
 from index.settings import BuildSettings, Target, TokenDtype
-from index.side_writer import EncodedPart
-from index.uploaded_photos import UploadedPhoto
 
 
 class ImportReport(NamedTuple):

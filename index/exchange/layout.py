@@ -12,7 +12,7 @@ To which this project adds:
 
   manifest.json                      model, sizes, and the sha256 of every file
   img_tokens/img_tokens_0.npy        (tokens, d_align) of all items, one after the other, float16,
-                                     or in another of the forms of `index.token_codec` with
+                                     or in another of the forms of `index.tokens.codec` with
                                      img_scales_0.npy, img_centroid_ids_0.npy, img_centroids.npy
   img_tokens/img_lengths_0.npy       (rows,) int64, number of tokens of each item
   texts/text_emb, texts/metadata     texts that are not one for each photo, with text_tokens beside
@@ -31,7 +31,7 @@ from pathlib import Path
 
 from aladin.errors import DataError
 from index.settings import Target
-from index.token_codec import CODE_BITS, TokenCodec
+from index.tokens.codec import CODE_BITS, TokenCodec
 
 MANIFEST = "manifest.json"
 METADATA = "metadata"

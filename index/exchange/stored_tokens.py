@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from aladin.errors import DataError, IndexMismatchError
 from index.exchange.checks import check_kind, check_rows, map_array
 from index.exchange.layout import SideLayout
-from index.scalar_codes import code_bytes
 from index.settings import TokenDtype
-from index.token_codec import CODE_BITS, PackedTokens, TokenCodec
+from index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
+from index.tokens.scalar_codes import code_bytes
 
 
 class StoredTokens:

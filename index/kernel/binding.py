@@ -246,7 +246,7 @@ class Kernel:
         feedback: NDArray[np.float32] | None,
         bits: int,
     ) -> NDArray[np.int8]:
-        """Round vectors to levels; see `index.rounding.round_to_levels`.
+        """Round vectors to levels; see `index.tokens.rounding.round_to_levels`.
 
         Args:
             vectors: (n, dim).

@@ -78,8 +78,8 @@ def search(
     both stages' ranks and scores, uri and text; with --explain each word's best region, its box
     in fractions of the photo's size (x0 y0 x1 y1), and the cosine there.
     """
+    from index.devices.search_device import SearchDevice
     from index.reader import open_index
-    from index.search_device import SearchDevice
     from index.searcher import TwoStageSearcher
     from service.answer_text import answer_lines
     from service.engine import QueryLimits, SearchEngine

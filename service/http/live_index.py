@@ -9,9 +9,9 @@ from pathlib import Path
 
 from aladin.checkpoint import Checkpoint
 from aladin.errors import AladinError, IndexMismatchError, IndexNotReadyError
+from index.devices.search_device import SearchDevice
 from index.layout import CURRENT
 from index.reader import SearchIndex, open_index
-from index.search_device import SearchDevice
 from index.searcher import TwoStageSearcher
 from service.engine import QueryLimits, SearchEngine
 from service.item_changes import ItemChanger

@@ -12,7 +12,7 @@ import torch
 import uvicorn
 
 from aladin.errors import ConfigError, IndexNotReadyError
-from index.search_device import DeviceName, FirstStageName, SearchDevice
+from index.devices.search_device import DeviceName, FirstStageName, SearchDevice
 from service.engine import QueryLimits
 from service.http.app import create_app
 from service.http.live_index import LiveIndex

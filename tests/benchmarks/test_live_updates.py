@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.live_groups import build_groups, group_ids, make_group, new_group, read_groups
 from benchmarks.live_updates import Call, Figures, compare
-from index.changes_writer import ChangesWriter
+from index.changes.writer import ChangesWriter
 from index.reader import open_index
 
 ROOT = Path(__file__).parents[2]

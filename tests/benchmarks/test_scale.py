@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.scale_search import raw_parameters
 from benchmarks.timing import ratio, time_in_turn
-from index.ann import AnnIndex
-from index.faiss_library import faiss
+from index.ann.ann_index import AnnIndex
+from index.ann.faiss_library import faiss
 from index.manifest import AnnEntry
 
 ROOT = Path(__file__).parents[2]

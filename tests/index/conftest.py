@@ -13,24 +13,24 @@ from PIL import Image
 
 from aladin.checkpoint import load_checkpoint
 from aladin.progress import NullProgress
-from index.ann_build import build_ann
-from index.ann_file import write_ann
-from index.builder import build_index
-from index.changes_writer import NewItems
+from index.ann.construction import build_ann
+from index.ann.file import write_ann
+from index.building.builder import build_index
+from index.building.generation_writer import GoingLive, SideSource, write_generation
+from index.building.publish import describe_model, install_model
+from index.building.side_writer import EncodedPart
+from index.building.source_items import ImageItem, TextItem
+from index.changes.writer import NewItems
 from index.disk import only_builder
-from index.generation_writer import GoingLive, SideSource, write_generation
-from index.items import StoredItem, write_items
+from index.items.store import StoredItem, write_items
 from index.manifest import AnnEntry, SideEntry
 from index.npy import write_npy
-from index.publish import describe_model, install_model
 from index.reader import SearchIndex, open_index
 from index.searcher import TwoStageSearcher
 from index.settings import BuildSettings, TokenDtype
 from index.side import ANN, EMBEDDINGS, ITEMS, Side, open_side
-from index.side_writer import EncodedPart
-from index.source_items import ImageItem, TextItem
-from index.token_codec import TokenCodec
-from index.token_store import CENTROIDS, FILE_OF, OFFSETS
+from index.tokens.codec import TokenCodec
+from index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
 
 TEXTS = [
     "a small red circle above a striped blue square",

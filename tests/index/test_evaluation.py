@@ -4,10 +4,10 @@ import torch
 from aladin.errors import InputError
 from aladin.metrics import retrieval_ranks
 from aladin.progress import NullProgress
+from index.building.source_items import ImageItem, TextItem
 from index.evaluation import EvaluationText, evaluate_index, rank_as_served
 from index.results import Hit, StageResult, Stages
 from index.searcher import TwoStageSearcher
-from index.source_items import ImageItem, TextItem
 
 
 @pytest.fixture

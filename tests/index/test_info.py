@@ -5,9 +5,9 @@ import pytest
 
 from aladin.checkpoint import load_checkpoint
 from aladin.errors import IndexNotReadyError
-from index.builder import build_index
+from index.building.builder import build_index
+from index.building.source_items import ImageItem
 from index.info import describe
-from index.source_items import ImageItem
 
 
 def test_the_live_generation_is_described(

@@ -15,13 +15,13 @@ import torch
 from aladin.checkpoint import Checkpoint, load_checkpoint
 from aladin.encoding import Encoding
 from aladin.errors import DuplicateItemError, UnknownItemError
-from index.changes import pending_changes
-from index.changes_writer import ChangesWriter, NewItems
-from index.compact import compact_index
+from index.changes.compact import compact_index
+from index.changes.pending import pending_changes
+from index.changes.rollback import rollback_index
+from index.changes.writer import ChangesWriter, NewItems
 from index.layout import live_generation
 from index.reader import SearchIndex, open_index
 from index.results import SearchResult
-from index.rollback import rollback_index
 from index.searcher import TwoStageSearcher
 
 MakeItems = Callable[..., NewItems]
@@ -194,7 +194,7 @@ def test_random_changes_leave_what_a_dict_of_items_has(
 
 
 def made_up_again(item_id: str, item: Known) -> NewItems:
-    from index.item_tables import StoredItem
+    from index.items.tables import StoredItem
 
     stored = StoredItem(-1, item_id, None, None, item.text, None, None, None, item.metadata)
     lengths = np.array([len(item.tokens)])

@@ -12,13 +12,13 @@ from aladin.errors import (
     IndexNotReadyError,
     SearchIndexError,
 )
-from index.builder import build_index
+from index.building.builder import build_index
+from index.building.source_items import ImageItem, TextItem
 from index.layout import generation_folder
 from index.manifest import read_manifest
 from index.reader import open_index
 from index.searcher import TwoStageSearcher
 from index.settings import BuildSettings
-from index.source_items import ImageItem, TextItem
 
 
 def test_an_open_index_holds_what_was_built(

@@ -13,8 +13,8 @@ from aladin.scoring import maxsim
 from index.kernel.binding import load_kernel
 from index.rerank import alignment_of_queries, alignment_with_all, alignment_with_candidates
 from index.settings import TOKEN_DTYPES
-from index.token_codec import TokenCodec
-from index.token_store import TokenStore
+from index.tokens.codec import TokenCodec
+from index.tokens.store import TokenStore
 
 ENGINES = ["torch"] if load_kernel() is None else ["native", "torch"]
 

@@ -12,12 +12,12 @@ from aladin.errors import InputError, NoSuchTargetError, ShapeError, UnknownItem
 from aladin.fusion import DirectionFusion, Fusion
 from aladin.inference import encode_photos, encode_texts
 from aladin.scoring import matching_scores
-from index.builder import build_index
+from index.building.builder import build_index
+from index.building.source_items import ImageItem, TextItem
 from index.reader import SearchIndex, open_index
 from index.results import Hit
 from index.searcher import TwoStageSearcher
 from index.settings import BuildSettings
-from index.source_items import ImageItem, TextItem
 
 QUERY = "a small red circle above the green grass"
 

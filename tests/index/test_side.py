@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional as F
 
 import index.side
-from index.exact import exact_search
+from index.ann.exact import exact_search
 from index.selection import Selection
 
 

@@ -9,11 +9,11 @@ from aladin.errors import IndexCorruptError, IndexNotReadyError
 from aladin.images import read_image
 from aladin.inference import encode_photos
 from aladin.progress import NullProgress
-from index.builder import build_index
-from index.changes_add import new_items
-from index.changes_writer import ChangesWriter
-from index.source_items import ImageItem, TextItem, stored_form
-from index.uploaded_photos import UploadedPhoto
+from index.building.builder import build_index
+from index.building.source_items import ImageItem, TextItem, stored_form
+from index.changes.additions import new_items
+from index.changes.uploaded_photos import UploadedPhoto
+from index.changes.writer import ChangesWriter
 from index.verify import verify_index
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from index.builder import build_index
+from index.building.builder import build_index
 from service.engine import QueryLimits
 from service.http.app import create_app
 from service.http.live_index import LiveIndex

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aladin.errors import DataError
-from index.source_items import ImageItem, TextItem
+from index.building.source_items import ImageItem, TextItem
 from service.sources import image_items, text_items
 
 

@@ -57,11 +57,11 @@ def add(
     """
     from aladin.checkpoint import load_checkpoint
     from aladin.errors import InputError
-    from index.changes_add import AddSettings, add_items, check_new
-    from index.changes_writer import ChangesWriter
+    from index.building.source_items import SourceItem
+    from index.changes.additions import AddSettings, add_items, check_new
+    from index.changes.writer import ChangesWriter
     from index.layout import MODEL, live_generation
     from index.settings import Target
-    from index.source_items import SourceItem
     from service.sources import image_items, text_items
 
     sources: dict[Target, Path] = {}

@@ -143,8 +143,8 @@ def build(
     by what the threads spend on each. If they are large, more --readers help; if encode_s is, a
     faster --device.
     """
-    from index.builder import build_index
-    from index.changes import pending_changes
+    from index.building.builder import build_index
+    from index.changes.pending import pending_changes
     from index.info import describe
     from index.layout import CURRENT, live_generation
     from index.settings import BuildSettings

@@ -24,7 +24,7 @@ def compact(
     earlier ones beyond --keep, and uploaded photos that are in none, are removed from the disk;
     on stdout, what was done. A kill leaves the index as it was; the next compaction clears up.
     """
-    from index.compact import compact_index
+    from index.changes.compact import compact_index
 
     with stderr_progress() as progress:
         report = compact_index(index, keep=keep, progress=progress)

@@ -36,7 +36,7 @@ def delete(
     The photos themselves are not touched.
     """
     from aladin.errors import InputError
-    from index.changes_writer import ChangesWriter
+    from index.changes.writer import ChangesWriter
     from index.layout import generation_folder, live_generation
     from index.manifest import read_manifest
 

@@ -41,7 +41,7 @@ def merge(
     tokens the same files; other tokens were rounded part by part. Fields for filters are those of
     the first part, unless --filter-fields is given. A merge that was killed is run again.
     """
-    from index.merge import merge_indexes
+    from index.building.merge import merge_indexes
     from index.settings import BuildSettings
 
     settings = BuildSettings(

@@ -11,7 +11,7 @@ from service.commands.index.arguments import IndexArgument
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from index.changes import PendingChanges
+    from index.changes.pending import PendingChanges
     from index.settings import Target
 
 
@@ -28,7 +28,7 @@ def rollback(
     run; on stdout, what is undone by that. Nothing is deleted: `--to` the generation that was left
     brings it back, with its changes.
     """
-    from index.rollback import rollback_index
+    from index.changes.rollback import rollback_index
 
     report = rollback_index(index, to)
     counts = ", ".join(f"{count} {target}" for target, count in report.counts.items())

@@ -55,7 +55,7 @@ def tune(
     curves. What could not be reached is said on stderr, and the best there is is stored.
     """
     from index.info import describe
-    from index.tune import TuneOptions, tune_index
+    from index.tuning.tune import TuneOptions, tune_index
     from service.index_curves import curve_tables, curves_data
     from service.index_plot import draw_curves
     from service.tables import print_table

@@ -14,9 +14,11 @@ import torch
 from aladin.checkpoint import Checkpoint
 from aladin.errors import ConfigError, IndexMismatchError, InputError
 from aladin.inference import encode_texts
-from index.builder import build_index
-from index.changes_add import AddSettings, add_items, stored_form
-from index.changes_writer import ChangesWriter, NewItems
+from index.building.builder import build_index
+from index.building.source_items import ImageItem, TextItem
+from index.changes.additions import AddSettings, add_items, stored_form
+from index.changes.uploaded_photos import UploadedPhoto
+from index.changes.writer import ChangesWriter, NewItems
 from index.exchange.exporter import export_index
 from index.exchange.importer import ImportReport, import_index
 from index.layout import generation_folder
@@ -24,8 +26,6 @@ from index.live_side import LiveSide
 from index.reader import open_index
 from index.searcher import TwoStageSearcher
 from index.settings import BuildSettings, Target, TokenDtype
-from index.source_items import ImageItem, TextItem
-from index.uploaded_photos import UploadedPhoto
 from index.verify import verify_index
 
 TARGETS: tuple[Target, Target] = ("images", "texts")

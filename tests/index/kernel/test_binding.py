@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from index.kernel import binding
 from index.kernel.binding import Kernel, KernelError, NativeTokens, Queries, load_kernel
 from index.settings import TOKEN_DTYPES, TokenDtype
-from index.token_codec import PackedTokens, TokenCodec
-from index.token_store import TokenStore
+from index.tokens.codec import PackedTokens, TokenCodec
+from index.tokens.store import TokenStore
 
 LOADED = load_kernel()
 PATHS = range(len(LOADED.paths) if LOADED else 0)

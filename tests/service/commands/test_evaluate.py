@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from aladin.checkpoint import load_checkpoint
 from aladin.inference import encode_photos, encode_texts
 from aladin.separation import cross_retrieval_ranks
-from index.builder import build_index
+from index.building.builder import build_index
 from service.cli import app
 from service.sources import image_items, text_items
 

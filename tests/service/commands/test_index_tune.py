@@ -107,7 +107,7 @@ def test_a_build_that_finds_less_than_was_asked_for_says_so(
     build = ["index", "build", "--model", tiny_checkpoint, "--images", data_file]
     assert "warning" not in aladin(*build, "--out", tmp_path / "exact").stderr
     # One list of three is searched, whatever was wanted.
-    monkeypatch.setattr("index.ann.AnnIndex.widths", [1])
+    monkeypatch.setattr("index.ann.ann_index.AnnIndex.widths", [1])
     result = aladin(*build, "--out", tmp_path / "lists", "--ann", "IVF3,Flat")
     assert "warning: images: IVF3,Flat finds 0." in result.stderr
     assert "0.99 was wanted" in result.stderr

@@ -16,12 +16,12 @@ import httpx
 import pytest
 from PIL import Image
 
-from index.builder import build_index
-from index.changes_writer import ChangesWriter
-from index.compact import compact_index
+from index.building.builder import build_index
+from index.changes.compact import compact_index
+from index.changes.rollback import rollback_index
+from index.changes.writer import ChangesWriter
 from index.layout import generation_folder, live_generation
 from index.manifest import read_manifest
-from index.rollback import rollback_index
 from service.sources import image_items, text_items
 
 pytestmark = pytest.mark.anyio

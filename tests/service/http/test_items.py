@@ -14,8 +14,8 @@ import httpx
 import pytest
 from PIL import Image
 
-from index.builder import build_index
-from index.source_items import ImageItem, TextItem
+from index.building.builder import build_index
+from index.building.source_items import ImageItem, TextItem
 from service.sources import image_items
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,1 @@
+"""The first stage: FAISS, exact search, and the choice between them."""

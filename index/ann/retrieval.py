@@ -1,0 +1,84 @@
+"""The first stage for one query: what an engine finds, ordered by exact cosines."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.ann.ann_index import AnnIndex
+from index.ann.exact import exact_search
+from index.ann.faiss_library import faiss
+from index.engines import FirstStage
+from index.selection import Selection
+
+
+def retrieve(
+    engine: FirstStage,
+    embeddings: NDArray[np.float32],
+    query: NDArray[np.float32],
+    count: int,
+    allowed: Selection | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Find the best of the rows that an engine finds; all rows are compared if it finds too few.
+
+    Args:
+        engine: of the embeddings.
+        embeddings: (items, dim), contiguous; may be a memory map.
+        query: (dim,).
+        count: rows wanted, of which so many are allowed.
+        allowed: rows to choose from; None: all.
+
+    Returns:
+        Rows, best first, those of equal score in ascending order, and their exact cosines.
+    """
+    if isinstance(engine, AnnIndex) and engine.keeps_vectors:
+        rows, scores = engine.search_scored(query, count, allowed)
+        if len(rows) >= count:
+            return _in_order(rows[:count], scores[:count])
+        return exact_search(embeddings, query, count, allowed)
+    rows = engine.search(query, count, allowed)
+    if len(rows) < count:
+        return exact_search(embeddings, query, count, allowed)
+    scores = exact_scores(embeddings, query, rows)
+    order = scores.argsort()[::-1]
+    # Equal scores are few, and seldom at the border; there the lower rows stay.
+    if len(order) > count and scores[order[count]] == scores[order[count - 1]]:
+        order = np.lexsort((rows, -scores))
+    best = order[:count]
+    return _in_order(rows[best], scores[best])
+
+
+def _in_order(
+    rows: NDArray[np.int64], scores: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Bring rows with the same score into ascending order; the scores descend already."""
+    if (scores[1:] == scores[:-1]).any():
+        order = np.lexsort((rows, -scores))
+        return rows[order], scores[order]
+    return rows, scores
+
+
+def exact_scores(
+    embeddings: NDArray[np.float32], query: NDArray[np.float32], rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return the inner products of a query and some rows.
+
+    FAISS reads the rows where they are. NumPy would copy them first: 300 of a million rows then
+    take 35 us, and 18 us so.
+
+    Args:
+        embeddings: (items, dim), contiguous.
+        query: (dim,), contiguous.
+        rows: int64.
+    """
+    scores = np.empty(len(rows), dtype=np.float32)
+    faiss.fvec_inner_products_by_idx(
+        faiss.swig_ptr(scores),
+        faiss.swig_ptr(query),
+        faiss.swig_ptr(embeddings),
+        faiss.swig_ptr(rows),
+        embeddings.shape[1],
+        1,
+        len(rows),
+    )
+    return scores

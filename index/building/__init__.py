@@ -1,0 +1,1 @@
+"""How a generation comes to be: builds, merges, and the writer they share."""

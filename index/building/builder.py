@@ -1,0 +1,247 @@
+"""Builds an index: sharded, resumable after a kill at any point, published in one step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from itertools import islice
+from math import ceil
+from pathlib import Path
+
+from aladin.checkpoint import load_checkpoint
+from aladin.errors import InputError
+from aladin.model import AladinModel
+from aladin.progress import NullProgress, Progress
+from index.ann.first_stage import check_first_stages
+from index.building.assemble import side_source
+from index.building.catalogue import Catalogue, listed
+from index.building.generation_writer import SideSource, write_generation
+from index.building.item_encoders import LeftOut, encoder_of
+from index.building.plan import (
+    Plan,
+    begin,
+    discard,
+    fingerprint_of,
+    is_placed,
+    is_published,
+    items_a_shard,
+    rows_of_part,
+)
+from index.building.publish import describe_model, install_model, make_live
+from index.building.read_ahead import NumberedItem, prepared_batches
+from index.building.shards import Shard, ShardFormat, read_shard, write_shard
+from index.building.source_items import ImageItem, SourceItem, TextItem
+from index.building.stage_seconds import StageSeconds
+from index.changes.lock import changes_lock
+from index.disk import disk_errors, only_builder
+from index.layout import (
+    BUILD,
+    generation_folder,
+    live_generation,
+)
+from index.manifest import ModelEntry, read_manifest
+from index.settings import BuildSettings, Target
+from index.side import LEFT_OUT
+
+_UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildReport:
+    """What a build made.
+
+    Attributes:
+        generation: the new live generation.
+        counts: number of items of each side.
+        left_out: items that could not be used, with the reason.
+        seconds: time by stage: list, read, decode, encode, write, ann; together the elapsed time.
+    """
+
+    generation: int
+    counts: dict[Target, int]
+    left_out: list[LeftOut]
+    seconds: dict[str, float]
+
+
+def build_index(
+    checkpoint_folder: Path,
+    out: Path,
+    images: Iterable[ImageItem] | None,
+    texts: Iterable[TextItem] | None,
+    settings: BuildSettings | None = None,
+    progress: Progress | None = None,
+) -> BuildReport:
+    """Build a new generation of an index and make it live.
+
+    The items are read once, to a catalogue on the disk, and encoded shard by shard; memory does
+    not grow with their number. A build that was cut short leaves its finished shards in
+    ``out/.build``; until the last step, readers see what was live before.
+
+    Args:
+        checkpoint_folder: the model; copied into a new index, and the only one that an
+            existing index takes.
+        out: folder of the index, new or existing.
+        images: None for an index without images.
+        texts: None for an index without texts.
+        settings: options.
+        progress: told of items, vectors and seconds by stage.
+
+    Raises:
+        InputError: nothing to index, an id repeats, or no item of a side can be used.
+        ConfigError: the ANN that is asked for cannot be built.
+        CheckpointError: the checkpoint cannot be loaded.
+        IndexMismatchError: the index was built with another model, or the build to be resumed
+            is another one.
+        IndexWriteError: the disk is full or cannot be written, or another build is running.
+    """
+    settings = settings or BuildSettings()
+    progress = progress or NullProgress()
+    sources: dict[Target, Iterable[SourceItem]] = {}
+    if images is not None:
+        sources["images"] = images
+    if texts is not None:
+        sources["texts"] = texts
+    if not sources:
+        raise InputError("expected images, texts or both to index, got neither")
+    checkpoint = load_checkpoint(checkpoint_folder, settings.device)
+    seconds = StageSeconds()
+    with disk_errors(out), only_builder(out), ExitStack() as stack:
+        if not settings.resume:
+            discard(out)
+        catalogues = stack.enter_context(listed(out, sources, progress, seconds))
+        rows: dict[Target, range] = {
+            target: rows_of_part(catalogue.count, settings, target)
+            for target, catalogue in catalogues.items()
+        }
+        dim = checkpoint.model.matching.dim
+        shapes: dict[Target, tuple[int, int]] = {
+            target: (len(of_target), dim) for target, of_target in rows.items()
+        }
+        check_first_stages(shapes, settings)
+        model = describe_model(checkpoint_folder, checkpoint.model_id)
+        install_model(out, checkpoint_folder, model)
+        with seconds.measure("list"):
+            sides: dict[Target, str] = {
+                target: catalogue.fingerprint(rows[target])
+                for target, catalogue in catalogues.items()
+            }
+        fingerprint = fingerprint_of(model, sides, settings)
+        if settings.resume and is_published(out, fingerprint):
+            discard(out)
+            return _report(out, live_generation(out), seconds.seconds)
+        shard_items: dict[Target, int] = {
+            target: items_a_shard(of_target, settings) for target, of_target in rows.items()
+        }
+        plan = begin(out, fingerprint, shard_items, resume=settings.resume)
+        build = _Build(out, plan, catalogues, rows, settings, progress, seconds)
+        generation = build.run(checkpoint.model, model)
+        discard(out)
+    return _report(out, generation, seconds.seconds)
+
+
+class _Build:
+    """One build, from its plan to the live generation."""
+
+    def __init__(
+        self,
+        root: Path,
+        plan: Plan,
+        catalogues: Mapping[Target, Catalogue],
+        rows: Mapping[Target, range],
+        settings: BuildSettings,
+        progress: Progress,
+        seconds: StageSeconds,
+    ) -> None:
+        self._root = root
+        self._plan = plan
+        self._catalogues = catalogues
+        self._rows = rows
+        self._settings = settings
+        self._progress = progress
+        self._seconds = seconds
+
+    def run(self, network: AladinModel, model: ModelEntry) -> int:
+        """Do what is left to do, and return the number of the live generation."""
+        if is_placed(self._root, self._plan):
+            with changes_lock(self._root):
+                make_live(self._root, self._plan.generation)
+            return self._plan.generation
+        settings = self._settings
+        shards: dict[Target, list[Shard]] = {}
+        for target in self._catalogues:
+            shards[target] = self._encode(target, network)
+        sides: dict[Target, SideSource] = {}
+        for target, catalogue in self._catalogues.items():
+            asking = [shard for other in shards if other != target for shard in shards[other]]
+            sides[target] = side_source(
+                shards[target], asking, catalogue, settings.token_dtype, settings.batch_size
+            )
+        return write_generation(
+            self._root,
+            sides,
+            model,
+            settings,
+            self._plan.fingerprint,
+            self._progress,
+            self._seconds,
+        )
+
+    def _encode(self, target: Target, network: AladinModel) -> list[Shard]:
+        """Encode the shards that are not on the disk yet; return all."""
+        settings, rows = self._settings, self._rows[target]
+        form = ShardFormat.of(network)
+        encoder = encoder_of(target, network, settings.limits)
+        work = self._root / BUILD / target
+        planned = {
+            work / f"shard-{number:05d}": of_shard
+            for number, of_shard in enumerate(self._plan.shards(target, rows))
+        }
+        shards = {folder: read_shard(folder, form) for folder in planned}
+        missing = [of_shard for folder, of_shard in planned.items() if shards[folder] is None]
+        # Rate and time left are those of what is still to be done.
+        left = sum(len(of_shard) for of_shard in missing)
+        self._progress.start(left, _UNITS[target])
+        if left < len(rows):
+            self._progress.note(resumed_after=float(len(rows) - left))
+        batches = self._batches(target, missing)
+        # One stream for all shards: its threads are at the next one while this one is written.
+        with closing(prepared_batches(encoder, batches, settings.readers, self._seconds)) as stream:
+            for folder, of_shard in planned.items():
+                if shards[folder] is None:
+                    of_this = islice(stream, ceil(len(of_shard) / settings.batch_size))
+                    shards[folder] = write_shard(
+                        folder, form, encoder, of_this, self._progress, self._seconds
+                    )
+        finished = [shard for shard in shards.values() if shard is not None]
+        left_out = [entry for shard in finished for entry in shard.left_out]
+        if len(left_out) == len(rows):
+            discard(self._root)
+            raise InputError(
+                f"{target}: none of {len(left_out)} could be used, e.g. {left_out[0].id!r}: "
+                f"{left_out[0].reason}"
+            )
+        return finished
+
+    def _batches(self, target: Target, shards: Sequence[range]) -> Iterator[list[NumberedItem]]:
+        """Read the items of some shards batch by batch."""
+        size = self._settings.batch_size
+        for rows in shards:
+            for start in range(rows.start, rows.stop, size):
+                batch = range(start, min(start + size, rows.stop))
+                yield list(zip(batch, self._catalogues[target].items(batch), strict=True))
+
+
+def _report(root: Path, generation: int, seconds: dict[str, float]) -> BuildReport:
+    folder = generation_folder(root, generation)
+    manifest = read_manifest(folder)
+    counts: dict[Target, int] = {}
+    left_out: list[LeftOut] = []
+    for target in manifest.targets:
+        entry = manifest.side(target)
+        assert entry is not None
+        counts[target] = entry.count
+        lines = json.loads((folder / target / LEFT_OUT).read_text(encoding="utf-8"))
+        left_out += [LeftOut(*line) for line in lines]
+    return BuildReport(generation=generation, counts=counts, left_out=left_out, seconds=seconds)

@@ -1,0 +1,221 @@
+"""Puts indexes together that were built on different machines with the same model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from aladin.errors import IndexMismatchError, InputError
+from aladin.progress import NullProgress, Progress
+from index.ann.first_stage import check_first_stages
+from index.building.generation_writer import SideSource, write_generation
+from index.building.item_encoders import LeftOut
+from index.building.publish import install_model
+from index.building.side_writer import EncodedPart
+from index.building.unique_ids import check_ids_differ
+from index.changes.database import open_to_read
+from index.changes.uploaded_photos import UploadedPhoto
+from index.disk import disk_errors, only_builder
+from index.layout import MODEL, generation_folder
+from index.live_parts import live_parts
+from index.live_side import LiveSide
+from index.manifest import DIGEST
+from index.reader import SearchIndex, open_index
+from index.settings import TARGETS, BuildSettings, Target
+from index.side import ITEMS, LEFT_OUT
+from index.tokens.codec import TokenCodec
+
+
+class MergeReport(NamedTuple):
+    """What a merge made.
+
+    Attributes:
+        generation: the new live generation.
+        counts: number of items of each side.
+    """
+
+    generation: int
+    counts: dict[Target, int]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One side of one of the indexes, as it was when the merge began."""
+
+    index: SearchIndex
+    side: LiveSide
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return generation_folder(self.index.path, self.index.generation) / self.side.target
+
+
+def merge_indexes(
+    parts: Sequence[Path],
+    out: Path,
+    settings: BuildSettings | None = None,
+    progress: Progress | None = None,
+) -> MergeReport:
+    """Write a generation of all items of some indexes, in their order, and make it live.
+
+    Nothing is encoded again, and tokens keep their stored form to the last bit. What was added to
+    a part or removed from it counts. The parts stay as they are; a merge that was cut short
+    leaves nothing, and is begun again.
+
+    Args:
+        parts: folders of indexes that were built with the same model and the same token form.
+        out: folder of the index to write to; new, or one of the same model.
+        settings: of the first stage; fields for filters and candidates are those of the first
+            part, unless fields are given here.
+        progress: told of items and vectors.
+
+    Raises:
+        InputError: there is no part, one is given twice or is `out`, or an id is in two of them.
+        IndexMismatchError: the parts, or `out`, are of different models or token forms.
+        SearchIndexError: a part cannot be read.
+        ConfigError: FAISS cannot build what the settings ask for.
+        IndexWriteError: the disk is full or cannot be written, or `out` is being built.
+    """
+    progress = progress or NullProgress()
+    if not parts:
+        raise InputError("expected at least one index to merge, got none")
+    places = [part.resolve() for part in parts]
+    if len(set(places)) < len(places):
+        twice = next(
+            part for part, place in zip(parts, places, strict=True) if places.count(place) > 1
+        )
+        raise InputError(f"{twice}: is given twice; each index is merged once")
+    if out.resolve() in places:
+        raise InputError(f"{out}: is one of the indexes to merge; give another folder for all")
+    with ExitStack() as opened:
+        indexes = [opened.enter_context(open_index(part)) for part in parts]
+        model = indexes[0].manifest.model
+        for index in indexes[1:]:
+            if index.manifest.model != model:
+                found = index.manifest.model.id
+                raise IndexMismatchError(f"{index.path}: model of {parts[0]}", model.id, found)
+        sides = _sides(indexes)
+        counts: dict[Target, int] = {
+            target: sum(part.side.count for part in of_target)
+            for target, of_target in sides.items()
+        }
+        settings = _with_settings_of(indexes[0], settings or BuildSettings())
+        with disk_errors(out), only_builder(out):
+            check_first_stages(
+                {
+                    target: (counts[target], of_target[0].side.entry.embedding_dim)
+                    for target, of_target in sides.items()
+                },
+                settings,
+            )
+            for target, of_target in sides.items():
+                progress.start(counts[target], f"ids of {target}")
+                ids = {part.index.path: _live_ids(part) for part in of_target}
+                check_ids_differ(out, target, ids, progress)
+            install_model(out, parts[0] / MODEL, model)
+            generation = write_generation(
+                out,
+                {target: _source(out, of_target) for target, of_target in sides.items()},
+                model,
+                settings,
+                _fingerprint(sides),
+                progress,
+            )
+    return MergeReport(generation=generation, counts=counts)
+
+
+def _sides(indexes: Sequence[SearchIndex]) -> dict[Target, list[_Part]]:
+    """Return, of each side, the parts that have an item in it."""
+    sides: dict[Target, list[_Part]] = {}
+    for target in TARGETS:
+        parts = [
+            _Part(index, index.side(target))
+            for index in indexes
+            if target in index.manifest.targets
+        ]
+        for part in parts[1:]:
+            expected, found = parts[0].side.entry.token_dtype, part.side.entry.token_dtype
+            if found != expected:
+                raise IndexMismatchError(
+                    f"{part.index.path}: {target}: tokens as those of {parts[0].index.path}",
+                    expected,
+                    found,
+                )
+        filled = [part for part in parts if part.side.count]
+        if filled:
+            sides[target] = filled
+    return sides
+
+
+def _with_settings_of(index: SearchIndex, settings: BuildSettings) -> BuildSettings:
+    manifest = index.manifest
+    entry = manifest.side(manifest.targets[0])
+    fields = settings.filter_fields
+    if fields is None and entry is not None and entry.filter_fields is not None:
+        fields = tuple(entry.filter_fields)
+    return replace(settings, filter_fields=fields, default_candidates=manifest.default_candidates)
+
+
+def _source(out: Path, parts: Sequence[_Part]) -> SideSource:
+    """Describe one side of the merged index."""
+    codec, first_ids = TokenCodec.concatenated([part.side.base.tokens.codec for part in parts])
+    return SideSource(
+        embedding_dim=parts[0].side.entry.embedding_dim,
+        codec=codec,
+        parts=_encoded(out, parts, first_ids),
+        left_out=[entry for part in parts for entry in _left_out(part)],
+        count=sum(part.side.count for part in parts),
+    )
+
+
+def _encoded(out: Path, parts: Sequence[_Part], first_ids: Sequence[int]) -> Iterator[EncodedPart]:
+    """Yield all items; centroids are numbered as in the codebook of all parts."""
+    for part, first_id in zip(parts, first_ids, strict=True):
+        for encoded in live_parts(part.side):
+            for item in encoded.items:
+                # An uploaded photo is kept in the index itself.
+                if item.path is not None and not Path(item.path).is_absolute():
+                    UploadedPhoto((part.index.path / item.path).read_bytes()).write(out)
+            ids = encoded.tokens.centroid_ids
+            if ids is None or first_id == 0:
+                yield encoded
+            else:
+                moved = encoded.tokens._replace(centroid_ids=ids + np.uint16(first_id))
+                yield encoded._replace(tokens=moved)
+
+
+def _left_out(part: _Part) -> list[LeftOut]:
+    lines = json.loads((part.folder / LEFT_OUT).read_text(encoding="utf-8"))
+    return [LeftOut(*line) for line in lines]
+
+
+def _fingerprint(sides: dict[Target, list[_Part]]) -> str:
+    """Hash all that the merged generation is made from."""
+    digest = hashlib.sha256(b"merge\n")
+    for target, parts in sides.items():
+        for part in parts:
+            manifest = generation_folder(part.index.path, part.index.generation) / DIGEST
+            digest.update(f"{target} ".encode() + manifest.read_bytes())
+            changes = part.side.changes
+            if changes is not None:
+                digest.update(np.ascontiguousarray(changes.embeddings).tobytes())
+                digest.update(changes.removed.tobytes())
+    return digest.hexdigest()
+
+
+def _live_ids(part: _Part) -> Iterator[str]:
+    changes = part.side.changes
+    with closing(open_to_read(part.folder / ITEMS)) as items:
+        for item_id, row in items.execute("SELECT id, row FROM items"):
+            if changes is None or changes.is_live(row):
+                yield item_id
+    if changes is not None:
+        yield from (item_id for item_id, row in changes.ids() if changes.is_live(row))

@@ -1,0 +1,164 @@
+"""A shard: some consecutive items, encoded and on disk; what a build can be resumed from.
+
+shard-00000/
+  rows.npy         (items,) int64, of the items in the build's input
+  sizes_px.npy     (items, 2) int32, width and height of each photo; 0 for a text
+  embeddings.npy   (items, d_match) float32
+  tokens.npy       (tokens, d_align) float16
+  lengths.npy      (items,) int64, number of tokens of each item
+  left_out.json    items that could not be used
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import DTypeLike, NDArray
+
+from aladin.atomic import atomic_folder
+from aladin.encoding import Encoding
+from aladin.model import AladinModel
+from aladin.progress import Progress
+from index.building.item_encoders import ItemEncoder, LeftOut, Prepared
+from index.building.read_ahead import Batch
+from index.building.stage_seconds import StageSeconds
+from index.npy import NpyWriter
+from index.tokens.codec import PackedTokens, TokenCodec
+from index.tokens.store import FILE_OF
+
+ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
+LEFT_OUT = "left_out.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardFormat:
+    """What a shard's arrays are like.
+
+    Attributes:
+        embedding_dim: size of an embedding.
+        codec: of the tokens.
+    """
+
+    embedding_dim: int
+    codec: TokenCodec
+
+    @classmethod
+    def of(cls, model: AladinModel) -> ShardFormat:
+        """Return the format of what a network encodes.
+
+        Tokens are float16 until all shards are there: a codebook is made from all of them, and
+        they are rounded with what the other side's tokens are like.
+        """
+        codec = TokenCodec("float16", model.alignment.dim)
+        return cls(embedding_dim=model.matching.dim, codec=codec)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """A finished shard; its arrays are memory-mapped when they are asked for.
+
+    Attributes:
+        folder: of its files.
+        left_out: items that could not be used.
+        format: of its arrays.
+    """
+
+    folder: Path
+    left_out: list[LeftOut]
+    format: ShardFormat
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Map one of the arrays."""
+        mapped: NDArray[Any] = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
+        return mapped
+
+    def tokens(self) -> PackedTokens:
+        """Map the tokens."""
+        arrays = {
+            array.field: self.array(FILE_OF[array.field]) for array in self.format.codec.arrays
+        }
+        return PackedTokens(**arrays)
+
+
+def read_shard(folder: Path, format: ShardFormat) -> Shard | None:
+    """Return a shard, or None if it was not finished."""
+    if not folder.is_dir():
+        return None
+    lines = json.loads((folder / LEFT_OUT).read_text(encoding="utf-8"))
+    return Shard(folder=folder, left_out=[LeftOut(*line) for line in lines], format=format)
+
+
+def write_shard(
+    folder: Path,
+    format: ShardFormat,
+    encoder: ItemEncoder,
+    batches: Iterable[Batch],
+    progress: Progress,
+    seconds: StageSeconds,
+) -> Shard:
+    """Encode some items, one batch in memory at a time.
+
+    Args:
+        folder: to be written; it appears when all of the shard is on the disk.
+        format: of the arrays.
+        encoder: of the items.
+        batches: the items, prepared.
+        progress: advanced batch by batch.
+        seconds: gets the time of the stages "encode" and "write".
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+    """
+    left_out: list[LeftOut] = []
+    with atomic_folder(folder) as partial:
+        with _ShardFiles(partial, format) as files:
+            for batch in batches:
+                usable = [each for each in batch if isinstance(each, Prepared)]
+                left_out += [each for each in batch if isinstance(each, LeftOut)]
+                if usable:
+                    with seconds.measure("encode"):
+                        encoding = encoder.encode(usable).to("cpu")
+                    with seconds.measure("write"):
+                        files.append(usable, encoding)
+                progress.advance(len(batch))
+                progress.note(**seconds.notes())
+        (partial / LEFT_OUT).write_text(json.dumps(left_out), encoding="utf-8")
+    return Shard(folder=folder, left_out=left_out, format=format)
+
+
+class _ShardFiles(ExitStack):
+    """The arrays of a shard that is being written."""
+
+    def __init__(self, folder: Path, format: ShardFormat) -> None:
+        super().__init__()
+
+        def open_npy(name: str, dtype: DTypeLike, row_shape: tuple[int, ...]) -> NpyWriter:
+            return self.enter_context(NpyWriter(folder / name, dtype, row_shape))
+
+        self._codec = format.codec
+        self._rows = open_npy(ROWS, np.int64, ())
+        self._sizes_px = open_npy(SIZES_PX, np.int32, (2,))
+        self._embeddings = open_npy(EMBEDDINGS, np.float32, (format.embedding_dim,))
+        self._lengths = open_npy(LENGTHS, np.int64, ())
+        self._tokens = {
+            array.field: open_npy(FILE_OF[array.field], array.dtype, array.row_shape)
+            for array in format.codec.arrays
+        }
+
+    def append(self, batch: Sequence[Prepared], encoding: Encoding) -> None:
+        """Write what the network made of a batch."""
+        self._rows.append(np.array([prepared.row for prepared in batch]))
+        self._sizes_px.append(np.array([prepared.size_px or (0, 0) for prepared in batch]))
+        self._embeddings.append(encoding.embedding.numpy())
+        self._lengths.append(encoding.mask.sum(dim=1).numpy())
+        real = encoding.tokens[encoding.mask].to(torch.float32).numpy()  # (tokens, d_align)
+        packed = self._codec.pack(real)
+        for field, file in self._tokens.items():
+            file.append(getattr(packed, field))

@@ -1,0 +1,122 @@
+"""What a build is given: photos and texts with the user's own ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aladin.errors import InputError
+from aladin.photo_file import PhotoFile
+from index.items.tables import StoredItem
+from index.settings import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageItem:
+    """A photo to be indexed.
+
+    Attributes:
+        id: the user's own, unique among the images.
+        path: absolute path of the photo's file; never shown to those who search.
+        uri: what is shown in its place.
+        text: a caption that is shown with the photo; it takes no part in the search.
+        metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
+        offset: of the photo in a file that holds many, such as a tar.
+        length: of the photo there, in bytes; None: the file is the photo.
+    """
+
+    id: str
+    path: Path
+    uri: str
+    text: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    offset: int = 0
+    length: int | None = None
+
+    @property
+    def photo(self) -> PhotoFile:
+        """Where the photo's bytes are."""
+        return PhotoFile(self.path, self.offset, self.length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextItem:
+    """A text to be indexed.
+
+    Attributes:
+        id: the user's own, unique among the texts.
+        text: the text itself.
+        metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
+        image_id: the image that the text describes, if any.
+    """
+
+    id: str
+    text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    image_id: str | None = None
+
+
+SourceItem = ImageItem | TextItem
+
+
+def check_item(item: SourceItem, target: Target) -> None:
+    """Refuse an item that no index could hold.
+
+    Raises:
+        InputError: its id is empty, or something of it is not JSON text.
+    """
+    if not item.id:
+        raise InputError(f"{target}: expected an id, got an empty text")
+    try:
+        item_json(item).encode("utf-8")
+    except (TypeError, ValueError) as error:  # NaN, foreign objects, lone surrogates
+        raise InputError(f"{target}: item {item.id!r} cannot be stored ({error})") from error
+
+
+def stored_form(item: SourceItem, size_px: tuple[int, int] | None) -> StoredItem:
+    """Return an item as it is stored; its row is given to it there.
+
+    Args:
+        item: as it came.
+        size_px: width and height of an upright photo; None for a text.
+    """
+    photo = item if isinstance(item, ImageItem) else None
+    width_px, height_px = size_px or (None, None)
+    return StoredItem(
+        row=-1,
+        id=item.id,
+        uri=photo.uri if photo else None,
+        path=str(photo.path) if photo else None,
+        text=item.text,
+        image_id=None if isinstance(item, ImageItem) else item.image_id,
+        width_px=width_px,
+        height_px=height_px,
+        metadata=dict(item.metadata),
+        offset=photo.offset if photo else 0,
+        length=photo.length if photo else None,
+    )
+
+
+def item_json(item: SourceItem) -> str:
+    """Return all that the user said of an item as one line of JSON, the same at every call."""
+    fields = {key: value for key, value in vars(item).items() if key != "path"}
+    if isinstance(item, ImageItem):
+        fields["path"] = str(item.path)
+    return json.dumps(
+        fields | {"metadata": dict(item.metadata)},
+        ensure_ascii=False,
+        allow_nan=False,
+        sort_keys=True,
+    )
+
+
+def item_from_json(line: str, target: Target) -> SourceItem:
+    """Return the item that `item_json` wrote."""
+    fields: dict[str, Any] = json.loads(line)
+    if target == "texts":
+        return TextItem(**fields)
+    fields["path"] = Path(fields["path"])
+    return ImageItem(**fields)

@@ -1,0 +1,86 @@
+"""Removes from the disk what no search and no rollback can want any more."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+from index.changes.database import changes_database, open_to_read
+from index.changes.generation_lease import sole_use
+from index.changes.lock import changes_lock
+from index.changes.uploaded_photos import sweep_photos
+from index.layout import CHANGES, GENERATIONS, PHOTOS, generation_folder, published_generations
+from index.settings import TARGETS
+from index.side import ITEMS
+
+
+def drop_generations(
+    root: Path, live: int, previous: int, keep: int
+) -> tuple[list[int], list[int]]:
+    """Remove earlier generations, with their changes; called by the only builder.
+
+    Those between the previous generation and the live one were rolled back, or never live, for
+    their writer was killed.
+
+    Args:
+        root: of the index.
+        live: the live generation.
+        previous: the one before it; the live one itself where nothing was replaced.
+        keep: how many of the previous one and those before it stay.
+
+    Returns:
+        The generations that are gone; and those that would be, had nobody opened them.
+    """
+    published = published_generations(root)
+    earlier = [number for number in published if number <= previous and number != live]
+    kept = set(earlier[max(0, len(earlier) - keep) :])
+    dropped: list[int] = []
+    in_use: list[int] = []
+    for number in published:
+        if number >= live or number in kept:
+            continue
+        with sole_use(root, number) as alone:
+            if alone:
+                _remove(root, generation_folder(root, number))
+            (dropped if alone else in_use).append(number)
+    left = set(published_generations(root))
+    # A generation goes before its changes: without them it would not be what it was.
+    for folder in (root / CHANGES).glob("[0-9]*"):
+        if int(folder.name) not in left:
+            _remove(root, folder)
+    return dropped, in_use
+
+
+def drop_photos(root: Path) -> int:
+    """Remove uploaded photos that no generation names; called by the only builder.
+
+    Returns:
+        The number of files that are gone.
+    """
+    if not (root / PHOTOS).is_dir():
+        return 0
+    used: set[str] = set()
+    for items in (root / GENERATIONS).glob(f"*/images/{ITEMS}"):
+        used |= _photos_named(items)
+    with changes_lock(root):
+        for number in published_generations(root):
+            for target in TARGETS:
+                path = changes_database(root, number, target)
+                if path.exists():
+                    used |= _photos_named(path)
+        return sweep_photos(root, used)
+
+
+def _photos_named(items: Path) -> set[str]:
+    with closing(open_to_read(items)) as connection:
+        lines = connection.execute("SELECT path FROM items WHERE path LIKE ?", (f"{PHOTOS}/%",))
+        return {path for (path,) in lines}
+
+
+def _remove(root: Path, folder: Path) -> None:
+    """Remove a folder; should the process be killed in it, the next builder clears the rest."""
+    doomed = root / f".{folder.parent.name}-{folder.name}.partial"
+    shutil.rmtree(doomed, ignore_errors=True)
+    folder.rename(doomed)
+    shutil.rmtree(doomed)

@@ -1,0 +1,185 @@
+"""The live generation as those see it who add to it and remove from it, one at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin.errors import IndexMismatchError, NoSuchTargetError
+from index.changes.database import changes_database, new_database, open_to_write
+from index.items.store import ItemStore
+from index.layout import generation_folder
+from index.manifest import Manifest, SideEntry, read_manifest
+from index.settings import TARGETS, Target
+from index.side import ITEMS
+from index.tokens.codec import PackedTokens, TokenCodec
+from index.tokens.rounding import ErrorFeedback
+from index.tokens.sample import feedback_from
+from index.tokens.store import TokenStore, read_centroids
+
+_LIVE_ROW = "SELECT row FROM items WHERE id = ? AND row NOT IN (SELECT row FROM removed)"
+
+
+class WritableGeneration:
+    """A generation that changes are written beside; whoever uses it has the lock.
+
+    Attributes:
+        generation: its number.
+    """
+
+    def __init__(self, root: Path, generation: int, model_id: str) -> None:
+        """Read what it is; its sides are opened when they are asked for.
+
+        Raises:
+            IndexMismatchError: it was built with another model.
+        """
+        self.generation = generation
+        self._root = root
+        self._manifest: Manifest = read_manifest(generation_folder(root, generation))
+        if self._manifest.model.id != model_id:
+            raise IndexMismatchError(f"{root}: model", self._manifest.model.id, model_id)
+        self._sides: dict[Target, WritableSide] = {}
+
+    def side(self, target: Target) -> WritableSide:
+        """Return one side.
+
+        Raises:
+            NoSuchTargetError: the index was built without it.
+        """
+        entry = self._manifest.side(target)
+        if entry is None:
+            raise NoSuchTargetError(target, " and ".join(self._manifest.targets))
+        if target not in self._sides:
+            folder = generation_folder(self._root, self.generation) / target
+            database = changes_database(self._root, self.generation, target)
+            self._sides[target] = WritableSide(
+                folder, database, entry, self._what_asks(target, entry)
+            )
+        return self._sides[target]
+
+    def _what_asks(self, target: Target, entry: SideEntry) -> ErrorFeedback | None:
+        """Learn from the other side how tokens of this one are best rounded, as a build does."""
+        if entry.token_dtype == "float16":
+            return None
+        for other in TARGETS:
+            asking = self._manifest.side(other)
+            if other != target and asking is not None:
+                folder = generation_folder(self._root, self.generation) / other
+                numbers = (asking.count, asking.token_count, asking.token_dim)
+                return feedback_from(TokenStore.open(folder, *numbers, asking.token_dtype))
+        return None
+
+    def close(self) -> None:
+        """Close the databases."""
+        for side in self._sides.values():
+            side.close()
+
+
+@dataclass
+class WritableSide:
+    """One side of a generation that changes are written beside.
+
+    Attributes:
+        folder: of the side's files.
+        database: of its changes; made with the first of them.
+        entry: what the manifest says of it.
+        feedback: what its tokens are rounded for, see `index.tokens.rounding`.
+        codec: of its tokens.
+    """
+
+    folder: Path
+    database: Path
+    entry: SideEntry
+    feedback: ErrorFeedback | None
+    codec: TokenCodec = field(init=False)
+    _base: ItemStore = field(init=False)
+    _connection: sqlite3.Connection | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        dim, dtype = self.entry.token_dim, self.entry.token_dtype
+        centroids = read_centroids(self.folder, dim, dtype)
+        self.codec = TokenCodec(dtype, dim, centroids, self.feedback)
+        self._base = ItemStore(self.folder / ITEMS)
+
+    def close(self) -> None:
+        """Close the databases."""
+        self._base.close()
+        if self._connection is not None:
+            self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Generator[sqlite3.Connection]:
+        """Apply what the block does in one step, or nothing of it where it raises."""
+        if not self.database.exists():
+            with new_database(self.database, self.entry.filter_fields):
+                pass
+        connection = self._connected()
+        assert connection is not None
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def live_row(self, item_id: str) -> int | None:
+        """Return the row that has an id now; None where none has."""
+        connection = self._connected()
+        if connection is not None:
+            try:
+                line = connection.execute(_LIVE_ROW, (item_id,)).fetchone()
+            except UnicodeEncodeError:  # a lone surrogate is part of no stored id
+                return None
+            if line is not None:
+                return int(line[0])
+        item = self._base.by_id(item_id)
+        if item is None or connection is None:
+            return None if item is None else item.row
+        gone = connection.execute("SELECT 1 FROM removed WHERE row = ?", (item.row,)).fetchone()
+        return item.row if gone is None else None
+
+    def next_row(self) -> int:
+        """Return the row of the next item that is added."""
+        connection = self._connected()
+        assert connection is not None
+        last = connection.execute("SELECT MAX(row) FROM items").fetchone()[0]
+        return self.entry.count if last is None else int(last) + 1
+
+    def remove(self, row: int) -> None:
+        """List a row as removed."""
+        connection = self._connected()
+        assert connection is not None
+        connection.execute("INSERT INTO removed (row) VALUES (?)", (row,))
+
+    def _connected(self) -> sqlite3.Connection | None:
+        """Return the connection, kept; None while there is no database."""
+        if self._connection is None and self.database.exists():
+            self._connection = open_to_write(self.database)
+        return self._connection
+
+
+def insert_encoding(
+    connection: sqlite3.Connection,
+    row: int,
+    embedding: NDArray[np.float32],
+    packed: PackedTokens,
+) -> None:
+    """Insert what the network made of one item.
+
+    Args:
+        connection: to a database of changes.
+        row: of the item.
+        embedding: (d_match,).
+        packed: its tokens.
+    """
+    arrays = [None if array is None else array.tobytes() for array in packed]
+    values = (row, embedding.astype(np.float32).tobytes(), packed.count, *arrays)
+    connection.execute("INSERT INTO encodings VALUES (?,?,?,?,?,?)", values)

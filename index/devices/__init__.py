@@ -1,0 +1,1 @@
+"""Searching on a CUDA card."""

@@ -1,0 +1,134 @@
+"""Which device encodes queries and searches, proven before it is trusted."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from index.ann.exact import score_rows
+from index.ann.faiss_library import faiss
+from index.devices.faiss_card import FaissCard, GpuAnn
+from index.devices.health import DeviceHealth, GuardedFirstStage, GuardedSecondStage
+from index.devices.torch_engines import TorchAlignment, TorchExact
+from index.engines import FirstStage
+from index.side import Side
+
+_LOG = logging.getLogger(__name__)
+
+DeviceName = Literal["auto", "cpu", "cuda"]
+FirstStageName = Literal["faiss", "torch"]
+
+_PROOF_QUERIES, _PROOF_COUNT = 4, 100
+# Half precision and equal scores may part the two at the end of the list, no more.
+_PROOF_SHARE = 0.9
+# Of the card's free memory, what the tokens of a side may take; the rest is for the other side, a
+# next generation beside this one, and the network.
+_TOKEN_SHARE = 0.25
+
+
+class SearchDevice:
+    """Takes the sides of indexes over to a device, or leaves them on the processor.
+
+    One for a process: it owns the card's working memory, and warns at most once.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        first_stage: FirstStageName = "faiss",
+        library: Any = faiss,
+    ) -> None:
+        """Search on a device of torch.
+
+        Args:
+            device: that is there.
+            first_stage: "faiss" searches the ANN, or its copy on a card, and re-ranks on the
+                processor; "torch" compares with every embedding, and re-ranks on the card.
+            library: FAISS.
+        """
+        self.device = device
+        self._first_stage: FirstStageName = first_stage
+        self._library = library
+        self._health = DeviceHealth()
+        self._card: FaissCard | None = None
+
+    @classmethod
+    def choose(cls, name: DeviceName, first_stage: FirstStageName = "faiss") -> SearchDevice:
+        """Search on the device of a name.
+
+        Args:
+            name: "auto" takes the card if there is one; "cuda" warns if there is none, and
+                searches as it would have without.
+            first_stage: see `__init__`.
+        """
+        if name == "cpu":
+            return cls(torch.device("cpu"), first_stage)
+        if torch.cuda.is_available():
+            return cls(torch.device("cuda", 0), first_stage)
+        if name == "cuda":
+            _LOG.warning("searching on the processor: torch finds no card")
+        return cls(torch.device("cpu"))
+
+    def place(self, side: Side) -> Side:
+        """Return a side whose stages run on the device, as far as it proves able to.
+
+        The device is asked for the neighbours of some items, and has to find the ones that the
+        processor finds. If it cannot, one warning says why, and the side stays as it is.
+        """
+        if self.device.type == "cpu" and self._first_stage == "faiss":
+            return side
+        if not self._health.is_good:
+            return side
+        try:
+            first_stage = self._first_stage_of(side)
+            prove(first_stage, side)
+            guarded = GuardedFirstStage(first_stage, side.first_stage, self._health)
+            if self._first_stage == "faiss" or self.device.type == "cpu":
+                return replace(side, first_stage=guarded)
+            alignment = TorchAlignment(side.tokens, self.device, self._token_budget_bytes())
+            second_stage = GuardedSecondStage(alignment, side.second_stage, self._health)
+            return replace(side, first_stage=guarded, second_stage=second_stage)
+        except RuntimeError as error:  # what both FAISS and torch raise
+            self._health.fail(error)
+            return side
+
+    def close(self) -> None:
+        """Let go of the card; a search that still runs is answered by the processor."""
+        if self._card is not None:
+            self._card.close()
+
+    def _first_stage_of(self, side: Side) -> FirstStage:
+        if self._first_stage == "torch":
+            on_card = self.device.type != "cpu"
+            dtype = torch.float16 if on_card else torch.float32
+            return TorchExact(side.embeddings, self.device, dtype)
+        if self._card is None:
+            self._card = FaissCard(self._library)
+        return GpuAnn(self._card, side.ann, side.embeddings)
+
+    def _token_budget_bytes(self) -> int:
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return int(_TOKEN_SHARE * free)
+
+
+def prove(engine: FirstStage, side: Side) -> None:
+    """Have an engine find the neighbours of some of its own items.
+
+    Raises:
+        RuntimeError: it does not find the ones that the processor finds.
+    """
+    count = min(_PROOF_COUNT, side.entry.count)
+    for row in np.linspace(0, side.entry.count - 1, _PROOF_QUERIES).astype(np.int64):
+        query = np.array(side.embeddings[row])
+        rows = np.sort(side.ann.search(query, count))
+        nearest, _ = score_rows(side.embeddings, query, rows, count)
+        found = np.intersect1d(engine.search(query, count), nearest)
+        if len(found) < _PROOF_SHARE * len(nearest):
+            raise RuntimeError(
+                f"a search on the device found {len(found)} of the {len(nearest)} items that the "
+                "processor finds"
+            )

@@ -1,0 +1,1 @@
+"""What the user said of each item: SQLite, and filters on metadata."""

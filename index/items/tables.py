@@ -1,0 +1,190 @@
+"""The tables of items: what the user said of each, and what filters look at.
+
+The items of a generation and those added to it later are kept in tables of this form.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aladin.photo_file import PhotoFile
+from index.items.filter_tree import Kind, field_scalars
+
+# How a value's kind is stored: small integers take no room of their own in a line of `fields`.
+KIND_CODES: dict[Kind, int] = {"number": 0, "text": 1, "bool": 2}
+COLUMNS = "row, id, uri, path, text, image_id, width_px, height_px, metadata, offset, length"
+
+# `fields` holds a line for each value of each indexed field. The line is its own key, so that a
+# test is one walk over neighbouring lines. `filter_fields` numbers the fields that are indexed,
+# and says of which of them an item has a list of values; where `every_field` is set, no item has
+# a field that it does not name.
+_TABLES = """
+CREATE TABLE items (
+    row INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,
+    uri TEXT, path TEXT, text TEXT, image_id TEXT,
+    width_px INTEGER, height_px INTEGER,
+    metadata TEXT NOT NULL,
+    "offset" INTEGER NOT NULL, length INTEGER
+);
+CREATE TABLE fields (
+    field INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, row INTEGER NOT NULL,
+    PRIMARY KEY (field, kind, value, row)
+) WITHOUT ROWID;
+CREATE TABLE filter_fields (
+    field INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, has_lists INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE filter_settings (every_field INTEGER NOT NULL);
+"""
+# What is beyond goes to temporary files.
+_CACHE_KIB = 65536
+_WITH_LISTS = "SELECT field FROM filter_fields WHERE has_lists"
+_BY_ID = "CREATE UNIQUE INDEX by_id ON items (id)"
+
+
+class StoredItem(NamedTuple):
+    """An item of an index.
+
+    Attributes:
+        row: in the ANN, the embeddings and the tokens.
+        id: the user's own.
+        uri: of an image, as the user wrote it; None for a text.
+        path: absolute path of an image's file, not to be shown; None for a text.
+        text: the text, or an image's first caption, or None.
+        image_id: of a text, the image that it describes, if the build was told.
+        width_px: of an image, upright.
+        height_px: of an image, upright.
+        metadata: the user's own.
+        offset: of an image in a file that holds many.
+        length: of an image there, in bytes; None: the file is the image.
+    """
+
+    row: int
+    id: str
+    uri: str | None
+    path: str | None
+    text: str | None
+    image_id: str | None
+    width_px: int | None
+    height_px: int | None
+    metadata: dict[str, Any]
+    offset: int = 0
+    length: int | None = None
+
+    @property
+    def size_px(self) -> tuple[int, int] | None:
+        """Width and height of an image; None for a text."""
+        if self.width_px is None or self.height_px is None:
+            return None
+        return self.width_px, self.height_px
+
+    @property
+    def photo(self) -> PhotoFile | None:
+        """Where an image's bytes are; None for a text."""
+        return None if self.path is None else PhotoFile(Path(self.path), self.offset, self.length)
+
+
+def create_tables(connection: sqlite3.Connection, filter_fields: Sequence[str] | None) -> None:
+    """Create the empty tables.
+
+    Args:
+        connection: to an open database without them.
+        filter_fields: metadata fields that get an index; None: all that there are.
+    """
+    _create(connection, filter_fields)
+    connection.execute(_BY_ID)
+
+
+def insert_items(connection: sqlite3.Connection, items: Iterable[StoredItem]) -> None:
+    """Insert items; to commit is left to the caller.
+
+    Args:
+        connection: to a database with the tables.
+        items: with rows and ids that are not there yet.
+
+    Raises:
+        sqlite3.IntegrityError: a row or an id is there already.
+    """
+    _insert(connection, items, "fields")
+
+
+def write_items(
+    path: Path, items: Iterable[StoredItem], filter_fields: Sequence[str] | None = None
+) -> None:
+    """Write the file of a whole generation's items; quicker than `insert_items`, in bounded memory.
+
+    The same items make the same file, byte for byte.
+
+    Args:
+        path: of the new file.
+        items: in the order of their rows, numbered from 0.
+        filter_fields: metadata fields that get an index for filters; None: all.
+
+    Raises:
+        sqlite3.Error: the disk is full, cannot be written, or an id came twice.
+    """
+    connection = sqlite3.connect(path)
+    try:
+        # No journal: a build that is cut short writes the whole file again.
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA temp_store = FILE")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        _create(connection, filter_fields)
+        connection.execute("CREATE TEMP TABLE lines (field, kind, value, row)")
+        _insert(connection, items, "temp.lines")
+        connection.execute(_BY_ID)
+        # In the order of the key the pages are written one after the other, and full. Equal
+        # values in an item's list make one line.
+        connection.execute(
+            "INSERT OR IGNORE INTO fields SELECT * FROM temp.lines ORDER BY 1, 2, 3, 4"
+        )
+        connection.commit()
+    finally:
+        connection.close()
+
+
+def stored_item(line: tuple[Any, ...]) -> StoredItem:
+    """Make an item of a line with `COLUMNS`."""
+    return StoredItem._make((*line[:8], json.loads(line[8]), *line[9:]))
+
+
+def _create(connection: sqlite3.Connection, filter_fields: Sequence[str] | None) -> None:
+    for statement in _TABLES.split(";")[:-1]:
+        connection.execute(statement)
+    connection.execute("INSERT INTO filter_settings VALUES (?)", (int(filter_fields is None),))
+    names = dict.fromkeys(filter_fields or ())
+    connection.executemany("INSERT INTO filter_fields (name) VALUES (?)", ((n,) for n in names))
+
+
+def _insert(connection: sqlite3.Connection, items: Iterable[StoredItem], lines: str) -> None:
+    every_field = bool(connection.execute("SELECT every_field FROM filter_settings").fetchone()[0])
+    numbers: dict[str, int] = dict(connection.execute("SELECT name, field FROM filter_fields"))
+    has_lists = {line[0] for line in connection.execute(_WITH_LISTS)}
+    marks = ",".join("?" * len(StoredItem._fields))
+    for item in items:
+        values = (*item[:8], json.dumps(item.metadata, ensure_ascii=False), *item[9:])
+        connection.execute(f"INSERT INTO items ({COLUMNS}) VALUES ({marks})", values)
+        for name, value in item.metadata.items():
+            if every_field and name not in numbers:
+                numbers[name] = len(numbers) + 1
+                connection.execute(
+                    "INSERT INTO filter_fields (field, name) VALUES (?, ?)", (numbers[name], name)
+                )
+            if name not in numbers:
+                continue
+            field = numbers[name]
+            stored = [
+                (field, KIND_CODES[each.kind], each.value, item.row)
+                for each in field_scalars(value)
+            ]
+            connection.executemany(f"INSERT OR IGNORE INTO {lines} VALUES (?,?,?,?)", stored)
+            if len(stored) > 1 and field not in has_lists:
+                has_lists.add(field)
+                connection.execute(
+                    "UPDATE filter_fields SET has_lists = 1 WHERE field = ?", (field,)
+                )

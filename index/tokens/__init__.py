@@ -1,0 +1,1 @@
+"""The second stage's tokens: their stored forms, and where they lie."""

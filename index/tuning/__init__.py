@@ -1,0 +1,1 @@
+"""Choosing by measurement what a search costs and keeps."""

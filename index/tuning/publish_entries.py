@@ -1,0 +1,65 @@
+"""Publishes the live generation anew with other entries in its manifest, sharing its files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from index.building.publish import place_generation
+from index.changes.pending import with_changes_of
+from index.layout import (
+    NEW_GENERATION,
+    generation_folder,
+    published_generations,
+    set_live_generation,
+)
+from index.manifest import Manifest, SideEntry, write_manifest
+from index.settings import Target
+
+
+def publish_entries(root: Path, manifest: Manifest, entries: Mapping[Target, SideEntry]) -> int:
+    """Make a generation live that has the files and the changes of the one before.
+
+    To be called by the only builder of the index (`index.disk.only_builder`).
+
+    Args:
+        root: of the index.
+        manifest: of the live generation.
+        entries: that replace those of the manifest.
+
+    Returns:
+        The number of the new generation.
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+        sqlite3.Error: the same, met by the changes' database.
+    """
+    generation = max(published_generations(root)) + 1
+    old = generation_folder(root, manifest.generation)
+    folder = root / NEW_GENERATION
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in manifest.files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        _share(old / name, folder / name)
+    new = replace(
+        manifest,
+        generation=generation,
+        images=entries.get("images", manifest.images),
+        texts=entries.get("texts", manifest.texts),
+    )
+    write_manifest(folder, new)
+    place_generation(root, folder, generation)
+    with with_changes_of(root, manifest.generation)(generation):
+        set_live_generation(root, generation)
+    return generation
+
+
+def _share(source: Path, copy: Path) -> None:
+    """Give a file a second name; where the file system knows no second names, copy it."""
+    try:
+        os.link(source, copy)
+    except OSError:
+        shutil.copyfile(source, copy)

@@ -1,0 +1,158 @@
+import re
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from aladin.errors import ConfigError, IndexCorruptError
+from aladin.progress import NullProgress
+from index.ann.ann_index import AnnIndex
+from index.ann.construction import build_ann, check_factory
+from index.ann.exact import exact_search
+from index.ann.file import write_ann
+from index.selection import Selection
+
+
+def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
+    """Random directions, float32."""
+    generator = torch.Generator().manual_seed(seed)
+    return F.normalize(torch.randn(count, dim, generator=generator), dim=1).numpy()
+
+
+COUNT, DIM = 2000, 16
+VECTORS = unit_vectors(COUNT, DIM)
+QUERIES = unit_vectors(20, DIM, seed=1)
+# Each kind with the width and the oversampling at which it should be next to exact.
+KINDS = {
+    "Flat": (None, 1),
+    "SQfp16": (None, 1),
+    "HNSW32,Flat": (256, 1),
+    "IVF16,Flat": (16, 1),
+    "IVF16,SQ8": (16, 1),
+    "RR16,IVF16,Flat": (16, 1),
+    "IVF16,PQ8x4fs,RFlat": (16, 1),
+    "IVF16,PQ16x4fs": (16, 4),
+    "IVF16,RaBitQ": (16, 25),
+}
+
+
+@pytest.fixture(scope="module")
+def built() -> dict[str, Any]:
+    return {factory: build_ann(factory, VECTORS, NullProgress()) for factory in KINDS}
+
+
+def recall(ann: AnnIndex, count: int, allowed: Selection | None = None) -> float:
+    shares = []
+    for query in QUERIES:
+        nearest = exact_search(VECTORS, query, count, allowed)[0]
+        shares.append(np.isin(nearest, ann.search(query, count, allowed)).mean())
+    return float(np.mean(shares))
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        ("bogus", "'bogus' is no FAISS factory string"),
+        ("PQ7", "'PQ7'"),  # 16 dimensions do not divide by 7
+        ("IDMap,Flat", "has ids of its own"),
+        ("IVF64,Flat", "needs at least 64 vectors, there are 50"),
+        ("PCA8,IVF64,Flat", "needs at least 64 vectors, there are 50"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_before_any_work(factory: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_factory(factory, DIM, 50)
+
+
+@pytest.mark.parametrize("factory", KINDS)
+def test_every_kind_finds_the_nearest(built: dict[str, Any], tmp_path: Path, factory: str) -> None:
+    write_ann(tmp_path / "ann", built[factory])
+    ann = AnnIndex.open(tmp_path / "ann", *KINDS[factory])
+    assert (ann.count, ann.dim) == (COUNT, DIM)
+    assert recall(ann, 20) > 0.97
+    same = AnnIndex(built[factory], *KINDS[factory])
+    for query in QUERIES:
+        np.testing.assert_array_equal(
+            np.sort(ann.search(query, 20)), np.sort(same.search(query, 20))
+        )
+
+
+@pytest.mark.parametrize("factory", KINDS)
+@pytest.mark.parametrize("share", [0.5, 0.05])
+def test_a_filter_leaves_as_many_and_only_the_allowed(
+    built: dict[str, Any], factory: str, share: float
+) -> None:
+    # Allowed are those in one direction: the query's own neighbourhood may have none of them.
+    rows = np.argsort(VECTORS[:, 0])[: int(COUNT * share)]
+    allowed = Selection(np.isin(np.arange(COUNT), rows))
+    # A quarter of the width that finds nearly all: the filter has to widen it.
+    width, oversample = KINDS[factory]
+    ann = AnnIndex(built[factory], None if width is None else width // 4, oversample)
+    for query in QUERIES:
+        found = ann.search(query, 50, allowed)
+        assert 50 <= len(np.unique(found)) == len(found) <= 50 * oversample
+        assert allowed.mask[found].all()
+    assert recall(ann, 50, allowed) > 0.8
+
+
+@pytest.mark.parametrize("factory", ["HNSW32,Flat", "IVF16,Flat"])
+def test_a_search_changes_nothing_that_is_shared(built: dict[str, Any], factory: str) -> None:
+    index = built[factory]
+    settings = ("nprobe",) if factory.startswith("IVF") else ()
+    before = [getattr(index, name) for name in settings]
+    graph_before = index.hnsw.efSearch if isinstance(index, faiss.IndexHNSW) else None
+    ann = AnnIndex(index, 2)
+    narrow = [ann.search(query, 50) for query in QUERIES]
+    for query in QUERIES:
+        ann.search(query, 50, Selection(np.arange(COUNT) % 7 == 0), search_width=512)
+    for query, rows in zip(QUERIES, narrow, strict=True):
+        np.testing.assert_array_equal(ann.search(query, 50), rows)
+    assert [getattr(index, name) for name in settings] == before
+    if graph_before is not None:
+        assert index.hnsw.efSearch == graph_before
+
+
+def test_more_than_there_are_gives_all(built: dict[str, Any]) -> None:
+    assert len(AnnIndex(built["Flat"], None).search(QUERIES[0], 10 * COUNT)) == COUNT
+
+
+def test_a_damaged_file_is_named(built: dict[str, Any], tmp_path: Path) -> None:
+    write_ann(tmp_path / "ann", built["Flat"])
+    (tmp_path / "ann").write_bytes((tmp_path / "ann").read_bytes()[:100])
+    with pytest.raises(IndexCorruptError, match="ann: not a FAISS index"):
+        AnnIndex.open(tmp_path / "ann", None)
+
+
+def test_progress_counts_the_vectors() -> None:
+    class Recorder(NullProgress):
+        total, done = 0, 0
+
+        def start(self, total: int | None, unit: str) -> None:
+            assert unit == "vectors"
+            self.total = total or 0
+
+        def advance(self, count: int = 1) -> None:
+            self.done += count
+
+    progress = Recorder()
+    build_ann("Flat", unit_vectors(25_000, 4), progress)
+    assert progress.total == progress.done == 25_000
+
+
+def test_torch_is_imported_before_faiss_and_in_one_place() -> None:
+    """With both CUDA builds installed, the libraries of the one that comes first win."""
+    import index.ann.ann_index
+
+    folder = Path(index.ann.__file__).parent
+    importing = [
+        path
+        for path in folder.rglob("*.py")
+        if re.search(r"^\s*import faiss", path.read_text(), re.MULTILINE)
+    ]
+    assert [path.name for path in importing] == ["faiss_library.py"]
+    source = importing[0].read_text()
+    assert source.index("\nimport torch") < source.index("\nimport faiss")

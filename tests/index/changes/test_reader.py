@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from aladin.checkpoint import Checkpoint, load_checkpoint
+from aladin.encoding import Encoding
+from aladin.errors import IndexCorruptError
+from index.changes.database import changes_database
+from index.changes.writer import ChangesWriter, NewItems
+from index.items.filters import parse_filter
+from index.reader import open_index
+from index.searcher import TwoStageSearcher
+
+MakeItems = Callable[..., NewItems]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
+    return load_checkpoint(tiny_checkpoint)
+
+
+@pytest.fixture
+def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) -> Path:
+    """An index of the images a, b, c."""
+    write_made_up(tmp_path / "index", images=made_up(["a", "b", "c"], n=[1, 2, 3]))
+    return tmp_path / "index"
+
+
+def test_a_snapshot_stays_as_it_was(root: Path, checkpoint: Checkpoint, made_up: MakeItems) -> None:
+    with (
+        open_index(root, checkpoint=checkpoint) as index,
+        closing(ChangesWriter(root, checkpoint.model_id)) as writer,
+    ):
+        before = index.side("images")
+        assert before.changes is None
+        new = made_up(["d", "e"], n=[4, 5])
+        writer.add("images", new, "error")
+        one = index.side("images")
+        writer.add("images", made_up(["d", "f"], seed=1, n=[6, 7]), "replace")
+        writer.delete("images", ["a"])
+        two = index.side("images")
+        assert [side.count for side in (before, one, two)] == [3, 5, 5]
+        assert before.items.rows_by_id() == {"a": 0, "b": 1, "c": 2}
+        assert one.items.rows_by_id() == {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4}
+        assert two.items.rows_by_id() == {"b": 1, "c": 2, "e": 4, "d": 5, "f": 6}
+        assert one.items.by_id("d").metadata == {"n": 4}
+        assert two.items.by_id("d").metadata == {"n": 6}
+        assert (one.items.by_id("f"), two.items.by_id("a")) == (None, None)
+        np.testing.assert_array_equal(one.embedding(3).numpy(), new.embeddings[0])
+        np.testing.assert_array_equal(
+            one.tokens(3).numpy(), new.tokens[: new.lengths[0]].astype(np.float16)
+        )
+        # Row 3 is no longer live, and can still be read by a search that found it before.
+        assert two.items.by_rows([3, 1])[0].metadata == {"n": 4}
+        assert two.lengths(np.array([4, 0, 3])).tolist() == [
+            new.lengths[1],
+            before.lengths(np.array([0]))[0],
+            new.lengths[0],
+        ]
+        wanted = parse_filter({"n": {"gte": 3}})
+        assert before.select(wanted).rows.tolist() == [2]
+        assert one.select(wanted).rows.tolist() == [2, 3, 4]
+        assert two.select(wanted).rows.tolist() == [2, 4, 5, 6]
+        odd = parse_filter({"not": {"n": [2, 4, 6]}})
+        assert one.select(odd).rows.tolist() == [0, 2, 4]
+        assert two.select(odd).rows.tolist() == [2, 4, 6]
+
+
+def test_nothing_is_read_again_where_nothing_is_new(
+    root: Path, checkpoint: Checkpoint, made_up: MakeItems
+) -> None:
+    with (
+        open_index(root, checkpoint=checkpoint) as index,
+        closing(ChangesWriter(root, checkpoint.model_id)) as writer,
+    ):
+        writer.add("images", made_up(["d"]), "error")
+        first = index.side("images").changes
+        assert index.side("images").changes is first
+        writer.delete("images", ["d"])
+        second = index.side("images").changes
+        assert second is not first
+        # What was in memory is there still: an addition does not move it.
+        assert np.shares_memory(first.embeddings, second.embeddings)
+
+
+def test_a_damaged_database_is_named(
+    root: Path, checkpoint: Checkpoint, made_up: MakeItems
+) -> None:
+    with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
+        writer.add("images", made_up(["d"]), "error")
+    path = changes_database(root, 1, "images")
+    path.write_bytes(b"no database at all" * 100)
+    with (
+        open_index(root, checkpoint=checkpoint) as index,
+        pytest.raises(IndexCorruptError, match="cannot be read") as caught,
+    ):
+        index.side("images")
+    assert caught.value.file == path
+
+
+def test_a_medium_that_is_mounted_for_reading_is_read_without_a_trace(
+    root: Path, checkpoint: Checkpoint, made_up: MakeItems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
+        writer.add("images", made_up(["d"]), "error")
+    real = os.statvfs
+
+    def read_only(path: Path) -> SimpleNamespace:
+        return SimpleNamespace(f_flag=real(path).f_flag | os.ST_RDONLY)
+
+    monkeypatch.setattr(os, "statvfs", read_only)
+    with open_index(root, checkpoint=checkpoint) as index:
+        assert index.side("images").items.rows_by_id().keys() == set("abcd")
+        assert [path.name for path in (root / "changes" / "000001").iterdir()] == ["images.sqlite"]
+
+
+def add_in_a_process(root: Path, model_id: str, new: list[NewItems]) -> None:
+    """Add, one call after the other; for another process."""
+    with closing(ChangesWriter(root, model_id)) as writer:
+        for each in new:
+            writer.add("images", each, "error")
+
+
+def test_another_process_sees_each_call_whole_and_soon(
+    root: Path, checkpoint: Checkpoint, made_up: MakeItems
+) -> None:
+    """While a process adds 30 times 3 items, counts go up by threes here, and reach the end."""
+    calls = [made_up([f"{n}-{part}" for part in range(3)]) for n in range(30)]
+    with open_index(root, checkpoint=checkpoint) as index:
+        process = multiprocessing.get_context("fork").Process(
+            target=add_in_a_process, args=(root, checkpoint.model_id, calls)
+        )
+        process.start()
+        counts = [3]
+        while process.is_alive():
+            counts.append(index.side("images").count)
+        process.join()
+        counts.append(index.side("images").count)
+    assert process.exitcode == 0
+    assert counts == sorted(counts)
+    assert set(counts) <= {3 + 3 * n for n in range(31)}
+    assert counts[-1] == 93
+
+
+def test_threads_search_while_others_add_and_remove(
+    root: Path, checkpoint: Checkpoint, made_up: MakeItems
+) -> None:
+    """Pairs of items come and go together; every search finds both of a pair or neither."""
+    query = Encoding(
+        torch.nn.functional.normalize(torch.ones(1, 16), dim=-1),
+        torch.nn.functional.normalize(torch.ones(1, 2, 8), dim=-1),
+        torch.ones(1, 2, dtype=torch.bool),
+    )
+    faults: list[Any] = []
+    done = threading.Event()
+    with (
+        open_index(root, checkpoint=checkpoint) as index,
+        closing(ChangesWriter(root, checkpoint.model_id)) as writer,
+    ):
+        searcher = TwoStageSearcher(index)
+
+        def search(filter: dict[str, Any] | None) -> None:
+            try:
+                while not done.is_set():
+                    hits = searcher.search(query, "text", "images", top_k=99, filter=filter).hits
+                    ids = {hit.id for hit in hits}
+                    halves = {item_id[1:] for item_id in ids if item_id[0] == "x"} ^ {
+                        item_id[1:] for item_id in ids if item_id[0] == "y"
+                    }
+                    if halves or len(ids) != len(hits):
+                        faults.append(ids)
+            except Exception as error:
+                faults.append(error)
+
+        threads = [
+            threading.Thread(target=search, args=(filter,))
+            for filter in (None, {"n": {"gte": 0}}, None)
+        ]
+        for thread in threads:
+            thread.start()
+        for number in range(40):
+            new = made_up([f"x{number % 7}", f"y{number % 7}"], seed=number, n=[0, 0])
+            writer.add("images", new, "replace")
+            if number % 3 == 0:
+                writer.delete("images", [f"y{number % 7}", f"x{number % 7}"])
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert faults == []

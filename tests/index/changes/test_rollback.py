@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from aladin.errors import IndexCorruptError, InputError
+from index.changes.compact import compact_index
+from index.changes.rollback import rollback_index
+from index.changes.writer import ChangesWriter, NewItems
+from index.layout import generation_folder, live_generation
+from index.manifest import read_manifest
+from index.reader import open_index
+
+MakeItems = Callable[..., NewItems]
+
+
+@pytest.fixture
+def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) -> Path:
+    write_made_up(tmp_path / "index", images=made_up(["a", "b", "c"]))
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def writer(root: Path) -> Iterator[ChangesWriter]:
+    model_id = read_manifest(generation_folder(root, 1)).model.id
+    with closing(ChangesWriter(root, model_id)) as opened:
+        yield opened
+
+
+def ids(root: Path) -> set[str]:
+    with open_index(root) as index:
+        return set(index.side("images").items.rows_by_id())
+
+
+def test_back_and_forth_with_the_changes_of_each(
+    root: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    writer.add("images", made_up(["d"]), "error")
+    writer.delete("images", ["a"])
+    compact_index(root)
+    writer.add("images", made_up(["e"]), "error")
+    report = rollback_index(root)
+    assert report == (2, {"images": (1, 0)}, 1, {"images": (1, 1)}, {"images": 3})
+    assert ids(root) == {"b", "c", "d"}
+    writer.delete("images", ["b"])  # goes to generation 1
+    assert rollback_index(root, 2).counts == {"images": 4}
+    assert ids(root) == {"b", "c", "d", "e"}
+    rollback_index(root)
+    assert ids(root) == {"c", "d"}
+
+
+@pytest.mark.parametrize(
+    ("to", "message"),
+    [
+        (None, "no generation before 1 to go back to; others: none"),
+        (1, "generation 1 is the live one; others: none"),
+        (7, "generation 7 is not there; others: none"),
+    ],
+)
+def test_there_has_to_be_something_to_go_to(root: Path, to: int | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        rollback_index(root, to)
+
+
+def test_a_damaged_generation_is_not_made_live(root: Path, writer: ChangesWriter) -> None:
+    writer.delete("images", ["a"])
+    compact_index(root)
+    (generation_folder(root, 1) / "images" / "embeddings.npy").write_bytes(b"")
+    with pytest.raises(IndexCorruptError, match="bytes, got 0"):
+        rollback_index(root)
+    assert live_generation(root) == 2

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aladin.errors import (
+    DuplicateItemError,
+    IndexMismatchError,
+    IndexNotReadyError,
+    IndexWriteError,
+    NoSuchTargetError,
+    ShapeError,
+    UnknownItemError,
+)
+from index.changes.database import changes_database
+from index.changes.pending import pending_changes
+from index.changes.writer import ChangesWriter, NewItems
+from index.layout import generation_folder
+from index.manifest import read_manifest
+
+MakeItems = Callable[..., NewItems]
+
+
+@pytest.fixture
+def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) -> Path:
+    """An index of the images a, b, c; no texts."""
+    write_made_up(tmp_path / "index", images=made_up(["a", "b", "c"], n=[1, 2, 3]))
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def writer(root: Path) -> Iterator[ChangesWriter]:
+    model_id = read_manifest(generation_folder(root, 1)).model.id
+    with closing(ChangesWriter(root, model_id)) as opened:
+        yield opened
+
+
+def lines(root: Path) -> tuple[list[tuple[int, str]], list[int]]:
+    """Return the rows and ids that were added, and the rows that were removed."""
+    with closing(sqlite3.connect(changes_database(root, 1, "images"))) as connection:
+        added = connection.execute("SELECT row, id FROM items ORDER BY row").fetchall()
+        encoded = connection.execute("SELECT row FROM encodings ORDER BY row").fetchall()
+        removed = connection.execute("SELECT row FROM removed ORDER BY sequence").fetchall()
+    assert [row for (row,) in encoded] == [row for row, _ in added]
+    return added, [row for (row,) in removed]
+
+
+def test_rows_count_on_and_never_come_again(
+    root: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    assert writer.add("images", made_up(["d", "e"]), "error") == (1, ["d", "e"], [], [])
+    assert writer.delete("images", ["e", "a"]) == (1, ["e", "a"], [])
+    assert writer.add("images", made_up(["e", "b"], seed=1), "replace") == (1, ["e"], ["b"], [])
+    assert lines(root) == ([(3, "d"), (4, "e"), (5, "e"), (6, "b")], [4, 0, 1])
+    # b of the generation, a of the generation; e was added, removed and added.
+    assert pending_changes(root) == {"images": (3, 2)}
+
+
+def test_ids_that_come_twice_in_a_call_are_taken_in_turn(
+    root: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    twice = made_up(["d", "a", "d"])
+    with pytest.raises(DuplicateItemError, match="'a'"):
+        writer.add("images", twice, "error")
+    assert writer.add("images", twice, "skip") == (1, ["d"], [], ["a", "d"])
+    assert writer.add("images", twice, "replace") == (1, [], ["d", "a", "d"], [])
+    assert lines(root) == ([(3, "d"), (4, "d"), (5, "a"), (6, "d")], [3, 0, 4])
+    assert writer.delete("images", ["d", "d"]).deleted == ["d"]
+
+
+def test_a_call_that_fails_applies_nothing(
+    root: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    writer.add("images", made_up(["d"]), "error")
+    before = lines(root)
+    with pytest.raises(DuplicateItemError, match="images: id 'd' is in the index already"):
+        writer.add("images", made_up(["e", "f", "d"]), "error")
+    with pytest.raises(UnknownItemError, match="'x'"):
+        writer.delete("images", ["a", "d", "x"])
+    new = made_up(["g", "h"])
+    for wrong in (
+        replace(new, embeddings=new.embeddings[:, :9]),
+        replace(new, tokens=new.tokens[:-1]),
+        replace(new, lengths=new.lengths[:1]),
+    ):
+        with pytest.raises(ShapeError):
+            writer.add("images", wrong, "error")
+    assert lines(root) == before
+    assert writer.delete("images", ["a", "x"], ignore_missing=True) == (1, ["a"], ["x"])
+    assert writer.known("images", ["a", "b", "d", "e", "\ud800"]) == {"b", "d"}
+
+
+def test_a_disk_that_fails_in_the_middle_leaves_nothing(
+    root: Path,
+    writer: ChangesWriter,
+    made_up: MakeItems,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import index.changes.writer as module
+
+    inserted = module.insert_encoding
+    calls: list[int] = []
+
+    def full(connection: sqlite3.Connection, row: int, *rest: object) -> None:
+        calls.append(row)
+        if len(calls) == 2:
+            raise sqlite3.OperationalError("database or disk is full")
+        inserted(connection, row, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "insert_encoding", full)
+    with pytest.raises(IndexWriteError, match=r"disk is full; nothing of this call was applied"):
+        writer.add("images", made_up(["d", "e", "f"]), "error")
+    assert lines(root) == ([], [])
+    assert writer.add("images", made_up(["d"]), "error").added == ["d"]
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_of_the_index(
+    root: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    (root / "changes").write_text("a file in the way")
+    with pytest.raises(IndexWriteError, match="nothing of this call was applied"):
+        writer.add("images", made_up(["d"]), "error")
+
+
+def test_what_does_not_fit_the_index_is_refused(
+    root: Path, tmp_path: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    with pytest.raises(NoSuchTargetError, match="no texts, only images"):
+        writer.add("texts", made_up(["d"]), "error")
+    with (
+        closing(ChangesWriter(root, "another model")) as other,
+        pytest.raises(IndexMismatchError, match="model: expected"),
+    ):
+        other.delete("images", ["a"])
+    (tmp_path / "empty").mkdir()
+    with (
+        closing(ChangesWriter(tmp_path / "empty", "any")) as nowhere,
+        pytest.raises(IndexNotReadyError),
+    ):
+        nowhere.delete("images", ["a"])
+
+
+def test_threads_and_writers_take_turns(root: Path, made_up: MakeItems) -> None:
+    """Of 4 writers that add the same 20 ids, each id goes to one; no row comes twice."""
+    model_id = read_manifest(generation_folder(root, 1)).model.id
+    writers = [ChangesWriter(root, model_id) for _ in range(2)]
+    added: list[str] = []
+    refused: list[str] = []
+
+    def work(writer: ChangesWriter, seed: int) -> None:
+        for number in np.random.default_rng(seed).permutation(20).tolist():
+            try:
+                added.extend(writer.add("images", made_up([f"i{number}"]), "error").added)
+            except DuplicateItemError as error:
+                refused.append(error.item_id)
+
+    threads = [threading.Thread(target=work, args=(writers[seed % 2], seed)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for writer in writers:
+        writer.close()
+    assert sorted(added) == sorted(f"i{n}" for n in range(20))
+    assert len(refused) == 60
+    assert [row for row, _ in lines(root)[0]] == list(range(3, 23))

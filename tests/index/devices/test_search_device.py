@@ -1,0 +1,195 @@
+"""Devices are proven before they are used, and left with one warning when they fail."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from index.devices.health import DeviceHealth, GuardedSecondStage
+from index.devices.search_device import SearchDevice
+from index.devices.torch_engines import TorchAlignment
+from index.engines import TokenAlignment
+from index.reader import open_index
+from index.searcher import TwoStageSearcher
+from index.side import Side
+from tests.index.devices.fake_faiss_card import FakeFaissCard
+
+MakeSide = Callable[..., Side]
+# Nothing is put on it here: the library that stands for FAISS has the only card.
+CARD = torch.device("cuda", 0)
+
+
+@pytest.fixture
+def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.WARNING, logger="index")
+    return caplog
+
+
+def unit_vectors(count: int, dim: int = 16) -> np.ndarray:
+    vectors = np.random.default_rng(0).standard_normal((count, dim)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.usefixtures("no_card")
+def test_auto_without_a_card_is_the_processor_without_a_word(
+    warnings: pytest.LogCaptureFixture, make_side: MakeSide
+) -> None:
+    device = SearchDevice.choose("auto")
+    side = make_side(unit_vectors(50))
+    assert device.device == torch.device("cpu")
+    assert device.place(side) is side
+    assert warnings.messages == []
+
+
+@pytest.mark.usefixtures("no_card")
+@pytest.mark.parametrize("first_stage", ["faiss", "torch"])
+def test_cuda_without_a_card_is_the_processor_with_one_warning(
+    first_stage: str, warnings: pytest.LogCaptureFixture, make_side: MakeSide
+) -> None:
+    device = SearchDevice.choose("cuda", first_stage)  # type: ignore[arg-type]
+    sides = [make_side(unit_vectors(50)), make_side(unit_vectors(60))]
+    assert [device.place(side) is side for side in sides] == [True, True]
+    assert warnings.messages == ["searching on the processor: torch finds no card"]
+
+
+def test_a_wheel_without_cards_is_left_with_one_warning(
+    warnings: pytest.LogCaptureFixture, make_side: MakeSide
+) -> None:
+    device = SearchDevice(CARD, library=object())
+    sides = [make_side(unit_vectors(50)), make_side(unit_vectors(60))]
+    assert [device.place(side) is side for side in sides] == [True, True]
+    assert warnings.messages == [
+        "searching on the processor: this FAISS was built without support for cards (faiss-cpu)"
+    ]
+    device.close()
+
+
+def test_a_card_that_finds_the_wrong_items_is_left_with_one_warning(
+    warnings: pytest.LogCaptureFixture, make_side: MakeSide
+) -> None:
+    library = FakeFaissCard()
+    library.wrong = True
+    device = SearchDevice(CARD, library=library)
+    side = make_side(unit_vectors(500))
+    assert device.place(side) is side
+    (message,) = warnings.messages
+    assert "of the 100 items that the processor finds" in message
+    device.close()
+
+
+def test_a_proven_card_searches(warnings: pytest.LogCaptureFixture, make_side: MakeSide) -> None:
+    library = FakeFaissCard()
+    device = SearchDevice(CARD, library=library)
+    vectors = unit_vectors(3000)
+    side = make_side(vectors, factory="HNSW16,Flat", search_width=64)
+    placed = device.place(side)
+    proven = library.copies[0].searches
+    assert proven > 0
+    query = unit_vectors(3001)[3000]
+    rows, scores = placed.candidates(query, 100)
+    cosines = vectors @ query
+    np.testing.assert_array_equal(rows, np.argsort(-cosines, kind="stable")[:100])
+    np.testing.assert_allclose(scores, cosines[rows], atol=1e-6)
+    assert library.copies[0].searches == proven + 1
+    assert warnings.messages == []
+    device.close()
+
+
+def test_a_card_that_fails_while_searching_is_left_with_one_warning_and_no_query_is_lost(
+    warnings: pytest.LogCaptureFixture, make_side: MakeSide
+) -> None:
+    library = FakeFaissCard()
+    device = SearchDevice(CARD, library=library)
+    vectors = unit_vectors(3000)
+    placed = device.place(make_side(vectors))
+    library.copies[0].fails_at = library.copies[0].searches + 5
+    queries = vectors[:60]
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda query: placed.candidates(query, 20)[0], queries))
+    for query, rows in zip(queries, answers, strict=True):
+        np.testing.assert_array_equal(rows, np.argsort(-(vectors @ query), kind="stable")[:20])
+    (message,) = warnings.messages
+    assert "illegal memory access" in message
+    device.close()
+
+
+def test_a_second_stage_that_fails_is_left_with_one_warning(
+    warnings: pytest.LogCaptureFixture, make_side: MakeSide
+) -> None:
+    tokens = [unit_vectors(3, 8) for _ in range(20)]
+    side = make_side(unit_vectors(20), tokens)
+    spare = TokenAlignment(side.tokens)
+
+    class Failing(TorchAlignment):
+        def align(self, *_: object) -> np.ndarray:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    failing = Failing(side.tokens, torch.device("cpu"), 0)
+    health = DeviceHealth()
+    guarded = GuardedSecondStage(failing, spare, health)
+    query, rows = torch.from_numpy(unit_vectors(4, 8)), np.arange(20)
+    for _ in range(2):
+        np.testing.assert_array_equal(
+            guarded.align(query, "text", rows), spare.align(query, "text", rows)
+        )
+    assert warnings.messages == ["searching on the processor: CUDA out of memory"]
+    assert not health.is_good
+
+
+def test_exact_search_in_torch_answers_as_the_index_does(
+    published: Path, warnings: pytest.LogCaptureFixture
+) -> None:
+    with (
+        open_index(published) as plain,
+        open_index(published, device=SearchDevice.choose("cpu", "torch")) as placed,
+    ):
+        assert placed.images is not None and plain.images is not None
+        assert placed.images.first_stage is not placed.images.ann
+        for item_id in ("text 0", "text 3", "photo 2"):
+            query, modality = TwoStageSearcher(plain).encode_item(item_id)
+            for target in ("images", "texts"):
+                answers = [
+                    TwoStageSearcher(index)
+                    .search(query, modality, target, top_k=10, num_candidates=12)
+                    .hits
+                    for index in (plain, placed)
+                ]
+                assert answers[0] == answers[1]
+    assert warnings.messages == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("first_stage", ["faiss", "torch"])
+@pytest.mark.parametrize("factory", ["Flat", "IVF16,SQ8", "HNSW16,Flat"])
+def test_a_real_card_answers_as_the_processor_does(
+    first_stage: str, factory: str, warnings: pytest.LogCaptureFixture, make_side: MakeSide
+) -> None:
+    device = SearchDevice.choose("cuda", first_stage)  # type: ignore[arg-type]
+    vectors = unit_vectors(20_000, 64)
+    tokens = [unit_vectors(5, 32)] * 20_000
+    width = None if factory == "Flat" else 16 if "IVF" in factory else 512
+    side = make_side(vectors, tokens, factory=factory, search_width=width, dtype="int8")
+    placed = device.place(side)
+    assert placed is not side
+    assert warnings.messages == []
+    query = torch.from_numpy(unit_vectors(7, 32))
+    for embedding in unit_vectors(20_010, 64)[20_000:]:
+        rows, scores = placed.candidates(embedding, 100)
+        expected, _ = side.candidates(embedding, 100)
+        assert len(np.intersect1d(rows, expected)) >= 98
+        np.testing.assert_allclose(scores, vectors[rows] @ embedding, atol=1e-6)
+        np.testing.assert_allclose(
+            placed.second_stage.align(query, "text", rows),
+            side.second_stage.align(query, "text", rows),
+            atol=0.02,
+        )
+    device.close()

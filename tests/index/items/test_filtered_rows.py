@@ -1,0 +1,229 @@
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from index.items.filtered_rows import rows_passing
+from index.items.filters import parse_filter
+from index.items.tables import StoredItem, create_tables, insert_items
+
+FIELDS = ["x", "y", 'odd "name"', "", "and", "or", "not", "$gt", "it's; DROP TABLE items --"]
+TEXTS = [
+    "",
+    "a",
+    "b",
+    "ba",
+    "1",
+    "é",
+    "e\u0301",
+    "🐕",
+    "a\x00b",
+    "a\x00",
+    "' OR 1=1 --",
+    '{"a": 1}',
+]
+NUMBERS = [0, 1, -1, 2, 2.5, -0.0, 0.1, 1e300, 5e-324, 2**53, 2**53 + 1, 2.0**53]
+NUMBERS += [2**63 - 1, 2**63, -(2**63), 2**70, float(2**70), 0.30000000000000004]
+
+numbers = st.sampled_from(NUMBERS) | st.integers() | st.floats(allow_nan=False)
+texts = st.sampled_from(TEXTS) | st.text(max_size=5)
+operand = (
+    st.booleans()
+    | texts
+    | st.sampled_from(NUMBERS)
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
+bound = texts | st.sampled_from(NUMBERS) | st.floats(allow_nan=False, allow_infinity=False)
+value = st.booleans() | texts | numbers | st.none() | st.just(10**400) | st.just({"x": 1})
+metadata = st.dictionaries(st.sampled_from(FIELDS), value | st.lists(value, max_size=3))
+
+comparisons = st.fixed_dictionaries(
+    {},
+    optional={
+        "$eq": operand,
+        "ne": operand,
+        "$in": st.lists(operand, min_size=1, max_size=3),
+        "nin": st.lists(operand, min_size=1, max_size=3),
+        "gt": bound,
+        "$gte": bound,
+        "lt": bound,
+        "lte": bound,
+        "exists": st.booleans(),
+    },
+).filter(bool)
+# A field called "not" takes only comparisons with a dollar, which its own tests try.
+tests = st.dictionaries(
+    st.sampled_from([field for field in FIELDS if field != "not"]),
+    operand | st.lists(operand, min_size=1, max_size=3) | comparisons,
+    min_size=1,
+    max_size=2,
+)
+specs = st.recursive(
+    tests,
+    lambda parts: (
+        st.builds(lambda some: {"and": some}, st.lists(parts, min_size=1, max_size=3))
+        | st.builds(lambda some: {"$or": some}, st.lists(parts, min_size=1, max_size=3))
+        | st.builds(lambda part: {"$not": part}, parts)
+        | st.builds(lambda part, more: {"$not": part} | more, parts, tests)
+    ),
+    max_leaves=6,
+)
+
+
+def kind(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, (int, float)):
+        return "number"
+    return "text" if isinstance(value, str) else None
+
+
+def stored(value: Any) -> Any:
+    if kind(value) == "number" and isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return float("inf") if value == 10**400 else float(value)
+    return value
+
+
+COMPARE = {
+    "eq": lambda left, right: left == right,
+    "gt": lambda left, right: left > right,
+    "gte": lambda left, right: left >= right,
+    "lt": lambda left, right: left < right,
+    "lte": lambda left, right: left <= right,
+}
+
+
+def passes(metadata: dict[str, Any], spec: dict[str, Any]) -> bool:
+    """The rules of the language, spelt out for one item."""
+    for name, wanted in spec.items():
+        filters = isinstance(wanted, list) and isinstance(wanted[0], dict)
+        if filters and name in ("and", "$and"):
+            passed = all(passes(metadata, part) for part in wanted)
+        elif filters and name in ("or", "$or"):
+            passed = any(passes(metadata, part) for part in wanted)
+        elif name == "$not":
+            passed = not passes(metadata, wanted)
+        else:
+            field = metadata.get(name)
+            values = field if isinstance(field, list) else [field]
+            values = [stored(each) for each in values if kind(each)]
+            if isinstance(wanted, list):
+                wanted = {"in": wanted}
+            elif not isinstance(wanted, dict):
+                wanted = {"eq": wanted}
+            passed = all(
+                passes_comparison(values, operator.removeprefix("$"), operand)
+                for operator, operand in wanted.items()
+            )
+        if not passed:
+            return False
+    return True
+
+
+def passes_comparison(values: list[Any], operator: str, operand: Any) -> bool:
+    if operator == "exists":
+        return operand == (len(values) > 0)
+    if operator == "ne":
+        return not passes_comparison(values, "eq", operand)
+    if operator == "in":
+        return any(passes_comparison(values, "eq", each) for each in operand)
+    if operator == "nin":
+        return not passes_comparison(values, "in", operand)
+    alike = [each for each in values if kind(each) == kind(operand)]
+    return any(COMPARE[operator](each, stored(operand)) for each in alike)
+
+
+def item(row: int, metadata: dict[str, Any]) -> StoredItem:
+    return StoredItem(row, f"id {row}", None, None, None, None, None, None, metadata)
+
+
+@contextmanager
+def database(items: list[StoredItem], fields: Sequence[str] | None) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:")
+    try:
+        create_tables(connection, fields)
+        insert_items(connection, items)
+        yield connection
+    finally:
+        connection.close()
+
+
+def found(items: list[dict[str, Any]], spec: dict[str, Any], fields: Sequence[str] | None = None):
+    parsed = parse_filter(spec)
+    assert parsed is not None
+    with database([item(row, each) for row, each in enumerate(items)], fields) as connection:
+        return rows_passing(connection, parsed, range(len(items))).tolist()
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    items=st.lists(metadata, min_size=1, max_size=12),
+    spec=specs,
+    fields=st.none() | st.lists(st.sampled_from(FIELDS)),
+)
+@example([{"x": [1, 9]}, {"x": 4}, {"x": 9}], {"x": {"gte": 3, "lt": 5}}, None)
+@example([{"x": [1, 9]}, {"x": 4}, {"x": 9}], {"x": {"gte": 3, "lt": 5}}, [])
+@example([{"x": 0.1 + 0.2}, {"x": 0.3}], {"x": 0.30000000000000004}, [])
+def test_random_filters_let_through_what_their_rules_say(
+    items: list[dict[str, Any]], spec: dict[str, Any], fields: list[str] | None
+) -> None:
+    expected = [row for row, each in enumerate(items) if passes(each, spec)]
+    assert found(items, spec, fields) == expected
+
+
+@pytest.mark.parametrize("fields", [None, ["a"], []], ids=["every field", "declared", "others"])
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"a": 1}, [0, 2]),
+        ({"a": True}, [3]),
+        ({"a": {"ne": 1}}, [1, 3, 4, 5, 6]),
+        ({"a": {"nin": [1, "1"]}}, [3, 4, 5, 6]),
+        ({"a": {"exists": True}}, [0, 1, 2, 3]),
+        ({"a": {"exists": False}}, [4, 5, 6]),
+        ({"not": {"a": {"gt": 0}}}, [1, 3, 4, 5, 6]),
+        ({"a": {"gte": 0, "lte": 4}}, [0, 2]),
+        ({"a": {"gt": 1, "lt": 5}}, [2]),
+        ({"a": {"gte": 1, "lt": "2"}}, []),
+        ({"or": [{"a": "1"}, {"a": 5}]}, [1, 2]),
+        ({"a": {"gt": 0}, "not": {"a": {"gt": 4}}}, [0]),
+        ({"and": [{"a": {"exists": True}}, {"or": [{"a": 1}, {"a": True}]}]}, [0, 2, 3]),
+        ({"b": {"exists": False}}, [0, 1, 2, 3, 4, 5, 6]),
+    ],
+    ids=str,
+)
+def test_hand_worked_filters(
+    spec: dict[str, Any], expected: list[int], fields: list[str] | None
+) -> None:
+    items = [{"a": 1}, {"a": "1"}, {"a": [1, 5]}, {"a": True}, {}, {"a": None}, {"a": [{"b": 1}]}]
+    assert found(items, spec, fields) == expected
+
+
+def test_rows_may_begin_anywhere() -> None:
+    parsed = parse_filter({"even": {"ne": True}})
+    assert parsed is not None
+    items = [item(row, {"even": row % 2 == 0}) for row in range(1000, 1020)]
+    for fields in (None, []):
+        with database(items, fields) as connection:
+            rows = rows_passing(connection, parsed, range(1000, 1020))
+        assert rows.tolist() == list(range(1001, 1020, 2))
+
+
+def test_as_many_values_as_a_filter_may_have() -> None:
+    items = [{"number": number} for number in range(1500)]
+    wanted = list(range(1, 1500, 2)) + [str(number) for number in range(250)]
+    assert found(items, {"number": wanted}) == list(range(1, 1500, 2))
+
+
+def test_no_value_reaches_the_database_as_a_statement() -> None:
+    nasty = ["'; DROP TABLE items; --", '" OR "1"="1', "1) OR (1=1", "%", "_", "\\", "?"]
+    items = [{each: each} for each in nasty]
+    for row, each in enumerate(nasty):
+        assert found(items, {each: each}) == [row]
+        assert found(items, {each: {"gte": each}}, []) == [row]
+        assert found(items, {each: {"ne": each}}) == [at for at in range(7) if at != row]

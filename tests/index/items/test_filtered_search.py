@@ -1,0 +1,167 @@
+"""Filters through the whole search: as many hits as there can be, and the right ones."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from aladin.checkpoint import load_checkpoint
+from aladin.encoding import Encoding
+from index.building.generation_writer import SideSource, write_generation
+from index.building.publish import describe_model, install_model
+from index.building.side_writer import EncodedPart
+from index.disk import only_builder
+from index.items.store import StoredItem
+from index.reader import open_index
+from index.searcher import TwoStageSearcher
+from index.settings import BuildSettings
+from index.tokens.codec import TokenCodec
+
+COUNT, DIM, TOKEN_DIM, QUERIES = 3000, 16, 8, 5
+FACTORIES = ["exact", "HNSW16,Flat", "IVF32,SQ8"]
+
+
+def metadata(number: int) -> dict[str, Any]:
+    return {
+        "number": number,
+        "half": number % 2,
+        "thousandth": number % 1000,
+        "labels": ["all", f"label {number % 7}"],
+    }
+
+
+# What a filter lets through, next to itself.
+FILTERS: list[tuple[dict[str, Any], Any]] = [
+    ({"half": 1}, lambda n: n % 2 == 1),
+    ({"labels": {"in": ["label 1", "label 5"]}}, lambda n: n % 7 in (1, 5)),
+    ({"thousandth": 17}, lambda n: n % 1000 == 17),
+    ({"number": 1234}, lambda n: n == 1234),
+    ({"number": {"gt": COUNT}}, lambda n: n > COUNT),
+    ({"labels": "all"}, lambda n: n >= 0),
+    ({"not": {"thousandth": {"lt": 900}}, "half": 0}, lambda n: n % 1000 >= 900 and n % 2 == 0),
+    ({"or": [{"thousandth": 3}, {"number": {"gte": 2990}}]}, lambda n: n % 1000 == 3 or n >= 2990),
+]
+
+
+def clustered(count: int, dim: int, random: np.random.Generator) -> NDArray[np.float32]:
+    centres = random.standard_normal((40, dim))
+    points = centres[random.integers(0, 40, count)] + 0.7 * random.standard_normal((count, dim))
+    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+
+
+class Collection:
+    """An index of random photos in clusters, and the photos."""
+
+    def __init__(self, searcher: TwoStageSearcher, embeddings: NDArray[np.float32]) -> None:
+        self.searcher = searcher
+        self.embeddings = embeddings
+        self.queries = clustered(QUERIES, DIM, np.random.default_rng(1))
+
+    def search(self, query: int, **options: Any) -> list[int]:
+        """Return the numbers of the photos found."""
+        words = torch.nn.functional.normalize(torch.ones(1, 3, TOKEN_DIM), dim=2)
+        encoding = Encoding(
+            torch.from_numpy(self.queries[query : query + 1]),
+            words,
+            torch.ones(1, 3, dtype=torch.bool),
+        )
+        hits = self.searcher.search(encoding, "text", "images", **options).hits
+        assert [hit.rank for hit in hits] == [
+            options.get("offset", 0) + n + 1 for n in range(len(hits))
+        ]
+        return [int(hit.metadata["number"]) for hit in hits]
+
+    def nearest(self, query: int, passing: list[int]) -> list[int]:
+        """Order photos by brute force."""
+        scores = self.embeddings[passing] @ self.queries[query]
+        return [passing[place] for place in np.argsort(-scores, kind="stable")]
+
+
+@pytest.fixture(scope="module", params=FACTORIES)
+def collection(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path
+) -> Iterator[Collection]:
+    random = np.random.default_rng(0)
+    embeddings = clustered(COUNT, DIM, random)
+    tokens = clustered(2 * COUNT, TOKEN_DIM, random)
+    codec = TokenCodec("int8", TOKEN_DIM)
+    items = [
+        StoredItem(row, f"photo {row}", None, None, None, None, None, None, metadata(row))
+        for row in range(COUNT)
+    ]
+    lengths = np.full(COUNT, 2, dtype=np.int64)
+    source = SideSource(
+        embedding_dim=DIM,
+        codec=codec,
+        parts=[EncodedPart(items, embeddings, codec.pack(tokens), lengths)],
+    )
+    root = tmp_path_factory.mktemp("filtered") / "index"
+    # One field has an index, the others are read through.
+    settings = BuildSettings(ann=request.param, ann_recall=0.9, filter_fields=("number", "half"))
+    model = describe_model(tiny_checkpoint, load_checkpoint(tiny_checkpoint).model_id)
+    with only_builder(root):
+        install_model(root, tiny_checkpoint, model)
+        write_generation(root, {"images": source}, model, settings, "test")
+    with open_index(root) as index:
+        yield Collection(TwoStageSearcher(index), embeddings)
+
+
+@pytest.fixture(params=[True, False], ids=["few are searched exactly", "through the ANN"])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether what passes is few enough to be searched exactly."""
+    if not request.param:
+        monkeypatch.setattr("index.side.EXACT_UP_TO", 0)
+    return request.param
+
+
+@pytest.mark.parametrize(("spec", "rule"), FILTERS, ids=[str(spec) for spec, _ in FILTERS])
+def test_k_results_come_back_whenever_k_exist(
+    collection: Collection, few: bool, spec: dict[str, Any], rule: Any
+) -> None:
+    passing = [number for number in range(COUNT) if rule(number)]
+    shares: list[float] = []
+    for query in range(QUERIES):
+        found = collection.search(query, top_k=10, num_candidates=20, rerank=False, filter=spec)
+        expected = collection.nearest(query, passing)[:10]
+        assert len(found) == len(set(found)) == min(10, len(passing))
+        assert set(found) <= set(passing)
+        if few or len(passing) <= 20:
+            assert found == expected
+        else:
+            shares.append(len(set(found) & set(expected)) / len(expected))
+    assert np.mean(shares or [1.0]) >= 0.8
+
+
+@pytest.mark.parametrize("rerank", [True, False])
+@pytest.mark.parametrize(("spec", "rule"), FILTERS, ids=[str(spec) for spec, _ in FILTERS])
+def test_pages_of_a_filtered_search_neither_repeat_nor_skip(
+    collection: Collection,
+    spec: dict[str, Any],
+    rule: Any,
+    rerank: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("index.side.EXACT_UP_TO", 0)
+    passing = [number for number in range(COUNT) if rule(number)]
+    options: dict[str, Any] = {"num_candidates": 30, "rerank": rerank, "filter": spec}
+    pages: list[int] = []
+    for offset in range(0, 150, 25):
+        pages += collection.search(3, top_k=25, offset=offset, **options)
+    assert pages == collection.search(3, top_k=150, **options)
+    assert len(pages) == len(set(pages)) == min(150, len(passing))
+    assert set(pages) <= set(passing)
+    if rerank and len(passing) <= 30:
+        assert sorted(pages) == passing
+
+
+def test_a_last_page_ends_with_the_last_item_that_passes(collection: Collection) -> None:
+    options: dict[str, Any] = {"top_k": 10, "num_candidates": 4, "filter": {"thousandth": [3, 4]}}
+    assert len(collection.search(0, offset=0, **options)) == 6
+    assert len(collection.search(0, offset=4, **options)) == 2
+    assert collection.search(0, offset=6, **options) == []
+    every = collection.search(0, top_k=COUNT, rerank=False, filter={"half": 0})
+    assert sorted(every) == list(range(0, COUNT, 2))

@@ -1,0 +1,126 @@
+import math
+import re
+
+import pytest
+
+from aladin.errors import InputError
+from index.items.filter_tree import And, Bound, Equal, Not, Range, Scalar
+from index.items.filters import MAX_DEPTH, MAX_TESTS, MAX_VALUES, parse_filter
+
+
+def test_every_form_is_read() -> None:
+    assert parse_filter(
+        {
+            "city": "Pisa",
+            "year": [2019, 2020.5],
+            "size": {"gte": 3, "lt": 9},
+            "draft": {"ne": True},
+        }
+    ) == And(
+        (
+            Equal("city", (Scalar("text", "Pisa"),)),
+            Equal("year", (Scalar("number", 2019), Scalar("number", 2020.5))),
+            Range("size", (Bound("gte", Scalar("number", 3)), Bound("lt", Scalar("number", 9)))),
+            Not(Equal("draft", (Scalar("bool", 1),))),
+        )
+    )
+    assert parse_filter({}) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"a": None}, "'a': expected text, number or bool, got null"),
+        ({"a": []}, "'a': expected at least one value"),
+        ({"a": {}}, "'a': expected a comparison"),
+        ({"a": [["b"]]}, "'a': expected text, number or bool, got list"),
+        (
+            {"a": {"like": "b"}},
+            "'a': expected one of eq, ne, in, nin, gt, gte, lt, lte, exists, got 'like'",
+        ),
+        ({"a": {"gt": [1]}}, "'a': expected text, number or bool, got list"),
+        ({"a": {"gt": True}}, "'a': gt takes a number or a text"),
+        ({"a": math.nan}, "'a': expected a finite number"),
+        ({"a": 10**400}, "'a': expected a finite number"),
+        ({"a": "\ud800"}, "not valid Unicode"),
+        ({"\ud800": 1}, "not valid Unicode"),
+        ({"a": {"in": "b"}}, "'a': in takes a list of values"),
+        ({"a": {"nin": 3}}, "'a': nin takes a list of values"),
+        ({"a": {"in": []}}, "'a': expected at least one value"),
+        ({"a": {"exists": 1}}, "'a': exists takes true or false"),
+        ({"a": {"eq": [1]}}, "'a': expected text, number or bool, got list"),
+        ({"and": []}, "'and': expected at least one value"),
+        ({"$and": []}, "'$and': expected a list of at least one filter"),
+        ({"$or": {"a": 1}}, "'$or': expected a list of at least one filter"),
+        ({"or": [{"a": 1}, 2]}, "'or': expected an object of tests, got int"),
+        ({"or": [{"a": 1}, {}]}, "'or': expected at least one test, got {}"),
+        ({"$not": [{"a": 1}]}, "'$not': expected an object of tests, got list"),
+        ({"not": {}}, "'not': expected at least one test, got {}"),
+        ({"not": {"gte": 3}}, "'not': write \"$not\" for the opposite"),
+        ({"$nor": [{"a": 1}]}, "'$nor': expected text, number or bool, got dict"),
+    ],
+)
+def test_any_other_form_is_refused_by_field(spec: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        parse_filter(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "same"),
+    [
+        ({"a": 1, "b": 2}, {"and": [{"a": 1}, {"b": 2}]}),
+        ({"a": 1}, {"a": {"eq": 1}}),
+        ({"a": [1, 2]}, {"a": {"in": [1, 2]}}),
+        ({"not": {"a": 1}}, {"a": {"ne": 1}}),
+        ({"not": {"a": [1, 2]}}, {"a": {"nin": [1, 2]}}),
+        ({"not": {"a": {"exists": True}}}, {"a": {"exists": False}}),
+        (
+            {"$or": [{"a": {"$gte": 1}}, {"$not": {"b": {"$ne": 2}}}]},
+            {"or": [{"a": {"gte": 1}}, {"not": {"b": {"ne": 2}}}]},
+        ),
+        ({"not": {"in": ["a"], "year": 3}}, {"$not": {"in": ["a"], "year": 3}}),
+    ],
+    ids=str,
+)
+def test_what_says_the_same_is_the_same_filter(
+    spec: dict[str, object], same: dict[str, object]
+) -> None:
+    assert parse_filter(spec) == parse_filter(same)
+    assert hash(parse_filter(spec)) == hash(parse_filter(same))
+
+
+def test_a_filter_is_no_other_s() -> None:
+    parts = [{"a": 1}, {"b": 1}]
+    specs = [{"and": parts}, {"or": parts}, {"not": {"or": parts}}, {"a": 1}, {"a": True}]
+    assert len({parse_filter(spec) for spec in specs}) == len(specs)
+
+
+def test_fields_may_have_an_operator_s_name() -> None:
+    one = (Scalar("number", 1),)
+    for name in ("and", "or", "not", "in", "$gte", "$year"):
+        assert parse_filter({name: 1}) == Equal(name, one)
+        assert parse_filter({name: [1]}) == Equal(name, one)
+        assert parse_filter({name: {"$in": [1]}}) == Equal(name, one)
+
+
+def test_a_filter_is_only_so_large() -> None:
+    def nested(levels: int) -> dict[str, object]:
+        return {"a": 1} if levels == 1 else {"not": nested(levels - 1)}
+
+    parse_filter(nested(MAX_DEPTH))
+    with pytest.raises(InputError, match="filter 'not': expected at most 16 levels"):
+        parse_filter(nested(MAX_DEPTH + 1))
+    parse_filter({"or": [{"a": number} for number in range(MAX_TESTS)]})
+    with pytest.raises(InputError, match="filter field 'a': expected at most 100 tests"):
+        parse_filter({"or": [{"a": number} for number in range(MAX_TESTS + 1)]})
+    half = list(range(MAX_VALUES // 2))
+    parse_filter({"a": half, "b": {"nin": half}})
+    with pytest.raises(InputError, match="filter field 'b': expected at most 1000 values"):
+        parse_filter({"a": half, "b": {"nin": [*half, -1]}})
+
+
+def test_a_tree_without_end_is_refused_like_any_that_is_too_deep() -> None:
+    endless: dict[str, object] = {}
+    endless["and"] = [endless]
+    with pytest.raises(InputError, match="at most 16 levels"):
+        parse_filter(endless)

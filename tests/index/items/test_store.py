@@ -1,0 +1,152 @@
+import itertools
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import index.items.store
+from aladin.errors import IndexCorruptError
+from index.items.filters import parse_filter
+from index.items.store import ItemStore, StoredItem, write_items
+from index.selection import Selection
+
+
+def stored(row: int, **fields: Any) -> StoredItem:
+    values: dict[str, Any] = dict.fromkeys(StoredItem._fields) | StoredItem._field_defaults
+    return StoredItem(**(values | {"row": row, "id": f"id {row}", "metadata": {}} | fields))
+
+
+@pytest.fixture
+def store(tmp_path: Path, request: pytest.FixtureRequest) -> ItemStore:
+    random = np.random.default_rng(0)
+    values = [1, 2, 2.5, True, False, "1", "b", None, ["b", "c"], [2, "x"], {"deep": 1}, 2**70]
+    items = [
+        stored(
+            row,
+            metadata={
+                field: values[random.integers(len(values))]
+                for field in ("x", 'odd "name"')
+                if random.random() < 0.8
+            },
+        )
+        for row in range(700)
+    ]
+    write_items(tmp_path / "items.sqlite", items)
+    opened = ItemStore(tmp_path / "items.sqlite")
+    request.addfinalizer(opened.close)
+    return opened
+
+
+def test_items_come_back_as_they_were(tmp_path: Path) -> None:
+    photo = StoredItem(
+        0, "ü/1", "a b.jpg", "/x/a b.jpg", None, None, 640, 480, {"a": [1, {"b": 2}]}
+    )
+    text = StoredItem(1, "2", None, None, "zwei Hunde 🐕", "ü/1", None, None, {})
+    write_items(tmp_path / "it ems?.sqlite", [photo, text])
+    store = ItemStore(tmp_path / "it ems?.sqlite")
+    assert store.count == 2
+    assert store.by_rows([1, 0]) == [text, photo]
+    assert store.by_id("ü/1") == photo
+    assert (photo.size_px, text.size_px) == ((640, 480), None)
+    assert store.by_id("none") is None
+    assert store.by_id("\ud800") is None
+    assert store.rows_by_id() == {"ü/1": 0, "2": 1}
+    store.close()
+
+
+def test_many_rows_keep_the_order_asked_for(store: ItemStore) -> None:
+    rows = np.random.default_rng(1).permutation(700).tolist()
+    assert [item.row for item in store.by_rows(rows)] == rows
+
+
+def select(store: ItemStore, spec: dict[str, Any]) -> Selection:
+    parsed = parse_filter(spec)
+    assert parsed is not None
+    return store.select(parsed)
+
+
+def test_a_filter_selects_what_passes_it(store: ItemStore) -> None:
+    items = store.by_rows(range(700))
+
+    def has(item: StoredItem, field: str, value: str) -> bool:
+        found = item.metadata.get(field)
+        return value in found if isinstance(found, list) else found == value
+
+    either = {"or": [{"x": "b"}, {'odd "name"': "b"}]}
+    expected = [item.row for item in items if has(item, "x", "b") or has(item, 'odd "name"', "b")]
+    assert select(store, either).rows.tolist() == expected
+    neither = select(store, {"not": either})
+    assert neither.rows.tolist() == sorted(set(range(700)) - set(expected))
+    assert select(store, {"unheard of": {"exists": True}}).count == 0
+
+
+def test_a_selection_is_kept_and_so_are_those_of_its_tests(
+    store: ItemStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    either = select(store, {"or": [{"x": 2}, {"x": "b"}]})
+    monkeypatch.setattr(index.items.store, "masks_of", None)  # what would look further
+    assert select(store, {"or": [{"x": 2}, {"x": "b"}]}) is either
+    both = select(store, {"x": 2}) & select(store, {"x": "b"})
+    assert select(store, {"and": [{"x": 2}, {"x": "b"}]}).rows.tolist() == both.rows.tolist()
+
+
+def test_declared_fields_and_others_filter_alike(tmp_path: Path) -> None:
+    items = [stored(row, metadata={"a": row % 3, "b": row % 5}) for row in range(60)]
+    write_items(tmp_path / "items.sqlite", items, ["a"])
+    store = ItemStore(tmp_path / "items.sqlite")
+    spec = {"a": 1, "b": {"gte": 2}, "not": {"b": 4}}
+    expected = [row for row in range(60) if row % 3 == 1 and row % 5 in (2, 3)]
+    assert select(store, spec).rows.tolist() == expected
+    store.close()
+
+
+def test_an_empty_store_has_no_item(tmp_path: Path) -> None:
+    write_items(tmp_path / "items.sqlite", [])
+    store = ItemStore(tmp_path / "items.sqlite")
+    assert store.count == 0
+    assert select(store, {"a": {"ne": 1}}).rows.tolist() == []
+    store.close()
+
+
+def test_threads_select_side_by_side(store: ItemStore, tmp_path: Path) -> None:
+    specs = [{"x": {"gte": bound}} for bound in (0, 1, 2, 3, "a", "b")]
+    expected = [select(store, spec).rows.tolist() for spec in specs]
+    reopened = ItemStore(tmp_path / "items.sqlite")
+    found: list[list[list[int]]] = []
+    threads = [
+        threading.Thread(
+            target=lambda: found.append([select(reopened, spec).rows.tolist() for spec in specs])
+        )
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 8
+    reopened.close()
+
+
+def test_threads_read_side_by_side(store: ItemStore) -> None:
+    faults: list[object] = []
+
+    def read(start: int) -> None:
+        for row in itertools.islice(itertools.cycle(range(start, start + 50)), 200):
+            if store.by_rows([row])[0].id != f"id {row}":
+                faults.append(row)
+
+    threads = [threading.Thread(target=read, args=(80 * number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "items.sqlite"
+    path.write_bytes(b"not a database at all" * 100)
+    with pytest.raises(IndexCorruptError, match=r"items\.sqlite: cannot be read"):
+        ItemStore(path)

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+
+from index.kernel.binding import load_kernel
+from index.tokens import rounding
+from index.tokens.rounding import ErrorFeedback, round_to_levels
+from index.tokens.scalar_codes import LEVELS
+
+INT8 = np.arange(-127, 128, dtype=np.int8)
+
+
+def queries(dim: int, seed: int = 0) -> np.ndarray:
+    """Tokens with a large common part, and more spread in some directions than in others."""
+    random = np.random.default_rng(seed)
+    spread = random.standard_normal((400, dim)) * np.linspace(1, 0.05, dim)
+    return (2 + spread).astype(np.float32) @ np.linalg.qr(random.standard_normal((dim, dim)))[
+        0
+    ].astype(np.float32)
+
+
+def test_without_feedback_every_value_goes_to_its_nearest_level() -> None:
+    values = np.float32([[-200, -83, -80, 0.1, 37, 200]])
+    places = round_to_levels(values, np.float32([1]), LEVELS[2], None)
+    assert LEVELS[2][places].tolist() == [[-127, -127, -38, 38, 38, 127]]
+    places = round_to_levels(values * 2, np.float32([2]), INT8, None)
+    assert INT8[places].tolist() == [[-127, -83, -80, 0, 37, 127]]
+
+
+def test_the_second_of_two_dimensions_makes_up_for_the_first() -> None:
+    # Queries are (1, 1) and nothing else: only the sum of a vector's values matters. 0.4 is
+    # rounded to 0, and the second value, 0.4 as well, becomes 1: 0 + 1 is nearer to 0.8.
+    feedback = ErrorFeedback.of(np.ones((10, 2), dtype=np.float32))
+    np.testing.assert_allclose(feedback.rows, [[1, -1], [0, 1]], atol=0.02)
+    places = round_to_levels(np.float32([[0.4, 0.4]]), np.float32([1]), INT8, feedback)
+    assert INT8[places].tolist() == [[0, 1]]
+    assert INT8[
+        round_to_levels(np.float32([[0.4, 0.4]]), np.float32([1]), INT8, None)
+    ].tolist() == [[0, 0]]
+
+
+def test_the_metric_is_the_mean_square_of_errors_in_scores() -> None:
+    sample = queries(12)
+    errors = np.random.default_rng(1).standard_normal((5, 12)).astype(np.float32)
+    feedback = ErrorFeedback.of(sample)
+    expected = np.square(errors @ sample.T).mean(axis=1)
+    # Damping adds a hundredth of what errors in all directions alike would make.
+    expected += 0.01 * np.square(sample).sum(axis=1).mean() / 12 * np.square(errors).sum(axis=1)
+    found = np.square(errors @ feedback.metric).sum(axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("levels", [LEVELS[2], LEVELS[4], INT8])
+def test_scores_keep_more_of_themselves(levels: np.ndarray) -> None:
+    sample, asked = queries(32), queries(32)[::3]
+    vectors = np.random.default_rng(2).standard_normal((300, 32)).astype(np.float32)
+    scales = np.abs(vectors).max(axis=1) / 127
+    errors: list[float] = []
+    for feedback in (None, ErrorFeedback.of(sample)):
+        places = round_to_levels(vectors, scales, levels, feedback)
+        rounded = levels[places] * scales[:, None]
+        errors.append(float(np.square((vectors - rounded) @ asked.T).mean()))
+    assert errors[1] < 0.2 * errors[0]
+
+
+@pytest.mark.parametrize("levels", [LEVELS[2], LEVELS[4], INT8])
+@pytest.mark.parametrize("known", [False, True])
+def test_the_kernel_rounds_to_the_bit_as_numpy_does(
+    monkeypatch: pytest.MonkeyPatch, levels: np.ndarray, known: bool
+) -> None:
+    if load_kernel() is None:
+        pytest.skip("the native kernel is not compiled here")
+    vectors = np.random.default_rng(3).standard_normal((200, 19)).astype(np.float32)
+    scales = np.random.default_rng(4).uniform(0.005, 0.03, 200).astype(np.float32)
+    feedback = ErrorFeedback.of(queries(19)) if known else None
+    by_kernel = round_to_levels(vectors, scales, levels, feedback)
+    monkeypatch.setattr(rounding, "load_kernel", lambda: None)
+    np.testing.assert_array_equal(round_to_levels(vectors, scales, levels, feedback), by_kernel)

@@ -1,0 +1,134 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from aladin.errors import IndexCorruptError, ShapeError
+from index.npy import write_npy
+from index.settings import TOKEN_DTYPES
+from index.tokens.codec import PackedTokens, TokenCodec
+from index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TOKENS, TokenStore, token_files
+
+LENGTHS = [3, 0, 1, 5, 0, 2]
+COUNT, TOTAL, DIM = len(LENGTHS), sum(LENGTHS), 8
+
+
+def unit_vectors(count: int, seed: int = 0) -> NDArray[np.float32]:
+    """Random directions."""
+    vectors = np.random.default_rng(seed).standard_normal((count, DIM))
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def write(folder: Path, dtype: Any) -> list[NDArray[np.float32]]:
+    """Write six items, and return the tokens of each."""
+    flat = unit_vectors(TOTAL)
+    codec = TokenCodec.train(dtype, flat)
+    packed = codec.pack(flat)
+    for array in codec.arrays:
+        values = getattr(packed, array.field)
+        write_npy(folder / FILE_OF[array.field], array.dtype, values.shape, [values])
+    if codec.centroids is not None:
+        np.save(folder / CENTROIDS, codec.centroids)
+    offsets = np.cumsum([0, *LENGTHS])
+    write_npy(folder / OFFSETS, np.int64, offsets.shape, [offsets])
+    return np.split(codec.unpack(packed), offsets[1:-1])
+
+
+def open_store(folder: Path, dtype: Any) -> TokenStore:
+    return TokenStore.open(folder, COUNT, TOTAL, DIM, dtype)
+
+
+@pytest.mark.parametrize("dtype", TOKEN_DTYPES)
+def test_items_come_back_in_the_order_asked_for(tmp_path: Path, dtype: Any) -> None:
+    items = write(tmp_path, dtype)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [*token_files(dtype), OFFSETS]
+    )
+    store = open_store(tmp_path, dtype)
+    rows = np.array([5, 0, 1, 3, 0])
+    block = store.read(rows)
+    assert store.count == COUNT
+    assert block.lengths.tolist() == store.lengths(rows).tolist() == [2, 3, 0, 5, 3]
+    expected = np.concatenate([items[row] for row in rows])
+    np.testing.assert_allclose(block.tokens().numpy(), expected, rtol=1e-6)
+    packed = store.packed(rows)
+    assert packed.count == 13
+    np.testing.assert_allclose(store.codec.unpack(packed), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [[], [1], [4, 1]])
+def test_items_without_tokens_give_none(tmp_path: Path, rows: list[int]) -> None:
+    write(tmp_path, "float16")
+    block = open_store(tmp_path, "float16").read(np.array(rows, dtype=np.int64))
+    assert block.tokens().shape == (0, DIM)
+    assert block.lengths.tolist() == [0] * len(rows)
+
+
+@pytest.mark.parametrize("dtype", TOKEN_DTYPES)
+def test_tokens_in_memory_read_as_those_in_files(tmp_path: Path, dtype: Any) -> None:
+    write(tmp_path, dtype)
+    mapped = open_store(tmp_path, dtype)
+    rows = np.arange(COUNT)
+    held = TokenStore.from_arrays(mapped.codec, mapped.packed(rows), LENGTHS)
+    np.testing.assert_array_equal(held.read(rows).values, mapped.read(rows).values)
+    assert held.lengths(rows).tolist() == LENGTHS
+
+
+def test_lengths_have_to_add_up() -> None:
+    packed = PackedTokens(np.zeros((5, DIM), dtype=np.float16))
+    with pytest.raises(ShapeError, match="5 tokens in all, got 4 by the lengths"):
+        TokenStore.from_arrays(TokenCodec("float16", DIM), packed, [3, 1])
+
+
+def test_arrays_have_to_be_of_the_form() -> None:
+    # The kernel would read other memory than the arrays'.
+    tokens = PackedTokens(np.zeros((2, DIM), dtype=np.float32))
+    with pytest.raises(ShapeError, match=r"values float16 \(2, 8\), got float32"):
+        TokenStore.from_arrays(TokenCodec("float16", DIM), tokens, [2])
+    tokens = PackedTokens(np.zeros((2, DIM), dtype=np.int8))
+    with pytest.raises(ShapeError, match=r"scales float32 \(2,\), got nothing"):
+        TokenStore.from_arrays(TokenCodec("int8", DIM), tokens, [2])
+
+
+def test_offsets_that_do_not_span_the_tokens_are_named(tmp_path: Path) -> None:
+    write(tmp_path, "float16")
+    write_npy(tmp_path / OFFSETS, np.int64, (7,), [np.arange(7)])
+    with pytest.raises(IndexCorruptError, match=r"offsets\.npy: expected 0 to 11, got 0 to 6"):
+        open_store(tmp_path, "float16")
+
+
+def test_files_of_another_form_are_named(tmp_path: Path) -> None:
+    write(tmp_path, "4bit")
+    with pytest.raises(IndexCorruptError, match=r"tokens\.npy: expected int8 .*, got uint8"):
+        open_store(tmp_path, "int8")
+    np.save(tmp_path / CENTROIDS, np.zeros((2, DIM + 1), dtype=np.float32))
+    with pytest.raises(IndexCorruptError, match=r"centroids\.npy: expected shape"):
+        open_store(tmp_path, "4bit")
+    (tmp_path / CENTROIDS).write_bytes(b"no array")
+    with pytest.raises(IndexCorruptError, match=r"centroids\.npy: not a readable array"):
+        open_store(tmp_path, "4bit")
+
+
+def test_warming_asks_for_the_pages_of_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = write(tmp_path, "int8")
+    store = open_store(tmp_path, "int8")
+    asked: list[NDArray[Any]] = []
+    monkeypatch.setattr("index.tokens.store.read_ahead", asked.append)
+    store.warm(2, 4)
+    assert [part.shape for part in asked] == [(6, DIM), (6,)]
+    np.testing.assert_array_equal(asked[0], store.stored.values[3:9])
+    asked.clear()
+    store.warm(4, 5)  # an item without tokens
+    assert asked == []
+    store.warm()
+    assert [len(part) for part in asked] == [TOTAL, TOTAL]
+    monkeypatch.undo()
+    # Asking changes nothing, whether the arrays lie in a file or in memory.
+    store.warm()
+    TokenStore.from_arrays(store.codec, store.packed(np.arange(COUNT)), LENGTHS).warm()
+    np.testing.assert_allclose(store.read(np.array([3])).values, items[3], rtol=1e-6)
+    assert (tmp_path / TOKENS).stat().st_size > 0
