@@ -10,7 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aladin.errors import IndexWriteError
-from index.layout import LOCK
+from index.layout import (
+    CHANGES,
+    CURRENT,
+    LOCK,
+    PUBLISHING,
+    generation_folder,
+    live_generation,
+)
 
 
 @contextmanager
@@ -33,6 +40,9 @@ def disk_errors(root: Path) -> Generator[None]:
 def only_builder(root: Path) -> Generator[None]:
     """Keep other builds of the same index out; the kernel lets go when the process dies.
 
+    What a builder that was killed has left behind is removed first: partial files, and a
+    generation that it did not make live.
+
     Args:
         root: of the index; created.
 
@@ -45,12 +55,40 @@ def only_builder(root: Path) -> Generator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise IndexWriteError(root, "another build of this index is running") from None
-        for leftover in root.glob(".*.partial"):  # of a build that was killed while it wrote
+        for leftover in root.glob(".*.partial"):
             if leftover.is_dir():
                 shutil.rmtree(leftover)
             else:
                 leftover.unlink()
+        if (root / PUBLISHING).exists():
+            _end_publishing(root)
         yield
+
+
+def remove_folder(root: Path, folder: Path) -> None:
+    """Remove a folder in one step; called by the only builder.
+
+    Should the process be killed meanwhile, the next builder clears the rest.
+
+    Args:
+        root: of the index.
+        folder: e.g. of a generation; there.
+    """
+    doomed = root / f".{folder.parent.name}-{folder.name}.partial"
+    shutil.rmtree(doomed, ignore_errors=True)
+    folder.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def _end_publishing(root: Path) -> None:
+    """Remove a generation that its builder did not make live, for it was killed."""
+    generation = int((root / PUBLISHING).read_text(encoding="utf-8"))
+    if not (root / CURRENT).exists() or live_generation(root) != generation:
+        folder = generation_folder(root, generation)
+        for leftover in (folder, root / CHANGES / folder.name):
+            if leftover.exists():
+                remove_folder(root, leftover)
+    (root / PUBLISHING).unlink()
 
 
 def _write_error(path: Path | str, reason: str) -> IndexWriteError:

@@ -2,6 +2,7 @@
 
 INDEX/
   CURRENT               names the live generation; replaced atomically
+  .publishing           names the generation that is about to become live; gone once it is
   model/                the checkpoint that the index was built with
   generations/000001/   a published generation; never changed again
   .build/               the work of a build that is not done; gone afterwards
@@ -22,6 +23,7 @@ from aladin.atomic import atomic_file
 from aladin.errors import IndexCorruptError, IndexNotReadyError
 
 CURRENT, MODEL, GENERATIONS, BUILD, LOCK = "CURRENT", "model", "generations", ".build", ".lock"
+PUBLISHING = ".publishing"
 NEW_CATALOGUE, NEW_GENERATION = ".catalogue.partial", ".generation.partial"
 CHANGES, PHOTOS, CHANGES_LOCK = "changes", "photos", ".changes.lock"
 

@@ -1,4 +1,4 @@
-"""All that is live of a side, as a stream: what is exported and merged."""
+"""All that is live of a side, as a stream: what is exported, merged and compacted."""
 
 from __future__ import annotations
 

@@ -29,18 +29,13 @@ from index.building.plan import (
     items_a_shard,
     rows_of_part,
 )
-from index.building.publish import describe_model, install_model, make_live
+from index.building.publish import describe_model, install_model
 from index.building.read_ahead import NumberedItem, prepared_batches
 from index.building.shards import Shard, ShardFormat, read_shard, write_shard
 from index.building.source_items import ImageItem, SourceItem, TextItem
 from index.building.stage_seconds import StageSeconds
-from index.changes.lock import changes_lock
 from index.disk import disk_errors, only_builder
-from index.layout import (
-    BUILD,
-    generation_folder,
-    live_generation,
-)
+from index.layout import BUILD, generation_folder, live_generation
 from index.manifest import ModelEntry, read_manifest
 from index.settings import BuildSettings, Target
 from index.side import LEFT_OUT
@@ -163,10 +158,8 @@ class _Build:
         self._seconds = seconds
 
     def run(self, network: AladinModel, model: ModelEntry) -> int:
-        """Do what is left to do, and return the number of the live generation."""
+        """Do what is left to do, and return the number of the generation."""
         if is_placed(self._root, self._plan):
-            with changes_lock(self._root):
-                make_live(self._root, self._plan.generation)
             return self._plan.generation
         settings = self._settings
         shards: dict[Target, list[Shard]] = {}

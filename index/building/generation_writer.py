@@ -10,8 +10,7 @@ A build, a merge, an import and a compaction differ in where the encoded items c
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +19,10 @@ from aladin.errors import InputError
 from aladin.progress import NullProgress, Progress
 from index.ann.first_stage import first_stages
 from index.building.item_encoders import LeftOut
-from index.building.publish import place_generation
+from index.building.publish import GoingLive, publish_generation
 from index.building.side_writer import EncodedPart, SideCounts, write_side
 from index.building.stage_seconds import StageSeconds
-from index.changes.lock import changes_lock
-from index.layout import NEW_GENERATION, published_generations, set_live_generation
+from index.layout import NEW_GENERATION, published_generations
 from index.manifest import (
     SCHEMA_VERSION,
     AnnEntry,
@@ -38,9 +36,6 @@ from index.manifest import (
 from index.settings import BuildSettings, Target
 from index.side import LEFT_OUT, side_files
 from index.tokens.codec import TokenCodec
-
-# Entered when the new generation is in its place and not yet live, left when it is live.
-GoingLive = Callable[[int], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +86,7 @@ def write_generation(
         fingerprint: of all that the generation is made from.
         progress: told of items and vectors.
         seconds: gets the time of the stages "write" and "ann".
-        going_live: for what has to change in the same step: called with the number of the new
-            generation, and entered while the change to it is made; it has to keep others from
-            adding and removing items, as `changes_lock` does, which is taken without it.
+        going_live: for what has to change in the same step, see `publish_generation`.
 
     Returns:
         The number of the new generation.
@@ -137,11 +130,9 @@ def write_generation(
                 files=describe_files(folder, names),
             )
             write_manifest(folder, manifest)
-            place_generation(root, folder, generation)
+            publish_generation(root, folder, generation, going_live)
     finally:  # what failed leaves nothing; what did not is elsewhere by now
         shutil.rmtree(folder, ignore_errors=True)
-    with going_live(generation) if going_live else changes_lock(root):
-        set_live_generation(root, generation)
     return generation
 
 

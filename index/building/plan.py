@@ -59,7 +59,7 @@ def is_published(root: Path, fingerprint: str) -> bool:
 
 
 def is_placed(root: Path, plan: Plan) -> bool:
-    """Whether the generation of this plan is whole and in its place, live or not yet."""
+    """Whether this build published its generation, and only its work is still there."""
     place = generation_folder(root, plan.generation)
     # The number may have gone to another generation while the build lay there, cut short.
     return place.exists() and read_manifest(place).fingerprint == plan.fingerprint

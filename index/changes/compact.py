@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from aladin.errors import InputError
 from aladin.progress import NullProgress, Progress
 from index.building.generation_writer import SideSource, write_generation
-from index.building.side_writer import EncodedPart
 from index.changes.database import (
     changes_database,
     copy_encodings,
@@ -27,13 +26,11 @@ from index.changes.lock import changes_lock
 from index.disk import disk_errors, only_builder
 from index.items.tables import insert_items
 from index.layout import generation_folder
+from index.live_parts import ITEMS_AT_A_TIME, live_parts
 from index.live_side import LiveSide
 from index.manifest import DIGEST, Manifest
 from index.reader import SearchIndex, open_index
 from index.settings import BuildSettings, Target
-
-# Items that are in memory at a time: 49 tokens of 128 float16 values each are 50 MiB.
-_ITEMS_AT_A_TIME = 4096
 
 
 class CompactReport(NamedTuple):
@@ -152,34 +149,9 @@ class _Folding:
         return SideSource(
             embedding_dim=entry.embedding_dim,
             codec=codec,
-            parts=self._parts(),
+            parts=live_parts(self.live),
             tuning=entry.tuning,
         )
-
-    def _parts(self) -> Iterator[EncodedPart]:
-        kept = np.flatnonzero(self.new_rows >= 0)
-        base = self.live.base
-        built = kept[kept < base.entry.count]
-        for start in range(0, len(built), _ITEMS_AT_A_TIME):
-            rows = built[start : start + _ITEMS_AT_A_TIME]
-            yield EncodedPart(
-                items=base.items.by_rows(rows.tolist()),
-                embeddings=base.embeddings[rows],
-                tokens=base.tokens.packed(rows),
-                lengths=base.tokens.lengths(rows),
-            )
-        changes = self.live.changes
-        added = kept[len(built) :]
-        for start in range(0, len(added), _ITEMS_AT_A_TIME):
-            assert changes is not None  # only there do such rows come from
-            rows = added[start : start + _ITEMS_AT_A_TIME]
-            items = {item.row: item for item in changes.by_rows(rows.tolist())}
-            yield EncodedPart(
-                items=[items[row] for row in rows.tolist()],
-                embeddings=changes.embeddings_of(rows),
-                tokens=changes.tokens(rows).stored,
-                lengths=changes.lengths(rows),
-            )
 
 
 @dataclass
@@ -224,8 +196,8 @@ class _GoingLive:
             closing(open_to_read(changes_database(root, old, target))) as source,
             new_database(path, side.live.entry.filter_fields) as connection,
         ):
-            for start in range(side.rows, later.rows, _ITEMS_AT_A_TIME):
-                rows = range(start, min(start + _ITEMS_AT_A_TIME, later.rows))
+            for start in range(side.rows, later.rows, ITEMS_AT_A_TIME):
+                rows = range(start, min(start + ITEMS_AT_A_TIME, later.rows))
                 items = sorted(later.by_rows(rows))
                 insert_items(connection, (item._replace(row=item.row + shift) for item in items))
                 copy_encodings(source, connection, rows, shift)

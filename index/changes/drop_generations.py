@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from index.changes.database import changes_database, open_to_read
 from index.changes.generation_lease import sole_use
 from index.changes.lock import changes_lock
 from index.changes.uploaded_photos import sweep_photos
+from index.disk import remove_folder
 from index.layout import CHANGES, GENERATIONS, PHOTOS, generation_folder, published_generations
 from index.settings import TARGETS
 from index.side import ITEMS
@@ -20,8 +20,7 @@ def drop_generations(
 ) -> tuple[list[int], list[int]]:
     """Remove earlier generations, with their changes; called by the only builder.
 
-    Those between the previous generation and the live one were rolled back, or never live, for
-    their writer was killed.
+    Those between the previous generation and the live one were rolled back.
 
     Args:
         root: of the index.
@@ -42,13 +41,13 @@ def drop_generations(
             continue
         with sole_use(root, number) as alone:
             if alone:
-                _remove(root, generation_folder(root, number))
+                remove_folder(root, generation_folder(root, number))
             (dropped if alone else in_use).append(number)
     left = set(published_generations(root))
     # A generation goes before its changes: without them it would not be what it was.
     for folder in (root / CHANGES).glob("[0-9]*"):
         if int(folder.name) not in left:
-            _remove(root, folder)
+            remove_folder(root, folder)
     return dropped, in_use
 
 
@@ -76,11 +75,3 @@ def _photos_named(items: Path) -> set[str]:
     with closing(open_to_read(items)) as connection:
         lines = connection.execute("SELECT path FROM items WHERE path LIKE ?", (f"{PHOTOS}/%",))
         return {path for (path,) in lines}
-
-
-def _remove(root: Path, folder: Path) -> None:
-    """Remove a folder; should the process be killed in it, the next builder clears the rest."""
-    doomed = root / f".{folder.parent.name}-{folder.name}.partial"
-    shutil.rmtree(doomed, ignore_errors=True)
-    folder.rename(doomed)
-    shutil.rmtree(doomed)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aladin.atomic import atomic_file, make_folder
 from aladin.errors import IndexCorruptError
@@ -15,6 +15,9 @@ from index.changes.lock import changes_lock
 from index.layout import generation_folder, live_generation
 from index.manifest import read_manifest
 from index.settings import TARGETS, Target
+
+if TYPE_CHECKING:
+    from index.building.publish import GoingLive
 
 
 class PendingChanges(NamedTuple):
@@ -92,9 +95,7 @@ def copy_changes(root: Path, from_generation: int, to_generation: int) -> None:
             old.backup(new)
 
 
-def with_changes_of(
-    root: Path, from_generation: int
-) -> Callable[[int], AbstractContextManager[None]]:
+def with_changes_of(root: Path, from_generation: int) -> GoingLive:
     """Let a new generation with the rows of an old one go live together with its changes.
 
     Args:
@@ -102,7 +103,7 @@ def with_changes_of(
         from_generation: the old one.
 
     Returns:
-        What `index.building.generation_writer.write_generation` takes as `going_live`.
+        What `index.building.publish.publish_generation` takes as `going_live`.
     """
 
     @contextmanager

@@ -8,14 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from index.building.publish import place_generation
+from index.building.publish import publish_generation
 from index.changes.pending import with_changes_of
-from index.layout import (
-    NEW_GENERATION,
-    generation_folder,
-    published_generations,
-    set_live_generation,
-)
+from index.layout import NEW_GENERATION, generation_folder, published_generations
 from index.manifest import Manifest, SideEntry, write_manifest
 from index.settings import Target
 
@@ -51,9 +46,7 @@ def publish_entries(root: Path, manifest: Manifest, entries: Mapping[Target, Sid
         texts=entries.get("texts", manifest.texts),
     )
     write_manifest(folder, new)
-    place_generation(root, folder, generation)
-    with with_changes_of(root, manifest.generation)(generation):
-        set_live_generation(root, generation)
+    publish_generation(root, folder, generation, with_changes_of(root, manifest.generation))
     return generation
 
 

@@ -16,8 +16,8 @@ from aladin.progress import NullProgress
 from index.ann.construction import build_ann
 from index.ann.file import write_ann
 from index.building.builder import build_index
-from index.building.generation_writer import GoingLive, SideSource, write_generation
-from index.building.publish import describe_model, install_model
+from index.building.generation_writer import SideSource, write_generation
+from index.building.publish import GoingLive, describe_model, install_model
 from index.building.side_writer import EncodedPart
 from index.building.source_items import ImageItem, TextItem
 from index.changes.writer import NewItems

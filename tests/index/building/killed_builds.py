@@ -34,8 +34,9 @@ DEATHS = [
     ("rename", 5),  # before the first shard of the texts is whole
     ("write_items", 2),  # while the generation's files are written
     ("replace", 4),  # before the manifest
-    ("rename", 7),  # before the generation is in its place
-    ("replace", 5),  # before it is live
+    ("replace", 5),  # before the generation's number is written down
+    ("rename", 7),  # before it is in its place
+    ("replace", 6),  # before it is live
     ("rename", 8),  # before the build's work is thrown away
     ("rmtree", 32),  # while it is
     ("rmtree", 33),  # before the list of the items is thrown away

@@ -8,9 +8,11 @@ import pytest
 
 from aladin.errors import IndexCorruptError, InputError
 from index.changes.compact import compact_index
+from index.changes.database import changes_folder
+from index.changes.pending import with_changes_of
 from index.changes.rollback import rollback_index
 from index.changes.writer import ChangesWriter, NewItems
-from index.layout import generation_folder, live_generation
+from index.layout import PUBLISHING, generation_folder, live_generation, published_generations
 from index.manifest import read_manifest
 from index.reader import open_index
 
@@ -72,3 +74,42 @@ def test_a_damaged_generation_is_not_made_live(root: Path, writer: ChangesWriter
     with pytest.raises(IndexCorruptError, match="bytes, got 0"):
         rollback_index(root)
     assert live_generation(root) == 2
+
+
+def test_a_generation_that_was_never_live_is_not_gone_back_to(
+    root: Path,
+    writer: ChangesWriter,
+    made_up: MakeItems,
+    write_made_up: Callable[..., int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    writer.delete("images", ["a"])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("index.building.publish.set_live_generation", killed)
+        images = made_up(["a", "b", "c"])
+        write_made_up(root, images=images, going_live=with_changes_of(root, 1))
+    assert published_generations(root) == [1, 2]
+    assert changes_folder(root, 2).exists()
+    with pytest.raises(InputError, match="no generation before 1 to go back to; others: none"):
+        rollback_index(root)
+    assert published_generations(root) == [1]
+    assert not changes_folder(root, 2).exists()
+    assert not (root / PUBLISHING).exists()
+    writer.add("images", made_up(["d"]), "error")
+    assert compact_index(root).generation == 2
+    assert ids(root) == {"b", "c", "d"}
+    assert rollback_index(root).generation == 1
+
+
+def test_a_generation_that_was_live_when_its_builder_died_stays(
+    root: Path, writer: ChangesWriter
+) -> None:
+    writer.delete("images", ["a"])
+    compact_index(root)
+    (root / PUBLISHING).write_text("2\n", encoding="utf-8")  # not removed any more
+    assert rollback_index(root).generation == 1
+    assert published_generations(root) == [1, 2]
+    assert rollback_index(root, 2).generation == 2
