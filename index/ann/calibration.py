@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aladin.progress import Progress
 from index.ann.ann_index import AnnIndex
 from index.ann.recall import ann_recall, lowest_true_scores
-from index.ann.retrieval import retrieve
+from index.ann.retrieval import found_by
 from index.manifest import RecallPoint
 
 # Rows asked of an index that does not keep the vectors, for each one wanted.
@@ -113,11 +113,12 @@ def _timed(
     count: int,
     point: RecallPoint,
 ) -> RecallPoint:
+    """Measure the time of what `ann_recall` measures, the median of some queries."""
     tried = AnnIndex(ann.faiss_index, point.search_width, point.oversample)
     times_ms: list[float] = []
     for query in queries[:_TIMED_QUERIES]:
         started = time.perf_counter()
-        retrieve(tried, embeddings, query, count)
+        found_by(tried, embeddings, query, count)
         times_ms.append(1000 * (time.perf_counter() - started))
     return RecallPoint(
         search_width=point.search_width,

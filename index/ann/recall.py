@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from index.ann.ann_index import AnnIndex
 from index.ann.faiss_library import faiss
-from index.ann.retrieval import exact_scores
+from index.ann.retrieval import found_by
 
 # Cosines that were added up in another order may differ by this much.
 _ROUNDING = 1e-6
@@ -63,8 +63,8 @@ def ann_recall(
     """
     found = 0
     for query, least in zip(queries, lowest, strict=True):
-        # Not what `retrieve` makes of it: a search that finds too few is not worth the exact one
-        # that has to follow it.
-        scores = exact_scores(embeddings, query, ann.search(query, count))
-        found += min(count, np.count_nonzero(scores >= least - _ROUNDING))
+        # Not `retrieve`: a search that finds too few is not worth the exact one that has to
+        # follow it.
+        _, scores = found_by(ann, embeddings, query, count)
+        found += np.count_nonzero(scores >= least - _ROUNDING)
     return found / (count * len(queries))

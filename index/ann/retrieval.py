@@ -31,14 +31,28 @@ def retrieve(
     Returns:
         Rows, best first, those of equal score in ascending order, and their exact cosines.
     """
-    if isinstance(engine, AnnIndex) and engine.keeps_vectors:
-        rows, scores = engine.search_scored(query, count, allowed)
-        if len(rows) >= count:
-            return _in_order(rows[:count], scores[:count])
-        return exact_search(embeddings, query, count, allowed)
-    rows = engine.search(query, count, allowed)
+    rows, scores = found_by(engine, embeddings, query, count, allowed)
     if len(rows) < count:
         return exact_search(embeddings, query, count, allowed)
+    return rows, scores
+
+
+def found_by(
+    engine: FirstStage,
+    embeddings: NDArray[np.float32],
+    query: NDArray[np.float32],
+    count: int,
+    allowed: Selection | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Find the best of the rows that an engine finds, and no others, see `retrieve`.
+
+    Returns:
+        As `retrieve`; fewer than `count` rows where the engine finds too few.
+    """
+    if isinstance(engine, AnnIndex) and engine.keeps_vectors:
+        rows, scores = engine.search_scored(query, count, allowed)
+        return _in_order(rows[:count], scores[:count])
+    rows = engine.search(query, count, allowed)
     scores = exact_scores(embeddings, query, rows)
     order = scores.argsort()[::-1]
     # Equal scores are few, and seldom at the border; there the lower rows stay.

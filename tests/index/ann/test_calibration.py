@@ -83,6 +83,21 @@ def test_times_are_measured_when_asked_for_and_the_fastest_is_chosen() -> None:
     assert chosen == min(enough, key=lambda point: point.search_ms)
 
 
+def test_the_exact_search_after_one_that_finds_too_few_is_not_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    ann = build("IVF64,Flat")
+    assert len(AnnIndex(ann.faiss_index, 1).search(QUERIES[0], 500)) < 500
+    monkeypatch.setattr("index.ann.retrieval.exact_search", never)
+    narrowest = calibrate(ann, VECTORS, QUERIES, 500, 0.9, timed=True).curve[0]
+    assert narrowest.search_width == 1
+    assert narrowest.recall < 0.5
+    assert narrowest.search_ms > 0
+
+
 def test_the_same_is_measured_each_time() -> None:
     first = calibrate(build("IVF64,PQ16x4fs"), VECTORS, QUERIES, 10, 0.95)
     assert first == calibrate(build("IVF64,PQ16x4fs"), VECTORS, QUERIES, 10, 0.95)
