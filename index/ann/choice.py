@@ -1,21 +1,19 @@
 """Which FAISS index a side gets: the fastest that fits the memory and finds enough.
 
-Measured with one thread for the 100 nearest photos of a caption, 256 values, one query at a time
-(``python -m benchmarks.ann_factories``): the first stage as chosen for an ann_recall of 0.99, with
-the rows compared exactly for each one wanted.
+Measured by ``python -m benchmarks.ann_factories`` with one thread: the nearest 100 of 100,000
+photos for a caption, 256 values, one query at a time; each calibrated for an ann_recall of 0.99,
+with the rows compared exactly for each one wanted.
 
-                     100,000 photos                   1,000,000 photos
-                     recall  rows    ms   MB  built   recall  rows    ms   MB  built
-    IVF,PQ256x4fs      .996     2   .16   14    2 s     .995     3   .68  139   16 s
-    IVF,SQ8            .991     1   .48   27    1 s     .996   1.5   .95  268  (4,096 lists)
-    IVF,PQ128x4fs      .994     6   .21    8            .968     8   .64   80  (4,096 lists)
-    HNSW32,Flat        .993     1   .70  130    7 s     (built in many minutes)
-    Flat              1.000     1   2.9  102   0 s    1.000     1    42 1024    1 s
+                         recall     ms
+    IVF256,PQ256x4fs      .9957   .217
+    IVF256,PQ128x4fs      .9929   .282
+    IVF256,PQ64x4fs       .9834   .359
+    IVF256,SQ8            .9907   .485
+    HNSW32,Flat           .9915   .878
+    Flat                 1.0000    6.1
 
-So fast scan of one 4-bit code for each value (``PQ256x4fs`` at 256 values) leads at any size, in a
-seventh of the memory; a graph is slower than that, most of all on queries of another modality,
-and is chosen by hand only. The number of lists is about the root of the number of vectors: four
-times as many take three times as long to build and search no faster.
+So fast scan of one 4-bit code for each value (``PQ256x4fs`` at 256 values) leads, in a seventh of
+the memory of the vectors. A graph is slower than that, and is chosen by hand only.
 """
 
 from __future__ import annotations
@@ -66,16 +64,9 @@ def ann_options(count: int, dim: int) -> list[AnnOption]:
             factory = f"IVF{lists},PQ{dim // values}x4fs"
             options.append(AnnOption(factory, centroids + vector_bytes * count, most_recall))
     eight_bits = AnnOption(f"IVF{lists},SQ8", centroids + (dim + _ID_BYTES) * count, 0.9999)
-    options.insert(2, eight_bits)
+    options.append(eight_bits)
     # Up to here comparing with every vector takes no longer than what comes after it.
     return [flat, *options] if count <= EXACT_UP_TO else [*options, flat]
-
-
-def choose_ann(
-    count: int, dim: int, memory_budget_bytes: int | None = None, ann_recall: float = 0.99
-) -> str:
-    """Return the factory string of the fastest index that fits, see `fitting_factories`."""
-    return fitting_factories(count, dim, memory_budget_bytes, ann_recall)[0]
 
 
 def fitting_factories(
@@ -133,9 +124,3 @@ def factories_to_try(
     if ann == "auto":
         return fitting_factories(count, dim, memory_budget_bytes, ann_recall)
     return ["Flat" if ann == "exact" else ann]
-
-
-def memory_estimate(factory: str, count: int, dim: int) -> int | None:
-    """Return the bytes that an index takes in memory; None: not one of `ann_options`."""
-    known = {each.factory: each.memory_bytes for each in ann_options(count, dim)}
-    return known.get(factory)
