@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +29,6 @@ from benchmarks.synthetic_sources import (
     TOKEN_DIM,
     Photos,
     Source,
-    find_source,
 )
 
 # Principal directions are kept until they hold this share of the variance.
@@ -56,17 +54,6 @@ class TextQueries(NamedTuple):
     embeddings: NDArray[np.float32]
     words: list[NDArray[np.float32]]
     photos: NDArray[np.int64]
-
-
-def make_encodings(count: int, seed: int = 0, source: Path | None = None) -> Iterator[Photos]:
-    """Yield `count` photos in batches.
-
-    Args:
-        count: number of photos.
-        seed: of all that is drawn.
-        source: an index of real photos; None: as `find_source` chooses.
-    """
-    return SyntheticPhotos(find_source(source), seed).photos(count)
 
 
 class _PrincipalSpace:

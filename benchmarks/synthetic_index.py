@@ -17,9 +17,10 @@ from index.building.publish import describe_model, install_model
 from index.building.side_writer import EncodedPart
 from index.building.stage_seconds import StageSeconds
 from index.disk import disk_errors, only_builder
-from index.items.store import StoredItem
+from index.items.tables import StoredItem
 from index.settings import BuildSettings, Target
 from index.tokens.codec import TokenCodec
+from index.tokens.sample import codec_for
 
 # Texts on the index's other side. The first stage is calibrated with them, as it is in real use;
 # whoever measures it draws others.
@@ -51,8 +52,10 @@ def write_synthetic_index(
             install_model(root, checkpoint, model)
             first = next(iter(photos.photos(min(count, _CODEC_SAMPLE_PHOTOS))))
             sample = first.tokens.reshape(-1, TOKEN_DIM)
-            codec = TokenCodec.train(settings.token_dtype, sample)
             texts = photos.queries(_TEXTS, count)
+            # As a build does: each side is rounded with what the other one asks.
+            codec = codec_for(settings.token_dtype, [sample], texts.words)
+            text_codec = codec_for(settings.token_dtype, texts.words, [sample])
             sides: dict[Target, SideSource] = {
                 "images": SideSource(
                     embedding_dim=EMBEDDING_DIM,
@@ -60,7 +63,9 @@ def write_synthetic_index(
                     parts=_photo_parts(photos, count, codec, seconds),
                 ),
                 "texts": SideSource(
-                    embedding_dim=EMBEDDING_DIM, codec=codec, parts=[_text_part(texts, codec)]
+                    embedding_dim=EMBEDDING_DIM,
+                    codec=text_codec,
+                    parts=[_text_part(texts, text_codec)],
                 ),
             }
             write_generation(root, sides, model, settings, "synthetic", seconds=seconds)

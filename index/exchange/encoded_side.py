@@ -19,8 +19,8 @@ from index.exchange.stored_tokens import StoredTokens
 from index.settings import TokenDtype
 from index.tokens.codec import PackedTokens, TokenCodec
 
-# Enough for a codebook of full size, and 32 MiB of 128 float32 values.
-_TOKEN_SAMPLE = 2**16
+# As of `index.tokens.sample`: enough for a codebook of full size, and to know queries by.
+_TOKEN_SAMPLE, _QUERY_SAMPLE = 2**16, 2**13
 
 
 class Dims(NamedTuple):
@@ -77,11 +77,12 @@ class EncodedSide:
             files -= {self._layout.metadata(name) for name in self._embeddings}
         return files
 
-    def source(self, dtype: TokenDtype | None) -> SideSource:
+    def source(self, dtype: TokenDtype | None, other: EncodedSide | None = None) -> SideSource:
         """Describe the side as a generation is written from it.
 
         Args:
             dtype: form in which the tokens are to be stored; None: the one they are in.
+            other: the other side, whose tokens are like those that will ask; None: there is none.
 
         Raises:
             InputError: an id repeats.
@@ -90,7 +91,7 @@ class EncodedSide:
         """
         self._items.check_ids()
         left_out: list[LeftOut] = []
-        codec = self._codec(dtype)
+        codec = self._codec(dtype, other)
         return SideSource(
             embedding_dim=self._dims.embedding,
             codec=codec,
@@ -99,13 +100,18 @@ class EncodedSide:
             count=self.count,
         )
 
-    def _codec(self, dtype: TokenDtype | None) -> TokenCodec:
+    def _codec(self, dtype: TokenDtype | None, other: EncodedSide | None) -> TokenCodec:
         if self._tokens is None:
             return TokenCodec("float16", self._dims.token)
         stored = self._tokens.codec
         if dtype is None or dtype == stored.dtype or self._tokens.count == 0:
             return stored
-        return TokenCodec.train(dtype, self._tokens.sample(_TOKEN_SAMPLE))
+        asking = None if other is None else other._tokens
+        return TokenCodec.train(
+            dtype,
+            self._tokens.sample(_TOKEN_SAMPLE),
+            queries=None if asking is None else asking.sample(_QUERY_SAMPLE),
+        )
 
     def _parts(self, codec: TokenCodec) -> Iterator[EncodedPart]:
         for name, embeddings in self._embeddings.items():

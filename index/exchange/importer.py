@@ -92,7 +92,8 @@ def import_index(
     sources: dict[Target, SideSource] = {}
     fingerprints: dict[Target, str] = {}
     for target, side in sides.items():
-        source = side.source(token_dtype)
+        other = next((sides[each] for each in sides if each != target), None)
+        source = side.source(token_dtype, other)
         sources[target] = replace(source, parts=_with_photos(source.parts, folder, out))
         fingerprints[target] = _fingerprint(files[target], token_dtype)
     with disk_errors(out), only_builder(out):

@@ -144,15 +144,14 @@ class TokenCodec:
         cls,
         dtype: TokenDtype,
         sample: NDArray[np.float32],
-        seed: int = 0,
         queries: NDArray[np.float32] | None = None,
     ) -> TokenCodec:
         """Make a codec for tokens like these.
 
         Args:
             dtype: the form; float16 and int8 take nothing but the size from the sample.
-            sample: (tokens, dim); for a codebook of full size 10,000 tokens.
-            seed: of k-means; the same sample and seed give the same codebook.
+            sample: (tokens, dim); for a codebook of full size 10,000 tokens. The same sample gives
+                the same codebook.
             queries: (tokens, dim) of the other modality; None: not known. Scores of all forms but
                 float16 are kept much better with them.
 
@@ -167,7 +166,7 @@ class TokenCodec:
             return cls(dtype, dim, None, feedback)
         if len(sample) == 0:
             raise ConfigError(f"{dtype} tokens: a codebook needs tokens to be made of, got none")
-        return cls(dtype, dim, _centroids_of(sample, seed), feedback)
+        return cls(dtype, dim, _centroids_of(sample), feedback)
 
     @staticmethod
     def concatenated(codecs: Sequence[TokenCodec]) -> tuple[TokenCodec, list[int]]:
@@ -243,12 +242,12 @@ class TokenCodec:
         return self.centroids[packed.centroid_ids] + residuals
 
 
-def _centroids_of(sample: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
+def _centroids_of(sample: NDArray[np.float32]) -> NDArray[np.float32]:
     """Cluster a sample; the number of clusters is a power of 2 that the sample can carry."""
     count = 1
     while count < _TRAINED_CENTROIDS and 2 * count * _SAMPLE_A_CENTROID <= len(sample):
         count *= 2
-    kmeans = faiss.Kmeans(sample.shape[1], count, niter=_KMEANS_ROUNDS, seed=seed)
+    kmeans = faiss.Kmeans(sample.shape[1], count, niter=_KMEANS_ROUNDS, seed=0)
     kmeans.train(np.ascontiguousarray(sample, dtype=np.float32))
     centroids: NDArray[np.float32] = kmeans.centroids
     return centroids

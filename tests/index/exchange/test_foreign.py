@@ -13,7 +13,7 @@ from aladin.checkpoint import Checkpoint
 from aladin.errors import DataError, IndexMismatchError, InputError
 from aladin.inference import encode_texts
 from index.exchange.importer import import_index
-from index.items.store import StoredItem
+from index.items.tables import StoredItem
 from index.reader import open_index
 from index.searcher import TwoStageSearcher
 from index.settings import BuildSettings, Target

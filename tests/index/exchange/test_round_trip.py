@@ -26,6 +26,7 @@ from index.live_side import LiveSide
 from index.reader import open_index
 from index.searcher import TwoStageSearcher
 from index.settings import BuildSettings, Target, TokenDtype
+from index.tokens.sample import codec_for
 from index.verify import verify_index
 
 TARGETS: tuple[Target, Target] = ("images", "texts")
@@ -176,6 +177,26 @@ def test_searches_are_the_same_in_another_token_form(
         for item_id, score in scores[0].items():
             assert scores[1][item_id] == pytest.approx(score, abs=2e-2)
         assert hits[0][0].id == hits[1][0].id
+
+
+@pytest.mark.parametrize("dtype", ["int8", "4bit"])
+def test_another_token_form_is_rounded_as_a_build_does_it(
+    tmp_path: Path, published: Path, tiny_checkpoint: Path, dtype: TokenDtype
+) -> None:
+    """With what the other side asks, that is."""
+    export_index(published, tmp_path / "out")
+    import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again", token_dtype=dtype)
+    with open_index(published) as before, open_index(tmp_path / "again") as after:
+        for target, other in (TARGETS, TARGETS[::-1]):
+            tokens, asking = (
+                before.side(each).base.tokens.stored.values.astype(np.float32)
+                for each in (target, other)
+            )
+            stored = after.side(target).base.tokens.stored
+            expected = codec_for(dtype, [tokens], [asking]).pack(tokens)
+            np.testing.assert_array_equal(stored.values, expected.values)
+            plain = codec_for(dtype, [tokens]).pack(tokens)
+            assert (stored.values != plain.values).any()
 
 
 def test_an_export_never_touches_what_is_there(tmp_path: Path, published: Path) -> None:
