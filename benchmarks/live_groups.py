@@ -18,7 +18,7 @@ from index.building.side_writer import EncodedPart
 from index.changes.uploaded_photos import UploadedPhoto, photo_of
 from index.changes.writer import NewItems
 from index.disk import disk_errors, only_builder
-from index.items.store import StoredItem
+from index.items.tables import StoredItem
 from index.reader import SearchIndex
 from index.settings import BuildSettings
 from index.tokens.codec import TokenCodec

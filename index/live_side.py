@@ -16,7 +16,7 @@ from torch import Tensor
 from index.ann.exact import exact_search
 from index.changes.snapshot import SideChanges
 from index.items.filters import Filter
-from index.items.store import StoredItem
+from index.items.tables import StoredItem
 from index.manifest import SideEntry
 from index.rerank import alignment_with_candidates
 from index.selection import Selection

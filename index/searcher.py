@@ -18,7 +18,7 @@ from aladin.errors import InputError, ShapeError, UnknownItemError
 from aladin.fusion import Direction
 from index.evidence import word_evidence
 from index.items.filters import parse_filter
-from index.items.store import StoredItem
+from index.items.tables import StoredItem
 from index.live_side import LiveSide
 from index.ranking import Ranking, rank_by_match, rank_in_blocks
 from index.reader import SearchIndex

@@ -13,7 +13,7 @@ from aladin.inference import encode_photos, encode_texts
 from aladin.model import AladinModel
 from aladin.photo_file import PhotoFile
 from index.changes.uploaded_photos import photo_of
-from index.items.store import StoredItem
+from index.items.tables import StoredItem
 from index.manifest import Manifest
 from index.searcher import TwoStageSearcher
 from service.answer import SearchAnswer, TookMs, build_answer

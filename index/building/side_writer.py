@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from aladin.progress import Progress
-from index.items.store import StoredItem, write_items
+from index.items.tables import StoredItem, write_items
 from index.npy import NpyWriter, write_npy
 from index.side import EMBEDDINGS, ITEMS
 from index.tokens.codec import PackedTokens, TokenCodec

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index.items.filters import Filter
-from index.items.store import StoredItem
+from index.items.tables import StoredItem
 from index.selection import Selection
 from index.tokens.store import TokenStore
 

@@ -22,7 +22,7 @@ from index.exchange.manifest import (
     write_exchange_manifest,
 )
 from index.exchange.rows_file import RowWriter
-from index.items.store import StoredItem
+from index.items.tables import StoredItem
 from index.live_parts import ITEMS_AT_A_TIME, live_parts
 from index.live_side import LiveSide
 from index.npy import NpyWriter

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aladin.columns import CAPTIONS, PHOTO, first_of, metadata_of
-from index.items.store import StoredItem
+from index.items.tables import StoredItem
 from index.settings import Target
 
 # Columns of an export, with the names of their Arrow types. The first two are clip-retrieval's;

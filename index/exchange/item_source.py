@@ -13,7 +13,7 @@ from index.exchange.checks import check_rows
 from index.exchange.item_rows import foreign_item, imported_item
 from index.exchange.layout import SideLayout
 from index.exchange.rows_file import count_rows, read_rows
-from index.items.store import StoredItem
+from index.items.tables import StoredItem
 
 _ROWS_AT_A_TIME = 4096
 # Columns that an id may come from.

@@ -12,7 +12,7 @@ from typing import Any
 
 from aladin.errors import DataError
 from index.exchange.item_rows import COLUMNS, exported_row
-from index.items.store import StoredItem
+from index.items.tables import StoredItem
 from index.settings import Target
 
 

@@ -1,4 +1,4 @@
-"""The items of one side of a generation, in one SQLite file: ids, texts, metadata."""
+"""Reads the items of one side of a generation, in one SQLite file: ids, texts, metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aladin.errors import IndexCorruptError
 from index.items.filter_tree import Filter, leaves
 from index.items.filtered_rows import combine, masks_of
 from index.items.selection_cache import SelectionCache
-from index.items.tables import COLUMNS, StoredItem, stored_item, write_items
+from index.items.tables import COLUMNS, StoredItem, stored_item
 from index.selection import Selection
 
 # SQLite's default limit of variables in one statement is 999 in older builds.
@@ -21,14 +21,12 @@ _CACHE_BYTES = 64 * 2**20
 
 T = TypeVar("T")
 
-__all__ = ["ItemStore", "StoredItem", "write_items"]
-
 
 class ItemStore:
     """Reads the items of one side; safe to use from any number of threads."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file that `write_items` wrote; it is never written again.
+        """Open the file that `index.items.tables.write_items` wrote; it is never written again.
 
         Raises:
             IndexCorruptError: not such a file.

@@ -22,7 +22,7 @@ from index.building.side_writer import EncodedPart
 from index.building.source_items import ImageItem, TextItem
 from index.changes.writer import NewItems
 from index.disk import only_builder
-from index.items.store import StoredItem, write_items
+from index.items.tables import StoredItem, write_items
 from index.manifest import AnnEntry, SideEntry
 from index.npy import write_npy
 from index.reader import SearchIndex, open_index

@@ -33,7 +33,6 @@ def test_a_killed_build_resumes_to_the_same_files(
         capture_output=True,
         text=True,
         check=False,
-        cwd=Path(__file__).parents[2],
     )
     assert done.returncode == 0, done.stderr
     names = done.stdout.split()

@@ -15,7 +15,7 @@ from index.building.generation_writer import SideSource, write_generation
 from index.building.publish import describe_model, install_model
 from index.building.side_writer import EncodedPart
 from index.disk import only_builder
-from index.items.store import StoredItem
+from index.items.tables import StoredItem
 from index.reader import open_index
 from index.searcher import TwoStageSearcher
 from index.settings import BuildSettings

@@ -9,7 +9,8 @@ import pytest
 import index.items.store
 from aladin.errors import IndexCorruptError
 from index.items.filters import parse_filter
-from index.items.store import ItemStore, StoredItem, write_items
+from index.items.store import ItemStore
+from index.items.tables import StoredItem, write_items
 from index.selection import Selection
 
 
