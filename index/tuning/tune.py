@@ -51,6 +51,8 @@ class TuneOptions:
         at: number of top hits that are compared.
         num_queries: of each side, taken from the index.
         max_candidates: of a search.
+        device: where the network encodes what to ask with. What is measured are searches on the
+            processor: for those, the search width and the candidates are stored.
     """
 
     ann_recall: float = 0.99
@@ -58,6 +60,7 @@ class TuneOptions:
     at: int = 10
     num_queries: int = 200
     max_candidates: int = 1000
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         """Refuse impossible values.
@@ -118,7 +121,8 @@ def tune_index(
     """
     progress = progress or NullProgress()
     with disk_errors(root), only_builder(root), open_index(root) as index:
-        queries = {} if make_queries is None else make_queries(index.checkpoint.model)
+        network = index.checkpoint.model.to(options.device)
+        queries = {} if make_queries is None else make_queries(network)
         entries: dict[Target, SideEntry] = {}
         warnings: list[str] = []
         for target in index.manifest.targets:

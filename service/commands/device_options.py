@@ -43,3 +43,20 @@ WarmOption = Annotated[
     bool,
     typer.Option("--warm", help="Have the index's files read into memory before the first query."),
 ]
+
+
+def network_device(device: Device) -> str:
+    """Return the name by which torch knows the device that a network is to run on.
+
+    Raises:
+        ConfigError: there is no CUDA card, and one is asked for.
+    """
+    import torch
+
+    from aladin.errors import ConfigError
+
+    if device is Device.cpu or torch.cuda.is_available():
+        return "cpu" if device is Device.cpu else "cuda"
+    if device is Device.cuda:
+        raise ConfigError("--device cuda: PyTorch finds no CUDA device here; give cpu or auto")
+    return "cpu"

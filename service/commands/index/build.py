@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from service.commands.device_options import Device
+from service.commands.device_options import Device, network_device
+from service.commands.index.reports import print_generation
 from service.progress import stderr_progress
 from service.sizes import parse_bytes
 
@@ -145,10 +146,8 @@ def build(
     """
     from index.building.builder import build_index
     from index.changes.pending import pending_changes
-    from index.info import describe
     from index.layout import CURRENT, live_generation
     from index.settings import BuildSettings
-    from service.index_facts import recall_warnings
     from service.sources import image_items, text_items
 
     settings = BuildSettings(
@@ -161,7 +160,7 @@ def build(
         part=_part(part),
         batch_size=batch_size,
         readers=readers or os.cpu_count() or 1,
-        device=_device(device),
+        device=network_device(device),
         resume=resume,
     )
     photos = None if images is None else image_items(images, split)
@@ -169,13 +168,7 @@ def build(
     before = live_generation(out) if (out / CURRENT).exists() else None
     with stderr_progress() as progress:
         report = build_index(model, out, photos, lines, settings, progress)
-    for item_id, reason in report.left_out:
-        typer.echo(f"left out {item_id}: {reason}", err=True)
-    for warning in recall_warnings(describe(out)):
-        typer.echo(f"warning: {warning}", err=True)
-    counts = ", ".join(f"{count} {target}" for target, count in report.counts.items())
-    left_out = f", {len(report.left_out)} left out" if report.left_out else ""
-    typer.echo(f"{out}: generation {report.generation}, {counts}{left_out}")
+    print_generation(out, report.generation, report.counts, report.left_out)
     if before not in (None, report.generation) and any(
         any(changes) for changes in pending_changes(out, before).values()
     ):
@@ -198,16 +191,3 @@ def _part(text: str) -> tuple[int, int]:
     if match is None:
         raise typer.BadParameter(f"expected a part such as 1/4, got {text!r}", param_hint="--part")
     return int(match[1]), int(match[2])
-
-
-def _device(device: Device) -> str:
-    """Choose a device that is there."""
-    import torch
-
-    from aladin.errors import ConfigError
-
-    if device is Device.cpu or torch.cuda.is_available():
-        return "cpu" if device is Device.cpu else "cuda"
-    if device is Device.cuda:
-        raise ConfigError("--device cuda: PyTorch finds no CUDA device here; give cpu or auto")
-    return "cpu"

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from service.commands.index.arguments import IndexArgument
+from service.commands.index.reports import print_generation
 from service.progress import stderr_progress
 
 
@@ -28,8 +29,7 @@ def compact(
 
     with stderr_progress() as progress:
         report = compact_index(index, keep=keep, progress=progress)
-    counts = ", ".join(f"{count} {target}" for target, count in report.counts.items())
-    typer.echo(f"{index}: generation {report.generation}, {counts}")
+    print_generation(index, report.generation, report.counts)
     typer.echo(
         f"  {report.added} added and {report.removed} removed items folded in, "
         f"{report.carried} changes came meanwhile"

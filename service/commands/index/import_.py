@@ -15,6 +15,7 @@ from service.commands.index.build import (
     Tokens,
     fields_of,
 )
+from service.commands.index.reports import print_generation
 from service.progress import stderr_progress
 
 
@@ -60,8 +61,4 @@ def import_(
     token_dtype = None if tokens is None else tokens.value
     with stderr_progress() as progress:
         report = import_index(folder, model, out, settings, token_dtype, progress)
-    for item_id, reason in report.left_out:
-        typer.echo(f"left out {item_id}: {reason}", err=True)
-    counts = ", ".join(f"{count} {target}" for target, count in report.counts.items())
-    left_out = f", {len(report.left_out)} left out" if report.left_out else ""
-    typer.echo(f"{out}: generation {report.generation}, {counts}{left_out}")
+    print_generation(out, report.generation, report.counts, report.left_out)

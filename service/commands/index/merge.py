@@ -14,6 +14,7 @@ from service.commands.index.build import (
     RecallOption,
     fields_of,
 )
+from service.commands.index.reports import print_generation
 from service.progress import stderr_progress
 
 
@@ -52,5 +53,4 @@ def merge(
     )
     with stderr_progress() as progress:
         report = merge_indexes(parts, out, settings, progress)
-    counts = ", ".join(f"{count} {target}" for target, count in report.counts.items())
-    typer.echo(f"{out}: generation {report.generation}, {counts}, from {len(parts)} parts")
+    print_generation(out, report.generation, report.counts, more=f", from {len(parts)} parts")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from service.commands.device_options import Device, network_device
 from service.commands.index.arguments import IndexArgument, PlotOption
 from service.progress import stderr_progress
 
@@ -38,11 +39,22 @@ def tune(
     ] = None,
     at: Annotated[int, typer.Option("--at", min=1, help="Top hits that are compared.")] = 10,
     num_queries: Annotated[
-        int, typer.Option("--num-queries", min=1, help="Queries a direction.")
+        int, typer.Option("--num-queries", min=1, help="Queries that are asked, of each modality.")
     ] = 200,
     candidates: Annotated[
-        int, typer.Option("--candidates", min=1, metavar="MAX", help="The most to be stored.")
+        int,
+        typer.Option(
+            "--candidates", min=1, metavar="MAX", help="The most candidates to be stored."
+        ),
     ] = 1000,
+    device: Annotated[
+        Device,
+        typer.Option(
+            "--device",
+            help="Where the network encodes --queries; the searches that are measured run on the "
+            "processor.",
+        ),
+    ] = Device.cpu,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
     plot: PlotOption = None,
 ) -> None:
@@ -67,6 +79,7 @@ def tune(
         at=at,
         num_queries=num_queries,
         max_candidates=candidates,
+        device=network_device(device),
     )
     make_queries = None if queries is None else queries_of(queries, num_queries)
     with stderr_progress() as progress:

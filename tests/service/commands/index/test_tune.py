@@ -101,13 +101,12 @@ def test_a_file_without_queries_is_refused(built: Path, tmp_path: Path) -> None:
     assert "expected texts or photos" in result.stderr
 
 
-def test_a_build_that_finds_less_than_was_asked_for_says_so(
-    tiny_checkpoint: Path, data_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_network_runs_where_it_is_told(
+    built: Path, data_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = ["index", "build", "--model", tiny_checkpoint, "--images", data_file]
-    assert "warning" not in aladin(*build, "--out", tmp_path / "exact").stderr
-    # One list of three is searched, whatever was wanted.
-    monkeypatch.setattr("index.ann.ann_index.AnnIndex.widths", [1])
-    result = aladin(*build, "--out", tmp_path / "lists", "--ann", "IVF3,Flat")
-    assert "warning: images: IVF3,Flat finds 0." in result.stderr
-    assert "0.99 was wanted" in result.stderr
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    tune = ["index", "tune", str(built), *FEW, "--queries", str(data_file)]
+    result = CliRunner().invoke(app, [*tune, "--device", "cuda"])
+    assert result.exit_code == 2
+    assert "--device cuda: PyTorch finds no CUDA device here" in result.stderr
+    aladin(*tune, "--device", "auto")

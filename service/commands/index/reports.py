@@ -1,0 +1,41 @@
+"""What the commands that make a generation say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from index.building.item_encoders import LeftOut
+    from index.settings import Target
+
+
+def print_generation(
+    index: Path,
+    generation: int,
+    counts: Mapping[Target, int],
+    left_out: Sequence[LeftOut] = (),
+    more: str = "",
+) -> None:
+    """Print what the live generation holds; on stderr, what it does not.
+
+    Args:
+        index: folder.
+        generation: that is live.
+        counts: number of items of each side.
+        left_out: items that could not be used.
+        more: words for the end of the line.
+    """
+    from index.info import describe
+    from service.index_facts import recall_warnings
+
+    for item_id, reason in left_out:
+        typer.echo(f"left out {item_id}: {reason}", err=True)
+    for warning in recall_warnings(describe(index)):
+        typer.echo(f"warning: {warning}", err=True)
+    held = ", ".join(f"{count} {target}" for target, count in counts.items())
+    missing = f", {len(left_out)} left out" if left_out else ""
+    typer.echo(f"{index}: generation {generation}, {held}{missing}{more}")
