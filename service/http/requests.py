@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from aladin.errors import InputError
 from service.http.bodies import Photo, read_body, request_docs
@@ -22,8 +15,6 @@ from service.queries import ItemQuery, PhotoQuery, Query, SearchOptions, TextQue
 MAX_K = 1000
 MAX_OFFSET = 10_000
 MAX_CANDIDATES = 10_000
-# Each value is a look-up of its own.
-MAX_FILTER_VALUES = 1000
 
 
 class SearchBody(BaseModel):
@@ -57,14 +48,6 @@ class SearchBody(BaseModel):
         " by and, or (lists of filters) and not.",
         examples=[{"or": [{"city": "Pisa"}, {"year": {"gte": 2020}}]}],
     )
-
-    @field_validator("filter")
-    @classmethod
-    def _small_filter(cls, value: dict[str, Any]) -> dict[str, Any]:
-        count = sum(len(each) if isinstance(each, list | dict) else 1 for each in value.values())
-        if count > MAX_FILTER_VALUES:
-            raise ValueError(f"expected at most {MAX_FILTER_VALUES} values, got {count}")
-        return value
 
     @model_validator(mode="after")
     def _one_query(self) -> SearchBody:

@@ -137,7 +137,6 @@ def test_an_image_in_json_is_base64(app: FastAPI, lines: bool) -> None:
         ({"text": "a", "fusion": 1.5}, "fusion: Input should be less than or equal to 1"),
         ({"text": "a", "rerank": "yes"}, "rerank: Input should be a valid boolean"),
         ({"text": "a", "filter": "year"}, "filter: "),
-        ({"text": "a", "filter": {"n": [1] * 1001}}, "filter: expected at most 1000"),
         ({"image": "not base64!"}, "image: not base64"),
         ({"image": "AAA"}, "image: not base64"),
         ([1, 2], "Input should be an object"),
