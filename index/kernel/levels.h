@@ -1,4 +1,4 @@
-/* Levels of the codes of 4 and 2 bits; those of index/scalar_codes.py. */
+/* Levels of the codes of 4 and 2 bits; those of index/tokens/scalar_codes.py. */
 #ifndef MAXSIM_LEVELS_H
 #define MAXSIM_LEVELS_H
 

@@ -1,4 +1,4 @@
-/* Rounds vectors to levels, one dimension after the other; see index/rounding.py.
+/* Rounds vectors to levels, one dimension after the other; see index/tokens/rounding.py.
  *
  * Compiled without fused multiply-add: what is stored must not depend on the processor. */
 #include "levels.h"

@@ -1,6 +1,6 @@
 """The second stage's tokens: ragged, compact, memory-mapped; only candidates are read.
 
-tokens.npy        all items' tokens one after the other, in one of the forms of `token_codec`
+tokens.npy        all items' tokens one after the other, in one of the forms of `index.tokens.codec`
 scales.npy        all forms but float16: float32, one a token
 centroid_ids.npy  4bit and 2bit: uint16, one a token
 centroids.npy     4bit and 2bit: float32, the codebook
