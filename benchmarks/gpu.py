@@ -31,14 +31,16 @@ import numpy as np
 import torch
 
 from benchmarks.scale import QUICK_ITEMS, build, in_fresh_process
-from benchmarks.scale_search import CANDIDATES, TextSearches
+from benchmarks.search_quality import measure_recall
 from benchmarks.synthetic import SyntheticPhotos, TextQueries
 from benchmarks.synthetic_sources import find_source
-from index.ann.exact import exact_search
+from benchmarks.text_searches import CANDIDATES, TextSearches
 from index.ann.faiss_library import faiss
 from index.devices.search_device import FirstStageName, SearchDevice
 from index.reader import SearchIndex, open_index
 from index.searcher import TwoStageSearcher
+
+_RECALL_QUERIES = 50
 
 
 class Engine(NamedTuple):
@@ -136,7 +138,8 @@ def measure(root: Path, queries: TextQueries) -> dict[str, Any]:
         for name, values in _in_turn(searches, len(queries.words)).items():
             figures[name] = (figures[name] or {}) | values
         for name, index in opened.items():
-            figures[name] = (figures[name] or {}) | {"ann_recall": _recall(index, queries)}
+            recall = measure_recall(index.side("images").base, queries, _RECALL_QUERIES)
+            figures[name] = (figures[name] or {}) | {"ann_recall": recall}
         items = opened["processor"].side("images").count
     return {"card": card, "items": items, "engines": figures}
 
@@ -157,16 +160,6 @@ def _in_turn(searches: dict[str, TextSearches], count: int) -> dict[str, dict[st
         | {"p95_ms": float(np.quantile(each[:, 2], 0.95))}
         for name, each in times.items()
     }
-
-
-def _recall(index: SearchIndex, queries: TextQueries, most: int = 50) -> float:
-    side = index.side("images").base
-    shares: list[float] = []
-    for query in queries.embeddings[:most]:
-        found, _ = side.candidates(query, CANDIDATES)
-        nearest, _ = exact_search(side.embeddings, query, CANDIDATES)
-        shares.append(len(np.intersect1d(found, nearest)) / len(nearest))
-    return float(np.mean(shares))
 
 
 def _card_bytes() -> int:

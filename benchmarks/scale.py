@@ -27,6 +27,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -35,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.memory import peak_rss_bytes
-from benchmarks.scale_search import Effort, measure_search, processor_count
+from benchmarks.scale_search import Effort, measure_search
 from benchmarks.synthetic import SyntheticPhotos
 from benchmarks.synthetic_index import write_synthetic_index
 from benchmarks.synthetic_sources import find_source
@@ -138,6 +139,11 @@ def search(root: Path, items: int, effort: Effort, source: Path | None) -> dict[
     queries = photos.queries(asked, items, seed=1)
     del photos
     return measure_search(root, queries, effort)
+
+
+def processor_count() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def print_table(figures: dict[str, Any]) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,23 +13,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin.encoding import Encoding
 from benchmarks.memory import peak_rss_bytes
+from benchmarks.search_quality import measure_fidelity, measure_recall
 from benchmarks.synthetic import TextQueries
+from benchmarks.text_searches import CANDIDATES, TOP, TextSearches
 from benchmarks.timing import ratio, time_in_turn
-from index.ann.exact import exact_search
+from index.ann.exact import largest
 from index.ann.faiss_library import faiss
 from index.manifest import AnnEntry
 from index.reader import open_index
 from index.rerank import alignment_with_all
-from index.results import SearchResult
 from index.searcher import TwoStageSearcher
 from index.side import Side
 
-CANDIDATES = 100
-TOP = 10
-FIDELITY_WANTED = 0.99
-_LADDER = (10, 20, 30, 50, 70, 100, 150, 200, 250, 300, 400, 500, 700, 1000, 1500, 2000, 3000)
 _THROUGHPUT_THREADS = (1, 2)
 
 
@@ -81,42 +76,13 @@ def measure_search(root: Path, queries: TextQueries, effort: Effort) -> dict[str
         }
         # What follows reads what no search reads, or more at a time than one does.
         figures["search_rss_bytes"] = peak_rss_bytes()
-        figures["ann_recall"] = _recall(side, queries, effort.recall_queries)
-        figures |= _fidelity(side, asking, effort.fidelity_queries)
+        figures["ann_recall"] = measure_recall(side, queries, effort.recall_queries)
+        figures |= measure_fidelity(side, asking, effort.fidelity_queries)
         figures |= _against_faiss(side, queries, effort.searches)
         figures |= _against_exhaustive(
             side, asking, figures["candidates"], effort.exhaustive_runs, effort.searches
         )
     return figures
-
-
-class TextSearches:
-    """Searches photos with ready-encoded texts, by their numbers."""
-
-    def __init__(self, searcher: TwoStageSearcher, queries: TextQueries) -> None:
-        """Search with `queries`."""
-        self._searcher = searcher
-        self.queries = queries
-        self.words = [torch.from_numpy(words) for words in queries.words]
-        self._encodings = [
-            Encoding(
-                torch.from_numpy(embedding).unsqueeze(0),
-                words.unsqueeze(0),
-                torch.ones(1, len(words), dtype=torch.bool),
-            )
-            for embedding, words in zip(queries.embeddings, self.words, strict=True)
-        ]
-
-    def search(self, turn: int, candidates: int) -> SearchResult:
-        """Search with query number `turn`, and from the first on again after the last."""
-        return self._searcher.search(
-            self._encodings[turn % len(self._encodings)],
-            "text",
-            "images",
-            top_k=TOP,
-            num_candidates=candidates,
-            fusion=1.0,
-        )
 
 
 def _latency(asking: TextSearches, searches: int) -> dict[str, float]:
@@ -154,60 +120,6 @@ def _throughput(asking: TextSearches, threads: int, seconds: float) -> float:
     with ThreadPoolExecutor(threads) as pool:
         answered = sum(pool.map(ask, range(threads)))
     return answered / (time.perf_counter() - started)
-
-
-def _recall(side: Side, queries: TextQueries, count: int) -> float:
-    """Return the share of the exact nearest photos that are candidates."""
-    shares: list[float] = []
-    for query in queries.embeddings[:count]:
-        found, _ = side.candidates(query, CANDIDATES)
-        nearest, _ = exact_search(side.embeddings, query, CANDIDATES)
-        shares.append(len(np.intersect1d(found, nearest)) / len(nearest))
-    return float(np.mean(shares))
-
-
-def _fidelity(side: Side, asking: TextSearches, count: int) -> dict[str, Any]:
-    """Find the fewest candidates that keep the exhaustive order's top, and what they keep.
-
-    One half of the queries chooses the number, the other is what the fidelity is measured with.
-    """
-    scores = alignment_with_all(asking.words[:count], "text", side.tokens)
-    best = [_largest(of_query, TOP) for of_query in scores]
-    half = count // 2
-    curve: dict[str, float] = {}
-    chosen = side.entry.count
-    for candidates in _LADDER:
-        if candidates >= side.entry.count:
-            break
-        shares = _kept(asking, best, range(half), candidates)
-        curve[str(candidates)] = float(shares.mean())
-        # Within the error of so few queries, or the others would fall short as often as not.
-        if shares.mean() - shares.std() / math.sqrt(half) >= FIDELITY_WANTED:
-            chosen = candidates
-            break
-    held_out = range(half, count)
-    return {
-        "candidates": chosen,
-        "fidelity": float(_kept(asking, best, held_out, chosen).mean()),
-        "fidelity_at_100": float(_kept(asking, best, held_out, CANDIDATES).mean()),
-        "fidelity_curve": curve,
-        "fidelity_queries": len(held_out),
-    }
-
-
-def _kept(
-    asking: TextSearches, best: Sequence[NDArray[np.int64]], queries: range, candidates: int
-) -> NDArray[np.float64]:
-    """Return the share of each query's best photos that are among its hits."""
-    shares: list[float] = []
-    for number in queries:
-        found = {hit.id for hit in asking.search(number, candidates).hits}
-        shares.append(len(found & {f"photo-{row}" for row in best[number]}) / len(best[number]))
-    return np.array(shares)
-
-
-def _largest(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-    return np.argsort(-scores, kind="stable")[:count]
 
 
 def _against_faiss(side: Side, queries: TextQueries, searches: int) -> dict[str, float]:
@@ -266,13 +178,13 @@ def _against_exhaustive(
 
     def exhaustive(turn: int) -> object:
         words = asking.words[turn % len(asking.words)]
-        return _largest(alignment_with_all([words], "text", side.tokens)[0], TOP)
+        return largest(alignment_with_all([words], "text", side.tokens)[0], TOP)
 
     def two_stage(turn: int, count: int) -> object:
         place = turn % len(embeddings)
         rows, _ = side.candidates(embeddings[place], count)
         scores = side.second_stage.align(asking.words[place], "text", rows)
-        return rows[_largest(scores, TOP)]
+        return rows[largest(scores, TOP)]
 
     def matching(turn: int) -> object:
         return side.candidates(embeddings[turn % len(embeddings)], CANDIDATES)
@@ -299,8 +211,3 @@ def _against_exhaustive(
         "exhaustive_over_two_stage": ratio(times, "exhaustive", "two-stage") * each,
         "two_stage_over_matching": ratio(times, "two-stage of 100", "matching"),
     }
-
-
-def processor_count() -> int:
-    """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -5,21 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import torch
 from PIL import Image
 
 from aladin.checkpoint import save_checkpoint
-from aladin.config import (
-    AlignmentHeadConfig,
-    ImageEncoderConfig,
-    ImagePreprocessing,
-    MatchingHeadConfig,
-    ModelConfig,
-    TextEncoderConfig,
-    TowerConfig,
-    TrunkConfig,
-)
-from aladin.model import AladinModel, text_encoder_class
+from benchmarks.small_model import small_model
 from index.building.source_items import ImageItem, TextItem
 
 _WORDS = ["a", "red", "green", "blue", "dog", "bird", "boat", "runs", "flies", "by", "the", "sea"]
@@ -28,36 +17,7 @@ _PHOTO_PX = 64
 
 def save_small_network(folder: Path) -> None:
     """Write the checkpoint of a network of some thousand random weights."""
-    torch.manual_seed(0)
-    trunk = TrunkConfig(width=16, layers=1, heads=2, feedforward=32)
-    layers = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    config = ModelConfig(
-        image_encoder=ImageEncoderConfig(
-            architecture={
-                "model_type": "vit",
-                "hidden_size": 24,
-                "image_size": 32,
-                "patch_size": 8,
-                **layers,
-            },
-            preprocessing=ImagePreprocessing(height_px=32, width_px=32),
-        ),
-        text_encoder=TextEncoderConfig(
-            architecture={
-                "model_type": "bert",
-                "hidden_size": 20,
-                "max_position_embeddings": 64,
-                **layers,
-            },
-            max_tokens=32,
-        ),
-        image_tower=TowerConfig(trunk=trunk),
-        text_tower=TowerConfig(trunk=trunk),
-        alignment=AlignmentHeadConfig(dim=16),
-        matching=MatchingHeadConfig(layers=1, heads=2),
-    )
-    tokenizer = text_encoder_class(config).learn_tokenizer([" ".join(_WORDS)], 400)
-    save_checkpoint(folder, AladinModel.create(config, tokenizer))
+    save_checkpoint(folder, small_model(16, 16, " ".join(_WORDS)))
 
 
 def write_photos(folder: Path, count: int) -> list[ImageItem]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from aladin.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
@@ -14,16 +16,18 @@ from aladin.config import (
 )
 from aladin.model import AladinModel, text_encoder_class
 
-_SENTENCE = "two dogs run on the green grass"
 
-
-def small_model(embedding_dim: int, token_dim: int) -> AladinModel:
-    """Make a network whose encodings have these sizes.
+def small_model(
+    embedding_dim: int, token_dim: int, words: str = "two dogs run on the green grass"
+) -> AladinModel:
+    """Make a network whose encodings have these sizes, the same at every call.
 
     Args:
         embedding_dim: size of an embedding.
         token_dim: size of a token.
+        words: that its tokenizer knows.
     """
+    torch.manual_seed(0)
     trunk = TrunkConfig(width=16, layers=1, heads=2, feedforward=32)
     config = ModelConfig(
         image_encoder=ImageEncoderConfig(
@@ -54,5 +58,5 @@ def small_model(embedding_dim: int, token_dim: int) -> AladinModel:
         alignment=AlignmentHeadConfig(dim=token_dim),
         matching=MatchingHeadConfig(layers=1, heads=2, dim=embedding_dim),
     )
-    tokenizer = text_encoder_class(config).learn_tokenizer([_SENTENCE], 400)
+    tokenizer = text_encoder_class(config).learn_tokenizer([words], 400)
     return AladinModel.create(config, tokenizer).eval()
