@@ -97,8 +97,8 @@ def build(
         typer.Option(
             "--shards",
             min=1,
-            help="Parts that the work is done in; a kill costs one of them. Without effect on "
-            "the index. [default: one for about 2,048 items]",
+            help="Pieces in which the work is saved: after a kill, at most one is done again. The "
+            "index is the same for any number. [default: one for about 2,048 items]",
         ),
     ] = None,
     part: Annotated[
@@ -106,8 +106,8 @@ def build(
         typer.Option(
             "--part",
             metavar="I/N",
-            help="Build the I-th of N parts of the source, e.g. each on a machine of its own; "
-            "`aladin index merge` makes the whole of them.",
+            help="Build only the I-th of N parts of the source, e.g. one on each machine; "
+            "`aladin index merge` puts the parts together.",
         ),
     ] = "1/1",
     batch_size: Annotated[
@@ -116,7 +116,7 @@ def build(
     readers: Annotated[
         int | None,
         typer.Option(
-            "--readers", min=1, help="Threads that read and decode. [default: one a core]"
+            "--readers", min=1, help="Threads that read and decode photos. [default: one a core]"
         ),
     ] = None,
     device: Annotated[

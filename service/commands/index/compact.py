@@ -23,7 +23,8 @@ def compact(
     In: INDEX, which is searched and changed meanwhile as before; what comes during the compaction
     is carried over, and pending again. Out: a new live generation, taken up by services that run;
     earlier ones beyond --keep, and uploaded photos that are in none, are removed from the disk;
-    on stdout, what was done. A kill leaves the index as it was; the next compaction clears up.
+    on stdout, what was done. A kill leaves the index as it was; the next command that writes a
+    generation clears up.
     """
     from index.changes.compact import compact_index
 
