@@ -1,0 +1,1 @@
+"""The second stage's sums in C, and what calls them from Python."""
