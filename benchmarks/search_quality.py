@@ -16,7 +16,11 @@ from index.rerank import alignment_with_all
 from index.side import Side
 
 _FIDELITY_WANTED = 0.99
-_LADDER = (10, 20, 30, 50, 70, 100, 150, 200, 250, 300, 400, 500, 700, 1000, 1500, 2000, 3000)
+# Steps of about a fifth.
+_LADDER = (
+    *(10, 20, 30, 50, 70, 85, 100, 120, 150, 170, 200, 220, 250, 300, 350, 400, 500, 600, 700),
+    *(850, 1000, 1200, 1500, 1700, 2000, 2500, 3000),
+)
 
 
 def measure_recall(side: Side, queries: TextQueries, count: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
+
+from aladin.errors import ConfigError
+from index.layout import generation_folder, live_generation
+from index.manifest import read_manifest
+from index.side import Side, open_side
 
 DEFAULT_SOURCE = Path("runs/flickr8k-index")
 EMBEDDING_DIM, TOKEN_DIM, GRID = 256, 128, 7
@@ -69,29 +75,41 @@ def find_source(path: Path | None = None) -> Source:
 
 
 def index_source(path: Path) -> Source:
-    """Read an index of photos with a like number of captions each, in the photos' order.
+    """Read the photos of an index that have captions in it, as they were when it was built.
 
-    The arrays are read without the manifest, so that an index of an older schema will do. Its
-    regions are resampled to a grid of 7 x 7, which is as many as a ViT of patches of 32 px has.
+    Their regions are resampled to a grid of 7 x 7, which is as many as a ViT of patches of 32 px
+    has.
 
     Args:
-        path: of the index, with float16 tokens.
+        path: of an index of photos and of texts that know their photo, of the sizes of
+            `EMBEDDING_DIM` and `TOKEN_DIM`.
+
+    Raises:
+        SearchIndexError: no such index, or a damaged one.
+        ConfigError: of other sizes, or without captions.
     """
-    generation = path / "generations" / (path / "CURRENT").read_text(encoding="ascii").strip()
-    embeddings, tokens, _ = _arrays(generation / "images")
-    regions = tokens.reshape(len(embeddings), -1, tokens.shape[1])
-    texts, words, word_offsets = _arrays(generation / "texts")
-    per_photo = len(texts) // len(embeddings)
-    parts = np.split(words, word_offsets[1:-1])
-    captions = [Caption(*caption) for caption in zip(texts, parts, strict=True)]
-    return Source(
-        name=str(path),
-        photos=Photos(embeddings, _on_grid(regions)),
-        captions=[
-            _of_usual_length(captions[start : start + per_photo])
-            for start in range(0, len(captions), per_photo)
-        ],
-    )
+    folder = generation_folder(path, live_generation(path))
+    manifest = read_manifest(folder)
+    if manifest.images is None or manifest.texts is None:
+        raise ConfigError(f"{path}: expected an index of photos and their captions")
+    found = (manifest.images.embedding_dim, manifest.images.token_dim)
+    if found != (EMBEDDING_DIM, TOKEN_DIM):
+        expected = f"embeddings of {EMBEDDING_DIM} and tokens of {TOKEN_DIM} values"
+        raise ConfigError(f"{path}: expected {expected}, got {found[0]} and {found[1]}")
+    images = open_side(folder, "images", manifest.images)
+    texts = open_side(folder, "texts", manifest.texts)
+    with closing(images.items), closing(texts.items):
+        captions_of = _captions_by_photo(texts)
+        ids = images.items.by_rows(range(images.entry.count))
+        rows = np.array([item.row for item in ids if item.id in captions_of], dtype=np.int64)
+        if len(rows) == 0:
+            raise ConfigError(f"{path}: expected texts that say whose captions they are, got none")
+        regions = images.tokens.read(rows).values.numpy().reshape(len(rows), -1, TOKEN_DIM)
+        return Source(
+            name=str(path),
+            photos=Photos(np.asarray(images.embeddings[rows]), _on_grid(regions)),
+            captions=[_of_usual_length(captions_of[ids[row].id]) for row in rows],
+        )
 
 
 def stand_in_source() -> Source:
@@ -143,11 +161,16 @@ def stand_in_source() -> Source:
     )
 
 
-def _arrays(
-    side: Path,
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
-    tokens = np.load(side / "tokens.npy").astype(np.float32)
-    return np.load(side / "embeddings.npy"), tokens, np.load(side / "offsets.npy")
+def _captions_by_photo(texts: Side) -> dict[str, list[Caption]]:
+    rows = np.arange(texts.entry.count, dtype=np.int64)
+    block = texts.tokens.read(rows)
+    words = np.split(block.values.numpy(), np.cumsum(block.lengths)[:-1])
+    captions: dict[str, list[Caption]] = {}
+    for item in texts.items.by_rows(range(texts.entry.count)):
+        if item.image_id is not None:
+            caption = Caption(np.asarray(texts.embeddings[item.row]), words[item.row])
+            captions.setdefault(item.image_id, []).append(caption)
+    return captions
 
 
 def _of_usual_length(captions: list[Caption]) -> list[Caption]:
