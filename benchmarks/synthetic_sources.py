@@ -118,8 +118,10 @@ def stand_in_source() -> Source:
     A photo is a point z of 48 dimensions: one of 150 cluster centres plus what is its own. All
     else are linear maps of z around a mean, plus noise. Measured on the real photos, and kept: the
     spectrum of the embeddings (a factor of 0.92 from each principal direction to the next), the
-    length of their mean (0.70) and of the regions' (0.88), the cosine between regions of a photo
-    (0.94), and how far captions and words lean to their photos.
+    length of their mean (0.70) and of the regions' (0.88), how far captions and words lean to
+    their photos, and the share of alignment's top 10 that is among 10 and 20 candidates (0.79 and
+    0.95; 0.79 and 0.96 are real). For that the regions of a photo are more alike than real ones
+    (cosine 0.99; 0.95), and at 100,000 photos fewer candidates are enough (120; 220).
     """
     random = np.random.default_rng(0)
     count, dims = _STAND_IN_PHOTOS, 48
@@ -145,7 +147,7 @@ def stand_in_source() -> Source:
     alignment = basis(TOKEN_DIM)
     mean, to_token = alignment[0], alignment[1 : dims + 1]
     local = spectrum * normal(count, _STAND_IN_GRID**2, dims)
-    regions = 0.88 * mean + (0.41 * z[:, None] + 0.2 * local) @ to_token
+    regions = 0.88 * mean + (0.41 * z[:, None] + 0.14 * local) @ to_token
     noise = 0.7 * spectrum * normal(len(said), _STAND_IN_WORDS, dims)
     words = -0.11 * mean + 0.82 * alignment[-1] + 0.2 * (said[:, None] + noise) @ to_token
     captions = [
