@@ -75,8 +75,6 @@ class AnnIndex:
         query: NDArray[np.float32],
         count: int,
         allowed: Selection | None = None,
-        search_width: int | None = None,
-        oversample: float | None = None,
     ) -> NDArray[np.int64]:
         """Find near rows.
 
@@ -85,21 +83,17 @@ class AnnIndex:
             count: rows wanted.
             allowed: rows to choose from, where it `takes_selections`; None: all. The search is
                 widened by as much as they are rarer, so that it still finds `count`.
-            search_width: overrides the index's own.
-            oversample: overrides the index's own.
 
         Returns:
             At most `oversample` times `count` rows, in no order to rely on.
         """
-        return self.search_scored(query, count, allowed, search_width, oversample)[0]
+        return self.search_scored(query, count, allowed)[0]
 
     def search_scored(
         self,
         query: NDArray[np.float32],
         count: int,
         allowed: Selection | None = None,
-        search_width: int | None = None,
-        oversample: float | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Find near rows, see `search`, with their scores by what the index keeps.
 
@@ -107,9 +101,9 @@ class AnnIndex:
             Rows and scores, best first, equal scores in any order. They are the inner products
             where the index `keeps_vectors`.
         """
-        wanted = min(math.ceil(count * (oversample or self.oversample)), self.count)
+        wanted = min(math.ceil(count * self.oversample), self.count)
         share = 1.0 if allowed is None else max(allowed.count, 1) / self.count
-        width = search_width or self.search_width
+        width = self.search_width
         if width is not None:
             # A graph cannot return more than it keeps on the way.
             floor = wanted if is_graph(self._index) else 1

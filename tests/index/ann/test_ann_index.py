@@ -105,10 +105,10 @@ def test_a_search_changes_nothing_that_is_shared(built: dict[str, Any], factory:
     settings = ("nprobe",) if factory.startswith("IVF") else ()
     before = [getattr(index, name) for name in settings]
     graph_before = index.hnsw.efSearch if isinstance(index, faiss.IndexHNSW) else None
-    ann = AnnIndex(index, 2)
+    ann, wide = AnnIndex(index, 2), AnnIndex(index, 512)
     narrow = [ann.search(query, 50) for query in QUERIES]
     for query in QUERIES:
-        ann.search(query, 50, Selection(np.arange(COUNT) % 7 == 0), search_width=512)
+        wide.search(query, 50, Selection(np.arange(COUNT) % 7 == 0))
     for query, rows in zip(QUERIES, narrow, strict=True):
         np.testing.assert_array_equal(ann.search(query, 50), rows)
     assert [getattr(index, name) for name in settings] == before
