@@ -90,6 +90,8 @@ class SearchDevice:
             if self._first_stage == "faiss" or self.device.type == "cpu":
                 return replace(side, first_stage=guarded)
             alignment = TorchAlignment(side.tokens, self.device, self._token_budget_bytes())
+            where = "kept on the device" if alignment.is_resident else "copied query by query"
+            _LOG.info("the tokens of the %s are %s", side.target, where)
             second_stage = GuardedSecondStage(alignment, side.second_stage, self._health)
             return replace(side, first_stage=guarded, second_stage=second_stage)
         except RuntimeError as error:  # what both FAISS and torch raise
