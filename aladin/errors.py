@@ -19,6 +19,7 @@
         UnknownItemError      no item with this id
         DuplicateItemError    an item with this id is there already
       OverloadedError         queue full
+      WorkerDiedError         whoever ran the request ended before it was done
       NonFiniteLossError      training diverged
 
 Errors are raised in the domain and rendered at the front doors: into exit codes by
@@ -32,7 +33,11 @@ from pathlib import Path
 
 
 class AladinError(Exception):
-    """Base of every error that this project raises on purpose."""
+    """Base of every error that this project raises on purpose; may travel between processes."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle what the error is, not the arguments that it was made of."""
+        return _rebuild, (type(self), self.args), self.__dict__
 
 
 class ConfigError(AladinError):
@@ -178,6 +183,13 @@ class OverloadedError(AladinError):
         self.retry_after_s = retry_after_s
 
 
+class WorkerDiedError(AladinError):
+    """The worker that ran a query or a job ended before it was done."""
+
+    def __init__(self) -> None:
+        super().__init__("the worker that ran this request ended; try again")
+
+
 class NonFiniteLossError(AladinError):
     """The loss of a training step is NaN or infinite."""
 
@@ -185,3 +197,10 @@ class NonFiniteLossError(AladinError):
         super().__init__(f"stage {stage!r}, step {step}: the loss is {value}, not a finite number")
         self.stage = stage
         self.step = step
+
+
+def _rebuild(kind: type[AladinError], args: tuple[object, ...]) -> AladinError:
+    """Make an error again; its own ``__init__`` would take other arguments."""
+    error = kind.__new__(kind)
+    error.args = args
+    return error

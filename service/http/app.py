@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
 
 from service.http.errors import install_error_handlers
-from service.http.live_index import LiveIndex
 from service.http.middleware import BodyLimit, RequestContext
 from service.http.routers import health, images, index, items, search
-from service.http.settings import ServiceSettings
 from service.http.state import ServiceState
-from service.http.worker_pool import WorkerPool
+from service.metrics import Metrics
+from service.settings import ServiceSettings
+from service.work.workers import Workers
 
 
-def create_app(live: LiveIndex, settings: ServiceSettings) -> FastAPI:
+def create_app(workers: Workers, settings: ServiceSettings, metrics: Metrics) -> FastAPI:
     """Build the service of one index.
 
     Args:
-        live: the index, open or not; the application opens it when it starts, or else as soon as
-            a generation is published.
+        workers: of the index; they live from the application's start-up to its shutdown.
         settings: limits.
+        metrics: where this application and its workers count.
 
     Returns:
-        An ASGI application; its threads live from its start-up to its shutdown.
+        An ASGI application.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        # The threads end before the index that they search is closed.
-        with closing(live), WorkerPool(settings.workers, settings.max_waiting) as pool:
-            app.state.service = ServiceState(live, pool, settings)
-            await app.state.service.refresh()
+        app.state.service = ServiceState(workers, settings, metrics)
+        await workers.start()
+        try:
             yield
+        finally:
+            await workers.stop()
 
     app = FastAPI(
         title="ALADIN search",

@@ -27,6 +27,7 @@ from aladin.errors import (
     SearchIndexError,
     TextTooLongError,
     UnknownItemError,
+    WorkerDiedError,
 )
 from service.photos import PhotoGoneError
 
@@ -80,6 +81,7 @@ FAILURES: dict[type[BaseException], Failure] = {
     ConfigError: Failure(422, "invalid_field"),
     OverloadedError: Failure(429, "overloaded"),
     IndexNotReadyError: Failure(503, "index_not_ready"),
+    WorkerDiedError: Failure(503, "worker_died"),
     SearchIndexError: Failure(500, "index_broken"),
     CheckpointError: Failure(500, "index_broken"),
     Exception: Failure(500, "internal_error"),
@@ -111,7 +113,7 @@ _DESCRIPTIONS = {
     415: "not an image, or neither JSON nor multipart",
     422: "invalid field",
     429: "overloaded",
-    503: "no index is live",
+    503: "no index is live, or a worker ended",
 }
 
 

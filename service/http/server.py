@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
 import uvicorn
 
 from aladin.errors import ConfigError, IndexNotReadyError
-from index.devices.search_device import DeviceName, FirstStageName, SearchDevice
-from service.engine import QueryLimits
+from index.devices.search_device import DeviceName, FirstStageName
 from service.http.app import create_app
-from service.http.live_index import LiveIndex
-from service.http.settings import read_settings
+from service.settings import read_settings
+from service.work.thread_workers import ThreadWorkers
+from service.work.worker_plan import WorkerPlan
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,20 +55,24 @@ def serve_index(
         settings = settings.model_copy(update={"read_only": True})
     # Each query runs on one thread of the pool: more threads inside it would only fight.
     torch.set_num_threads(1)
+    plan = WorkerPlan(
+        index=path, settings=settings, device=device, first_stage=first_stage, warm=warm
+    )
+    worker = plan.make()
     with ExitStack() as stack:
-        place = stack.enter_context(closing(SearchDevice.choose(device, first_stage)))
-        limits = QueryLimits(image=settings.image_limits, max_text_chars=settings.max_text_chars)
-        live = LiveIndex(path, limits, place, warm=warm)
+        stack.callback(worker.close)
         try:
-            live.open()
+            worker.live.open()
         except IndexNotReadyError as error:
             _LOG.warning("%s; waiting for a generation", error)
         listener = stack.enter_context(_listen(host, port))
         bound_host, bound_port = listener.getsockname()[:2]
         shown = f"[{bound_host}]" if ":" in bound_host else bound_host
         _LOG.info("listening on http://%s:%d, described at /docs", shown, bound_port)
+        metrics = Metrics()
+        workers = ThreadWorkers(worker, settings, metrics)
         config = uvicorn.Config(
-            create_app(live, settings),
+            create_app(workers, settings, metrics),
             log_config=None,
             lifespan="on",
             timeout_graceful_shutdown=_SHUTDOWN_S,

@@ -14,11 +14,12 @@ import pytest
 from PIL import Image
 
 from index.building.builder import build_index
-from service.engine import QueryLimits
 from service.http.app import create_app
-from service.http.live_index import LiveIndex
-from service.http.settings import ServiceSettings
+from service.metrics import Metrics
+from service.settings import ServiceSettings
 from service.sources import image_items, text_items
+from service.work.thread_workers import ThreadWorkers
+from service.work.worker_plan import WorkerPlan
 
 CAPTIONS = [
     ("a red dog runs", "the small dog is red"),
@@ -112,10 +113,8 @@ def service(index_folder: Path) -> Callable[..., AbstractAsyncContextManager[htt
     @asynccontextmanager
     async def run(index: Path = index_folder, **limits: int) -> AsyncGenerator[httpx.AsyncClient]:
         settings = ServiceSettings(**limits)  # pyright: ignore[reportArgumentType]
-        engine_limits = QueryLimits(
-            image=settings.image_limits, max_text_chars=settings.max_text_chars
-        )
-        app = create_app(LiveIndex(index, engine_limits), settings)
+        worker, metrics = WorkerPlan(index=index, settings=settings).make(), Metrics()
+        app = create_app(ThreadWorkers(worker, settings, metrics), settings, metrics)
         transport = httpx.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),

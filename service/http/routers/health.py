@@ -8,7 +8,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from service.http.errors import error_docs
-from service.http.state import Engine
+from service.http.state import Service
+from service.work.index_jobs import DescribeIndex
 
 router = APIRouter(tags=["health"])
 
@@ -33,6 +34,9 @@ async def healthz() -> Health:
 
 
 @router.get("/readyz", responses=error_docs(503))
-async def readyz(engine: Engine) -> Readiness:
+async def readyz(service: Service) -> Readiness:
     """Say whether an index is live."""
-    return Readiness(generation=engine.manifest.generation)
+    generation = service.workers.health().generation
+    if generation is None:
+        generation = (await service.workers.call(DescribeIndex())).manifest.generation
+    return Readiness(generation=generation)

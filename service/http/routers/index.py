@@ -6,7 +6,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.http.errors import error_docs
-from service.http.state import Engine, Service
+from service.http.state import Service
+from service.work.index_jobs import DescribeIndex
 
 router = APIRouter(prefix="/v1/index", tags=["index"])
 
@@ -63,11 +64,12 @@ class LiveIndexInfo(_Part):
 
 
 @router.get("", responses=error_docs(429, 503))
-async def get_index(engine: Engine, service: Service) -> LiveIndexInfo:
+async def get_index(service: Service) -> LiveIndexInfo:
     """Describe the live generation, with what was added and deleted since it was built."""
-    info = LiveIndexInfo.model_validate(engine.manifest)
-    if info.images is not None:
-        info.images.count = await service.pool.run(engine.count, "images")
-    if info.texts is not None:
-        info.texts.count = await service.pool.run(engine.count, "texts")
+    state = await service.workers.call(DescribeIndex())
+    info = LiveIndexInfo.model_validate(state.manifest)
+    for target, count in state.counts.items():
+        side = info.images if target == "images" else info.texts
+        assert side is not None  # counted because it is there
+        side.count = count
     return info

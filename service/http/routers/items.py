@@ -8,12 +8,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.engine import SearchEngine
 from service.http.errors import error_docs
-from service.http.item_requests import NEW_ITEMS_DOCS, NewItem, NewItems
-from service.http.state import Changer, Engine, Service
-from service.item_changes import ItemChanger
+from service.http.item_requests import NEW_ITEMS_DOCS, NewItems
+from service.http.state import Service, WritableService
 from service.queries import OnDuplicate, Target
+from service.work.item_jobs import AddPhotos, AddTexts, DeleteItem, GetItem
 
 router = APIRouter(prefix="/v1/items", tags=["items"])
 
@@ -59,9 +58,9 @@ class Deleted(BaseModel):
     "/{target}/{item_id:path}",
     responses=error_docs(404, 422, 429, 503),
 )
-async def get_item(target: Target, item_id: str, engine: Engine, service: Service) -> Item:
+async def get_item(target: Target, item_id: str, service: Service) -> Item:
     """Return one item; an id may hold slashes, and # and ? written as %23 and %3F."""
-    return Item.model_validate(await service.pool.run(engine.item, target, item_id))
+    return Item.model_validate(await service.workers.call(GetItem(target, item_id)))
 
 
 @router.post(
@@ -72,9 +71,7 @@ async def get_item(target: Target, item_id: str, engine: Engine, service: Servic
 )
 async def add_items(
     target: Target,
-    changer: Changer,
-    engine: Engine,
-    service: Service,
+    service: WritableService,
     items: NewItems,
     on_duplicate: Annotated[
         OnDuplicate,
@@ -85,28 +82,13 @@ async def add_items(
     ] = "error",
 ) -> Added:
     """Add one item or several in one step; all of them or, where one is at fault, none."""
-    return await service.pool.run(_add, changer, engine, target, items, on_duplicate)
-
-
-@router.delete("/{target}/{item_id:path}", responses=error_docs(403, 404, 422, 429, 503))
-async def delete_item(target: Target, item_id: str, changer: Changer, service: Service) -> Deleted:
-    """Delete one item; its id is written as in `GET`."""
-    report = await service.pool.run(changer.delete, target, item_id)
-    return Deleted(deleted=item_id, generation=report.generation)
-
-
-def _add(
-    changer: ItemChanger,
-    engine: SearchEngine,
-    target: Target,
-    items: list[NewItem],
-    on_duplicate: OnDuplicate,
-) -> Added:
     started = time.perf_counter()
     if target == "images":
-        timed = changer.add_photos(engine.model, [item.photo() for item in items], on_duplicate)
+        photos = tuple(item.photo() for item in items)
+        timed = await service.workers.call(AddPhotos(photos, on_duplicate))
     else:
-        timed = changer.add_texts(engine.model, [item.words() for item in items], on_duplicate)
+        texts = tuple(item.words() for item in items)
+        timed = await service.workers.call(AddTexts(texts, on_duplicate))
     return Added(
         added=timed.report.added,
         replaced=timed.report.replaced,
@@ -119,3 +101,10 @@ def _add(
             total=1000 * (time.perf_counter() - started),
         ),
     )
+
+
+@router.delete("/{target}/{item_id:path}", responses=error_docs(403, 404, 422, 429, 503))
+async def delete_item(target: Target, item_id: str, service: WritableService) -> Deleted:
+    """Delete one item; its id is written as in `GET`."""
+    report = await service.workers.call(DeleteItem(target, item_id))
+    return Deleted(deleted=item_id, generation=report.generation)

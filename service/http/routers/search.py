@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from service.answer import SearchAnswer
 from service.http.errors import error_docs
-from service.http.requests import SEARCH_REQUEST_DOCS, SearchRequest
-from service.http.state import Engine, Service
+from service.http.requests import SEARCH_REQUEST_DOCS, SearchBody, SearchRequest
+from service.http.searching import run_search
+from service.http.state import Service, ServiceState
+from service.queries import Target
 
 router = APIRouter(
     prefix="/v1/search", tags=["search"], responses=error_docs(404, 413, 415, 422, 429, 503)
 )
 
 
-@router.post("/images", openapi_extra=SEARCH_REQUEST_DOCS)
-async def search_images(body: SearchRequest, engine: Engine, service: Service) -> SearchAnswer:
+@router.post("/images", response_model=SearchAnswer, openapi_extra=SEARCH_REQUEST_DOCS)
+async def search_images(body: SearchRequest, service: Service) -> Response:
     """Find the images that fit a text, a photo or an item of the index."""
-    return await service.pool.run(engine.search, body.query(), "images", body.options())
+    return await _search(body, "images", service)
 
 
-@router.post("/texts", openapi_extra=SEARCH_REQUEST_DOCS)
-async def search_texts(body: SearchRequest, engine: Engine, service: Service) -> SearchAnswer:
+@router.post("/texts", response_model=SearchAnswer, openapi_extra=SEARCH_REQUEST_DOCS)
+async def search_texts(body: SearchRequest, service: Service) -> Response:
     """Find the texts that fit a photo, a text or an item of the index."""
-    return await service.pool.run(engine.search, body.query(), "texts", body.options())
+    return await _search(body, "texts", service)
+
+
+async def _search(body: SearchBody, target: Target, service: ServiceState) -> Response:
+    answered = await run_search(service, body.query(), target, body.options())
+    return Response(answered.body, media_type="application/json")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from index import file_pages
 from service.cli import app
 from service.engine import QueryLimits
-from service.http.live_index import LiveIndex
+from service.work.live_index import LiveIndex
 
 
 @pytest.fixture

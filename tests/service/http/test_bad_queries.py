@@ -228,7 +228,7 @@ async def test_good_queries_beside_bad_ones_get_their_own_answers(
 async def test_more_queries_than_may_wait_are_refused_and_told_when_to_come_back(
     service: Service,
 ) -> None:
-    async with service(workers=1, max_waiting=1) as client:
+    async with service(query_threads=1, max_waiting=1) as client:
         answers = await asyncio.gather(
             *(client.post("/v1/search/images", json={"text": "a dog"}) for _ in range(30))
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aladin.errors import ConfigError
-from service.http.settings import read_settings
+from service.settings import read_settings
 
 
 def test_the_environment_sets_limits(monkeypatch: pytest.MonkeyPatch) -> None:

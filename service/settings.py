@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from aladin.errors import ConfigError
 from aladin.images import ImageLimits
+from service.engine import QueryLimits
 
 
 class ServiceSettings(BaseSettings):
@@ -20,7 +21,8 @@ class ServiceSettings(BaseSettings):
         max_image_pixels: of an uploaded photo, found in its header before it is decoded.
         max_text_chars: of a query's text; the network's own limit in tokens comes on top.
         max_photo_size_px: largest `size` at which a photo of the index can be asked for.
-        workers: queries that are encoded and searched at the same time, one thread each.
+        workers: processes that encode and search; 1: threads of the service's own process.
+        query_threads: queries that a worker encodes and searches at the same time.
         max_waiting: queries that may wait for a worker; more are refused with 429.
         max_items: items that one request may add.
         read_only: refuse to add and to delete items.
@@ -33,7 +35,8 @@ class ServiceSettings(BaseSettings):
     max_image_pixels: int = Field(default=64_000_000, ge=1)
     max_text_chars: int = Field(default=2000, ge=1)
     max_photo_size_px: int = Field(default=2048, ge=16)
-    workers: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
+    workers: int = Field(default=1, ge=1)
+    query_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
     max_waiting: int = Field(default=128, ge=0)
     max_items: int = Field(default=100, ge=1)
     read_only: bool = False
@@ -42,6 +45,11 @@ class ServiceSettings(BaseSettings):
     def image_limits(self) -> ImageLimits:
         """The limits of an uploaded photo."""
         return ImageLimits(max_bytes=self.max_image_bytes, max_pixels=self.max_image_pixels)
+
+    @property
+    def query_limits(self) -> QueryLimits:
+        """What a query may cost."""
+        return QueryLimits(image=self.image_limits, max_text_chars=self.max_text_chars)
 
 
 def read_settings() -> ServiceSettings:

@@ -1,0 +1,1 @@
+"""The work behind the HTTP service: jobs, and the workers that do them beside the event loop."""

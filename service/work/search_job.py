@@ -1,0 +1,46 @@
+"""One search, as it waits for a worker, and its answer, as it comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from service.answer import TookMs
+from service.queries import Query, SearchOptions, Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchJob:
+    """A query and how to answer it.
+
+    Attributes:
+        query: what to search for.
+        target: where.
+        options: how.
+        received_s: when the request came, by `time.monotonic`, which all processes share.
+    """
+
+    query: Query
+    target: Target
+    options: SearchOptions
+    received_s: float
+
+
+class Answered(NamedTuple):
+    """An answer, ready to be sent, and what is counted of it.
+
+    Attributes:
+        body: a `SearchAnswer` as JSON; written by the worker, so that the event loop does not.
+        generation: of the index that answered.
+        degraded: what was asked for and left out.
+        took_ms: by part, as in the body.
+        cached: whether the query's encoding was remembered from an earlier one.
+        batch: queries that were encoded together with this one, itself included.
+    """
+
+    body: bytes
+    generation: int
+    degraded: tuple[str, ...]
+    took_ms: TookMs
+    cached: bool = False
+    batch: int = 1

@@ -1,0 +1,36 @@
+"""How to make a worker: all that a thread's or a process's worker is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from index.devices.search_device import DeviceName, FirstStageName, SearchDevice
+from service.settings import ServiceSettings
+from service.work.live_index import LiveIndex
+from service.work.worker import Worker
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerPlan:
+    """What a worker is to be; it may travel to another process.
+
+    Attributes:
+        index: the index folder; it may be empty or missing.
+        settings: limits.
+        device: where the network runs and searches.
+        first_stage: what finds the candidates there.
+        warm: have each generation's files read into memory when it is opened.
+    """
+
+    index: Path
+    settings: ServiceSettings
+    device: DeviceName = "cpu"
+    first_stage: FirstStageName = "faiss"
+    warm: bool = False
+
+    def make(self) -> Worker:
+        """Make the worker; its index is not open yet."""
+        place = SearchDevice.choose(self.device, self.first_stage)
+        live = LiveIndex(self.index, self.settings.query_limits, place, warm=self.warm)
+        return Worker(live, place)

@@ -1,0 +1,72 @@
+"""What the HTTP routes see of the workers, whether they are threads or processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from service.work.job import Job
+from service.work.search_job import Answered, SearchJob
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkersHealth:
+    """How the workers are.
+
+    Attributes:
+        wanted: workers that there should be.
+        alive: workers that take jobs now.
+        generation: the live one; None where no index is live.
+        refused: why the newest published generation was not taken up, None where it was; the
+            one before it is still live then.
+    """
+
+    wanted: int
+    alive: int
+    generation: int | None
+    refused: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether every worker is there and an index is live."""
+        return self.alive == self.wanted and self.generation is not None
+
+
+class Workers(Protocol):
+    """Does the blocking work of requests; its methods are called from the event loop only."""
+
+    async def start(self) -> None:
+        """Start the workers; returns when they take jobs, be an index live or not."""
+        ...
+
+    async def stop(self) -> None:
+        """Finish the jobs that run, fail those that wait, and end the workers."""
+        ...
+
+    async def search(self, job: SearchJob) -> Answered:
+        """Answer one query, encoded together with others that wait; cancelling it withdraws it.
+
+        Raises:
+            AladinError: whatever the engine raises of the query itself; no other query sees it.
+            IndexNotReadyError: no index is live.
+            OverloadedError: too many queries wait already.
+            WorkerDiedError: the worker ended while it ran this query.
+        """
+        ...
+
+    async def call(self, job: Job[T]) -> T:
+        """Do one job that is no search.
+
+        Raises:
+            AladinError: whatever the job raises.
+            IndexNotReadyError: no index is live.
+            OverloadedError: too many jobs wait already.
+            WorkerDiedError: the worker ended while it ran this job; it may have been done.
+        """
+        ...
+
+    def health(self) -> WorkersHealth:
+        """Say how the workers are."""
+        ...
