@@ -41,10 +41,10 @@ def serve(
 
     In: INDEX, which holds its model too; while it has no live generation the service runs, says so
     at /readyz, and answers from the moment one is published. Later generations, and what other
-    processes add and delete, are taken up while it runs. Limits are read from the environment
-    (ALADIN_MAX_BODY_BYTES, ALADIN_MAX_IMAGE_BYTES, ALADIN_MAX_IMAGE_PIXELS, ALADIN_MAX_TEXT_CHARS,
-    ALADIN_MAX_PHOTO_SIZE_PX, ALADIN_MAX_ITEMS, ALADIN_QUERY_THREADS, ALADIN_MAX_WAITING), and so is
-    ALADIN_READ_ONLY. Out: the HTTP service, described at /docs; its log on stderr.
+    processes add and delete, are taken up while it runs. Limits are read from the environment:
+    the variables ALADIN_... of the README.
+
+    Out: the HTTP service, described at /docs; its log on stderr.
     """
     from service.http.server import serve_index
 

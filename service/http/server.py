@@ -14,6 +14,7 @@ import uvicorn
 from aladin.errors import ConfigError, IndexNotReadyError
 from index.devices.search_device import DeviceName, FirstStageName
 from service.http.app import create_app
+from service.metrics import Metrics
 from service.settings import read_settings
 from service.work.thread_workers import ThreadWorkers
 from service.work.worker_plan import WorkerPlan
