@@ -37,7 +37,18 @@ class ItemQuery:
     item_id: str
 
 
-Query = TextQuery | PhotoQuery | ItemQuery
+@dataclass(frozen=True)
+class EmbeddingQuery:
+    """A given embedding: it has no words or regions to align, the first stage decides alone.
+
+    Attributes:
+        values: as many as the index's embeddings have; only their direction counts.
+    """
+
+    values: tuple[float, ...]
+
+
+Query = TextQuery | PhotoQuery | ItemQuery | EmbeddingQuery
 
 
 @dataclass(frozen=True, kw_only=True)
