@@ -13,13 +13,22 @@ from service.settings import ServiceSettings
 from service.work.workers import Workers
 
 
-@dataclass(frozen=True)
+@dataclass
 class ServiceState:
-    """The workers, the limits and what is counted."""
+    """The workers, the limits and what is counted.
+
+    Attributes:
+        workers: of the index.
+        settings: limits.
+        metrics: where this application and its workers count.
+        draining: whether the service finishes what it took and is to be sent nothing more; set by
+            whoever ends it, told by ``/readyz``.
+    """
 
     workers: Workers
     settings: ServiceSettings
     metrics: Metrics
+    draining: bool = False
 
 
 def service_state(request: Request) -> ServiceState:
