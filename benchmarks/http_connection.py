@@ -1,0 +1,120 @@
+"""A connection that keeps alive, as cheap as Python makes it: HTTP/1.1 without what is not used."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+_READ_BYTES = 2**18
+
+
+class ConnectionFailedError(Exception):
+    """No whole answer came."""
+
+
+class Answer(NamedTuple):
+    """What came back.
+
+    Attributes:
+        status: of HTTP.
+        head: status line and headers, as they came.
+        body: whole.
+    """
+
+    status: int
+    head: bytes
+    body: bytes
+
+    def header(self, name: bytes) -> bytes | None:
+        """Return the value of a header, None where there is none.
+
+        Args:
+            name: in lower case.
+        """
+        for line in self.head.split(b"\r\n")[1:]:
+            found, _, value = line.partition(b":")
+            if found.lower() == name:
+                return value.strip()
+        return None
+
+
+class Connection:
+    """One request at a time; connects by itself, again too where the service has closed."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Connect to nothing yet."""
+        self._host, self._port = host, port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def exchange(self, request: bytes) -> Answer:
+        """Send a request and read its answer.
+
+        Args:
+            request: as it goes over the wire.
+
+        Raises:
+            ConnectionFailedError: there is nobody, or the connection broke before all had come.
+        """
+        if self._streams is not None:
+            # The service may close a connection that was idle, just as the request leaves.
+            try:
+                return await self._send(request, *self._streams)
+            except _NothingCameError:
+                self.close()
+        try:
+            reader, writer = await asyncio.open_connection(
+                self._host, self._port, limit=_READ_BYTES
+            )
+        except OSError as error:
+            raise ConnectionFailedError(f"cannot connect: {error.strerror}") from None
+        self._streams = reader, writer
+        try:
+            return await self._send(request, reader, writer)
+        except _NothingCameError:
+            self.close()
+            raise ConnectionFailedError("closed before the answer") from None
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+    async def _send(
+        self, request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Answer:
+        try:
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError as error:
+            if not error.partial:
+                raise _NothingCameError from None
+            self.close()
+            raise ConnectionFailedError("broke inside of the headers") from None
+        except OSError:
+            raise _NothingCameError from None
+        except BaseException:  # withdrawn: what still comes must not be the next one's answer
+            self.close()
+            raise
+        try:
+            answer = Answer(int(head[9:12]), head, b"")
+            length = answer.header(b"content-length")
+            if length is not None:
+                body = await reader.readexactly(int(length))
+            elif answer.status in (204, 304):
+                body = b""
+            else:
+                raise ConnectionFailedError("expected a Content-Length, got none")
+        except (OSError, asyncio.IncompleteReadError):
+            self.close()
+            raise ConnectionFailedError("broke inside of the body") from None
+        except BaseException:
+            self.close()
+            raise
+        if answer.header(b"connection") == b"close":
+            self.close()
+        return answer._replace(body=body)
+
+
+class _NothingCameError(Exception):
+    """The connection was closed before the answer began."""
