@@ -22,8 +22,14 @@ class ServiceSettings(BaseSettings):
         max_text_chars: of a query's text; the network's own limit in tokens comes on top.
         max_photo_size_px: largest `size` at which a photo of the index can be asked for.
         workers: processes that encode and search; 1: threads of the service's own process.
-        query_threads: queries that a worker encodes and searches at the same time.
+        query_threads: batches of queries that a worker encodes and searches at the same time.
+        max_batch: queries that are encoded together at most.
+        batch_wait_ms: how long a query waits for others to be encoded with while a worker is
+            free; 0: not at all, those that come while all are busy go together.
         max_waiting: queries that may wait for a worker; more are refused with 429.
+        max_wait_ms: a query is refused with 429 that would take longer, as far as one can tell;
+            None: six times what such a query takes on its own.
+        query_cache_bytes: memory for the encodings of queries that may come again; 0: none.
         max_items: items that one request may add.
         read_only: refuse to add and to delete items.
     """
@@ -37,7 +43,11 @@ class ServiceSettings(BaseSettings):
     max_photo_size_px: int = Field(default=2048, ge=16)
     workers: int = Field(default=1, ge=1)
     query_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
+    max_batch: int = Field(default=8, ge=1)
+    batch_wait_ms: float = Field(default=0.0, ge=0)
     max_waiting: int = Field(default=128, ge=0)
+    max_wait_ms: float | None = Field(default=None, gt=0)
+    query_cache_bytes: int = Field(default=32 * 2**20, ge=0)
     max_items: int = Field(default=100, ge=1)
     read_only: bool = False
 

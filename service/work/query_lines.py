@@ -1,0 +1,226 @@
+"""Where queries wait until a slot takes them, batch by batch: bounded, fair, in lanes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import get_args
+
+from aladin.errors import IndexNotReadyError, OverloadedError
+from service.metrics import Lane, Metrics
+from service.queries import PhotoQuery, Query, TextQuery
+from service.settings import ServiceSettings
+from service.work.batch import Batch, Waiter
+from service.work.batch_times import BatchTimes
+from service.work.search_job import Answered, SearchJob
+
+LANES: tuple[Lane, ...] = get_args(Lane)
+
+# A query is refused that would take longer than this many times a lone query's time. An answer
+# within ten times is what the service promises; the rest is room for batches that take longer
+# than they lately did.
+_WAIT_FACTOR = 6.0
+# But never refused if it takes less than this: there, a thread that runs late decides.
+_LEAST_BOUND_S = 0.02
+
+
+def lane_of(query: Query) -> Lane:
+    """Return where a query waits: with those that are encoded by the same tower, or by none."""
+    match query:
+        case TextQuery():
+            return "text"
+        case PhotoQuery():
+            return "photo"
+        case _:
+            return "encoded"
+
+
+class QueryLines:
+    """Bounded lanes of queries, and the batches that slots take from them.
+
+    A slot takes what waits as soon as it is free, so batches form by themselves while all slots
+    are busy, and a query that finds a free slot is not held up. The lane whose first query has
+    waited longest is next. Not thread-safe: everything is called on one event loop.
+    """
+
+    def __init__(self, settings: ServiceSettings, metrics: Metrics) -> None:
+        """Wait for queries and for slots.
+
+        Args:
+            settings: `max_batch`, `batch_wait_ms`, `max_waiting` and `max_wait_ms`.
+            metrics: where batches and waiting queries are counted.
+        """
+        self._max_batch = settings.max_batch
+        self._batch_wait_s = settings.batch_wait_ms / 1000
+        self._max_waiting = settings.max_waiting
+        self._max_wait_s = None if settings.max_wait_ms is None else settings.max_wait_ms / 1000
+        self._metrics = metrics
+        self._lanes: dict[Lane, deque[Waiter]] = {lane: deque() for lane in LANES}
+        self._times = {lane: BatchTimes() for lane in LANES}
+        self._running: set[Batch] = set()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._pulling = 0  # slots in `next_batch`
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """Number of queries that no slot has taken yet."""
+        return sum(map(len, self._lanes.values()))
+
+    async def answer(self, job: SearchJob) -> Answered:
+        """Wait for a query's answer; cancelling it withdraws the query.
+
+        Raises:
+            AladinError: whatever became of it.
+            OverloadedError: too many wait already, or too long; at once.
+            IndexNotReadyError: the lines are closed.
+        """
+        lane = lane_of(job.query)
+        self._admit(lane)
+        waiter = Waiter(job, asyncio.get_running_loop().create_future(), time.monotonic())
+        self._lanes[lane].append(waiter)
+        self._count(lane)
+        self._wake_one()
+        try:
+            return await waiter.answer
+        except asyncio.CancelledError:
+            waiter.answer.cancel()
+            if waiter in self._lanes[lane]:
+                self._lanes[lane].remove(waiter)
+                self._count(lane)
+            raise
+
+    async def next_batch(self) -> Batch | None:
+        """Wait for queries and take them; the caller answers them, then calls `Batch.finish`.
+
+        Returns:
+            Queries of one lane; None when the lines are closed and empty.
+        """
+        self._pulling += 1
+        try:
+            while True:
+                now = time.monotonic()
+                lane, ready_s = self._next_lane()
+                if lane is not None and ready_s <= now:
+                    return self._take(lane, now)
+                if lane is None and self._closed:
+                    return None
+                await self._wait(None if lane is None else ready_s - now)
+        finally:
+            self._pulling -= 1
+
+    def close(self) -> None:
+        """Take no more queries; slots get what waits, then None."""
+        self._closed = True
+        while self._idle:
+            self._wake_one()
+
+    def fail_waiting(self, error: Exception) -> None:
+        """Fail all queries that no slot has taken."""
+        for lane, waiters in self._lanes.items():
+            for waiter in waiters:
+                if not waiter.answer.done():
+                    waiter.answer.set_exception(error)
+            waiters.clear()
+            self._count(lane)
+
+    def _admit(self, lane: Lane) -> None:
+        if self._closed:
+            raise IndexNotReadyError("the service is shutting down")
+        # Each slot that is free takes at least one of those that wait.
+        ahead = self.waiting - self._pulling
+        if ahead < 0:
+            return
+        expected_s = self._expected_s(lane)
+        if ahead >= self._max_waiting or expected_s > self._bound_s(lane):
+            raise OverloadedError(round(expected_s, 3))
+
+    def _bound_s(self, lane: Lane) -> float:
+        """How long a query of a lane may take, waiting included.
+
+        The slowest kind of query that is about sets the measure: a text that comes while photos
+        are encoded has to wait for one of those.
+        """
+        if self._max_wait_s is not None:
+            return self._max_wait_s
+        lanes = {lane, *(batch.lane for batch in self._running)}
+        lanes.update(other for other in LANES if self._lanes[other])
+        lone_s = max(self._times[other].expect(1) for other in lanes)
+        return max(_WAIT_FACTOR * lone_s, _LEAST_BOUND_S)
+
+    def _expected_s(self, lane: Lane) -> float:
+        """How long one more query of a lane would take from now to its answer."""
+        now = time.monotonic()
+        left = [
+            max(0.0, batch.started_s + self._times[batch.lane].expect(len(batch.jobs)) - now)
+            for batch in self._running
+        ]
+        free_in_s = 0.0 if self._pulling else min(left, default=0.0)
+        own_s = self._times[lane].expect(min(len(self._lanes[lane]) + 1, self._max_batch))
+        work_s = sum(self._work_s(other, extra=int(other == lane)) for other in LANES)
+        slots = max(1, self._pulling + len(self._running))
+        return free_in_s + max(own_s, work_s / slots)
+
+    def _work_s(self, lane: Lane, extra: int) -> float:
+        """Seconds of one slot that a lane's queries, and some more, take in batches."""
+        full, rest = divmod(len(self._lanes[lane]) + extra, self._max_batch)
+        times = self._times[lane]
+        return full * times.expect(self._max_batch) + times.expect(rest)
+
+    def _next_lane(self) -> tuple[Lane | None, float]:
+        """Return the lane that is to be served next, and from when on (now, if it is full)."""
+        chosen: Lane | None = None
+        chosen_ready_s = 0.0
+        for lane, waiters in self._lanes.items():
+            if not waiters:
+                continue
+            since_s = waiters[0].since_s
+            is_full = len(waiters) >= self._max_batch or self._closed
+            ready_s = since_s if is_full else since_s + self._batch_wait_s
+            if chosen is None or ready_s < chosen_ready_s:
+                chosen, chosen_ready_s = lane, ready_s
+        return chosen, chosen_ready_s
+
+    def _take(self, lane: Lane, now: float) -> Batch:
+        waiters = self._lanes[lane]
+        taken = [waiters.popleft() for _ in range(min(len(waiters), self._max_batch))]
+        batch = Batch(lane, taken, now, self._end)
+        self._running.add(batch)
+        self._count(lane)
+        self._metrics.batch(lane, len(taken))
+        if self.waiting:
+            self._wake_one()
+        return batch
+
+    def _end(self, batch: Batch) -> None:
+        self._running.discard(batch)
+        if batch.answered:
+            self._times[batch.lane].observe(batch.answered, time.monotonic() - batch.started_s)
+
+    async def _wait(self, seconds: float | None) -> None:
+        """Wait until there may be something to take."""
+        turn = asyncio.get_running_loop().create_future()
+        self._idle.append(turn)
+        try:
+            async with asyncio.timeout(seconds):
+                await turn
+        except TimeoutError:
+            pass
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._wake_one()  # this slot was called and ends: another one has to come
+            raise
+        finally:
+            if turn in self._idle:
+                self._idle.remove(turn)
+
+    def _wake_one(self) -> None:
+        while self._idle:
+            turn = self._idle.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    def _count(self, lane: Lane) -> None:
+        self._metrics.waiting(lane, len(self._lanes[lane]))
