@@ -1,0 +1,54 @@
+"""Why a request is turned away before it reaches a route."""
+
+from __future__ import annotations
+
+from aladin.errors import AladinError
+from service.keys import Scope
+
+
+class AccessError(AladinError):
+    """Base of the reasons."""
+
+
+class UnauthorizedError(AccessError):
+    """A key is needed, and the request has none or none that is known."""
+
+
+class MissingScopeError(AccessError):
+    """The request may not do this with the key that it has, or without one."""
+
+    def __init__(self, scope: Scope, key_name: str | None) -> None:
+        """Say what is missing.
+
+        Args:
+            scope: that is needed.
+            key_name: of the key; None: the service answers without keys, but not this.
+        """
+        who = "requests without a key" if key_name is None else f"the key {key_name!r}"
+        super().__init__(f"this needs the scope {scope!r}, which {who} does not have")
+        self.scope = scope
+
+
+class UnknownHostError(AccessError):
+    """The request names a host that this service was not told to be."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"without a key this service answers to an address, to localhost and to the names in "
+            f"ALADIN_ALLOWED_HOSTS, not to {host!r}"
+        )
+
+
+class CrossSiteError(AccessError):
+    """A page of another site sent the request."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(f"requests of pages from {origin!r} are not accepted here")
+
+
+class RateLimitedError(AccessError):
+    """A client asks more often than it may."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        super().__init__(f"more requests than this client may send; try in {retry_after_s:.3g} s")
+        self.retry_after_s = retry_after_s

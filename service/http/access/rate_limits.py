@@ -1,0 +1,112 @@
+"""How often a client may ask: a bucket of tokens each, one token a request."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from fastapi import Request
+
+from service.http.access.errors import RateLimitedError
+
+# Clients without a key that are remembered. Whoever is forgotten starts with a full bucket again,
+# so an attacker needs this many addresses to get around the limit.
+_MAX_CLIENTS = 10_000
+
+Clock = Callable[[], float]
+
+
+class TokenBucket:
+    """Holds up to `burst` tokens and gets `per_s` new ones a second."""
+
+    __slots__ = ("_clock", "_filled_s", "_tokens", "burst", "per_s")
+
+    def __init__(self, per_s: float, burst: int, clock: Clock = time.monotonic) -> None:
+        """Start full.
+
+        Args:
+            per_s: above 0.
+            burst: at least 1.
+            clock: in seconds.
+        """
+        self.per_s = per_s
+        self.burst = burst
+        self._clock = clock
+        self._tokens = float(burst)
+        self._filled_s = clock()
+
+    def take(self, count: int) -> None:
+        """Take tokens.
+
+        What costs more than the bucket can hold waits until it is full, and leaves a debt.
+
+        Args:
+            count: at least 1.
+
+        Raises:
+            RateLimitedError: there are too few; none is taken.
+        """
+        now = self._clock()
+        self._tokens = min(self.burst, self._tokens + (now - self._filled_s) * self.per_s)
+        self._filled_s = now
+        missing = min(count, self.burst) - self._tokens
+        if missing > 0:
+            raise RateLimitedError(missing / self.per_s)
+        self._tokens -= count
+
+
+class ClientBuckets:
+    """The buckets of clients that have no key, by their addresses."""
+
+    def __init__(self, per_s: float, burst: int, clock: Clock = time.monotonic) -> None:
+        """Know no client yet."""
+        self._per_s = per_s
+        self._burst = burst
+        self._clock = clock
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def of(self, address: str) -> TokenBucket:
+        """Return a client's bucket."""
+        who = client_network(address)
+        bucket = self._buckets.get(who)
+        if bucket is None:
+            bucket = self._buckets[who] = TokenBucket(self._per_s, self._burst, self._clock)
+            if len(self._buckets) > _MAX_CLIENTS:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(who)
+        return bucket
+
+
+def client_network(address: str) -> str:
+    """Return whom an address stands for: one customer has a whole /64 of IPv6."""
+    if ":" not in address:
+        return address
+    try:
+        return str(ipaddress.IPv6Network((address.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return address
+
+
+def charge(request: Request, count: int) -> None:
+    """Make a request that holds several queries cost as much as they would one by one.
+
+    The request itself has cost 1 when it reaches its route.
+
+    Args:
+        request: on its way through a route.
+        count: queries in it.
+
+    Raises:
+        RateLimitedError: its client may not ask for so many now.
+    """
+    bucket: TokenBucket | None = request.state.bucket
+    if bucket is not None and count > 1:
+        bucket.take(count - 1)
+
+
+def default_burst(per_s: float) -> int:
+    """Return the burst that goes with a rate that was given alone: two seconds' worth."""
+    return max(1, math.ceil(2 * per_s))
