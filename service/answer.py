@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from index.results import SearchResult
+if TYPE_CHECKING:
+    # A client reads answers too, and has no use for what searches need.
+    from index.results import SearchResult
 
 
 class _Part(BaseModel):

@@ -3,55 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
 
 from service.http.errors import error_docs
 from service.http.item_requests import NEW_ITEMS_DOCS, NewItems
 from service.http.state import Service, WritableService
+from service.item_answers import Added, AddTookMs, Deleted, Item
 from service.queries import OnDuplicate, Target
 from service.work.item_jobs import AddPhotos, AddTexts, DeleteItem, GetItem
 
 router = APIRouter(prefix="/v1/items", tags=["items"])
-
-
-class Item(BaseModel):
-    """An item as the user described it."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    id: str
-    uri: str | None
-    text: str | None
-    metadata: dict[str, Any]
-
-
-class AddTookMs(BaseModel):
-    """Milliseconds by part."""
-
-    decode: float
-    encode: float
-    write: float = Field(description="Until all was on the disk, waiting for others included.")
-    total: float
-
-
-class Added(BaseModel):
-    """What became of the items of a request; they are on the disk, and found from now on."""
-
-    added: list[str] = Field(description="Ids that were not there.")
-    replaced: list[str] = Field(description="Ids whose items gave way to the new ones.")
-    skipped: list[str] = Field(description="Ids that were there; their items stay.")
-    generation: int = Field(description="Of the index, that was added to.")
-    took_ms: AddTookMs
-
-
-class Deleted(BaseModel):
-    """The item is gone, on the disk too, and found no more."""
-
-    deleted: str = Field(description="Its id.")
-    generation: int = Field(description="Of the index, that it was removed from.")
 
 
 @router.get(
