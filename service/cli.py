@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from service.commands import compare, demo, evaluate, index, mine, search, serve, train
 from service.failures import exit_code, one_line
-from service.logs import log_to_stderr
+from service.logs import LogSetup, log_to_stderr
 
 
 class Root(TyperGroup):
@@ -79,7 +79,7 @@ def root(
     Data goes to stdout, talk and progress to stderr. Exit code 0: fine, 1: the job failed,
     2: the command line or the data given to it has to be put right.
     """
-    log_to_stderr(debug=debug)
+    log_to_stderr(LogSetup(debug=debug))
 
 
 def main() -> None:

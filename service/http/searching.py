@@ -6,6 +6,8 @@ import time
 
 from service.http.state import ServiceState
 from service.queries import Query, SearchOptions, Target
+from service.request_record import note_search
+from service.work.query_lines import lane_of
 from service.work.search_job import Answered, SearchJob
 
 
@@ -19,5 +21,7 @@ async def run_search(
     """
     job = SearchJob(query=query, target=target, options=options, received_s=time.monotonic())
     answered = await service.workers.search(job)
-    service.metrics.answered(answered)
+    lane = lane_of(query)
+    service.metrics.answered(lane, answered)
+    note_search(lane, job, answered)
     return answered

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aladin.errors import AladinError, WorkerDiedError
-from service.metrics import Lane
-from service.work.search_job import Answered, SearchJob
+from service.work.search_job import Answered, Lane, SearchJob
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +72,8 @@ class Batch:
             return
         self.answered += 1
         if not future.done():
-            future.set_result(answer)
+            queue_s = self.started_s - self.jobs[place].received_s
+            future.set_result(answer._replace(queue_ms=1000 * queue_s))
 
     def finish(self) -> None:
         """Say that all is done; the slot is free again."""

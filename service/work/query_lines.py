@@ -8,12 +8,12 @@ from collections import deque
 from typing import get_args
 
 from aladin.errors import IndexNotReadyError, OverloadedError
-from service.metrics import Lane, Metrics
+from service.metrics import Metrics
 from service.queries import PhotoQuery, Query, TextQuery
 from service.settings import ServiceSettings
 from service.work.batch import Batch, Waiter
 from service.work.batch_times import BatchTimes
-from service.work.search_job import Answered, SearchJob
+from service.work.search_job import Answered, Lane, SearchJob
 
 LANES: tuple[Lane, ...] = get_args(Lane)
 

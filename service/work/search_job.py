@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from service.answer import TookMs
 from service.queries import Query, SearchOptions, Target
+
+# Who waits together: texts and photos are encoded apart, the rest is not encoded at all.
+Lane = Literal["text", "photo", "encoded"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,7 @@ class Answered(NamedTuple):
         took_ms: by part, as in the body.
         cached: whether the query's encoding was remembered from an earlier one.
         batch: queries that were encoded together with this one, itself included.
+        queue_ms: from the request to when a slot took it; known where it waited.
     """
 
     body: bytes
@@ -44,3 +48,4 @@ class Answered(NamedTuple):
     took_ms: TookMs
     cached: bool = False
     batch: int = 1
+    queue_ms: float = 0.0
