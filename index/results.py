@@ -105,7 +105,7 @@ class SearchResult:
         candidates: how many items the first stage hands to the second at a time.
         generation: of the index.
         degraded: what was asked for and left out: "rerank" where the index has no tokens, for its
-            embeddings were imported without them.
+            embeddings were imported without them; "rerank_timeout" where there was no time.
         took_ms: time by stage.
     """
 

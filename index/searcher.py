@@ -22,6 +22,7 @@ from index.items.tables import StoredItem
 from index.live_side import LiveSide
 from index.ranking import Ranking, rank_by_match, rank_in_blocks
 from index.reader import SearchIndex
+from index.rerank_deadline import OutOfTimeError, RerankDeadline
 from index.results import Hit, SearchResult, StageResult, Stages, StageTimes, WordEvidence
 from index.settings import TARGETS, Target
 
@@ -41,6 +42,7 @@ class TwoStageSearcher:
     def __init__(self, index: SearchIndex) -> None:
         """Search `index`, which has to stay open."""
         self.index = index
+        self._deadline = RerankDeadline()
 
     def search(
         self,
@@ -57,6 +59,7 @@ class TwoStageSearcher:
         explain: bool = False,
         query_text: str | None = None,
         query_size_px: tuple[int, int] | None = None,
+        deadline_s: float | None = None,
     ) -> SearchResult:
         """Find the best items for a query.
 
@@ -76,6 +79,8 @@ class TwoStageSearcher:
             explain: add each word's best region to the hits.
             query_text: the query's text; explaining a text query needs it.
             query_size_px: width and height of the query's photo; boxes in it need them.
+            deadline_s: by `time.monotonic`; where the second stage would end after it, the order
+                is left to the first. None: it may take as long as it takes.
 
         Raises:
             NoSuchTargetError: the index has no such side.
@@ -105,11 +110,21 @@ class TwoStageSearcher:
 
         tokens = query.item_tokens(0).detach().float().cpu()
         align = partial(side.align, tokens, modality)
-        constants = self.index.checkpoint.fusion.of(_DIRECTION_OF[modality])
+        direction = _DIRECTION_OF[modality]
+        constants = self.index.checkpoint.fusion.of(direction)
         weight = constants.weight if fusion is None else float(fusion)
+        degraded = ["rerank"] if rerank and crossing and not aligned else []
         if reranked and len(rows):
-            ranking = rank_in_blocks(rows, match, start + 1, align, constants, weight, block)
-            ranking = ranking.take(slice(first - start, last - start))
+            page = slice(first - start, last - start)
+            try:
+                score = self._deadline.guard(align, direction, len(rows), deadline_s)
+                ranking = rank_in_blocks(rows, match, start + 1, score, constants, weight, block)
+                ranking = ranking.take(page)
+                self._deadline.observe(direction, len(rows), time.perf_counter() - retrieved)
+            except OutOfTimeError:
+                reranked = aligned = False
+                degraded = ["rerank_timeout"]
+                ranking = rank_by_match(rows[page], match[page], first + 1, None)
         else:
             ranking = rank_by_match(rows, match, first + 1, align if aligned else None)
         ranked = time.perf_counter()
@@ -130,7 +145,7 @@ class TwoStageSearcher:
             fusion=weight if reranked else None,
             candidates=block,
             generation=self.index.generation,
-            degraded=["rerank"] if rerank and crossing and not aligned else [],
+            degraded=degraded,
             took_ms=StageTimes(
                 retrieve=1000 * (retrieved - started),
                 rerank=1000 * (ranked - retrieved + explained - looked_up),

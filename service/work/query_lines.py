@@ -8,11 +8,11 @@ from collections import deque
 from typing import get_args
 
 from aladin.errors import IndexNotReadyError, OverloadedError
+from index.times_by_size import TimesBySize
 from service.metrics import Metrics
 from service.queries import PhotoQuery, Query, TextQuery
 from service.settings import ServiceSettings
 from service.work.batch import Batch, Waiter
-from service.work.batch_times import BatchTimes
 from service.work.search_job import Answered, Lane, SearchJob
 
 LANES: tuple[Lane, ...] = get_args(Lane)
@@ -57,7 +57,7 @@ class QueryLines:
         self._max_wait_s = None if settings.max_wait_ms is None else settings.max_wait_ms / 1000
         self._metrics = metrics
         self._lanes: dict[Lane, deque[Waiter]] = {lane: deque() for lane in LANES}
-        self._times = {lane: BatchTimes() for lane in LANES}
+        self._times = {lane: TimesBySize() for lane in LANES}
         self._running: set[Batch] = set()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._pulling = 0  # slots in `next_batch`
