@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from aladin.errors import ConfigError
 from aladin.images import ImageLimits
 from service.engine import QueryLimits
+
+
+def _split(value: object) -> object:
+    """Split a list as it is written in a variable: ``one,two``."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 
 
 class ServiceSettings(BaseSettings):
@@ -32,6 +44,15 @@ class ServiceSettings(BaseSettings):
         query_cache_bytes: memory for the encodings of queries that may come again; 0: none.
         max_items: items that one request may add.
         read_only: refuse to add and to delete items.
+        keys_file: of the API keys, as `aladin key add` writes it; None: the service has no keys,
+            and listens on this machine's own address alone unless `allow_anonymous`.
+        allow_anonymous: requests without a key may search and read, from wherever they come.
+        anonymous_requests_per_s: that a client without a key may send in the long run, told by
+            its address; None: any number. A key has a rate of its own.
+        anonymous_burst: of them that may come at once after a pause.
+        allowed_hosts: names by which clients without a key may call the service, besides
+            localhost and any address; * stands for all.
+        cors_origins: of the pages that may use the service from a browser, besides its own.
     """
 
     model_config = SettingsConfigDict(env_prefix="ALADIN_", frozen=True)
@@ -50,6 +71,12 @@ class ServiceSettings(BaseSettings):
     query_cache_bytes: int = Field(default=32 * 2**20, ge=0)
     max_items: int = Field(default=100, ge=1)
     read_only: bool = False
+    keys_file: Path | None = None
+    allow_anonymous: bool = False
+    anonymous_requests_per_s: float | None = Field(default=None, gt=0)
+    anonymous_burst: int = Field(default=20, ge=1)
+    allowed_hosts: CommaList = ()
+    cors_origins: CommaList = ()
 
     @property
     def image_limits(self) -> ImageLimits:
