@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image
 
-from aladin.errors import ImageError, ImageTooLargeError
+from aladin.errors import ConfigError, ImageError, ImageTooLargeError
+from aladin.image_cost import BoundedReader, check_cost
 from aladin.photo_file import PhotoFile
 
-# Formats by content, not by name; each has a decoder that stops at the image's own size.
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+# What is taken from anybody. By content, not by name; each has a decoder that stops at the
+# image's own size.
+UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+# What is taken from the owner's disk: research data sets also come as PPM, which has a slow form.
+FORMATS = (*UPLOAD_FORMATS, "PPM")
+
+# Beyond it Pillow itself warns and then refuses; raising its limit would do so for the whole
+# process, and for whoever else uses Pillow there.
+MOST_PIXELS = 89_478_485
+
+# How to turn a photo upright, by the orientation that its camera noted.
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageLimits:
-    """What a picture may cost before it is decoded."""
+    """What a picture may be and cost before it is decoded.
+
+    Attributes:
+        max_bytes: of the file.
+        max_pixels: width times height, at most `MOST_PIXELS`. Decoding takes 4 to 10 bytes each.
+        formats: of `FORMATS`.
+    """
 
     max_bytes: int = 32 * 2**20
     max_pixels: int = 64_000_000
+    formats: tuple[str, ...] = FORMATS
+
+    def __post_init__(self) -> None:
+        if self.max_pixels > MOST_PIXELS:
+            raise ConfigError(f"max_pixels: expected at most {MOST_PIXELS}, got {self.max_pixels}")
 
 
 DEFAULT_LIMITS = ImageLimits()
@@ -40,15 +69,17 @@ def read_image(photo: PhotoFile | Path, limits: ImageLimits = DEFAULT_LIMITS) ->
 def decode_image(
     data: bytes, source: str = "image", limits: ImageLimits = DEFAULT_LIMITS
 ) -> Image.Image:
-    """Decode the first frame of a picture to upright 8-bit RGB.
+    """Decode the first frame of a picture to upright 8-bit RGB, without its metadata.
+
+    Keeps no state: any number of threads may decode at the same time.
 
     Args:
-        data: the file's bytes, of one of `FORMATS`.
+        data: the file's bytes, of one of `limits.formats`.
         source: names the picture in errors.
         limits: bytes and pixels; the pixels are read from the header, before decoding.
 
     Raises:
-        ImageTooLargeError: too many bytes or pixels.
+        ImageTooLargeError: too many bytes or pixels, or too much work for them.
         ImageError: empty, not a picture, or cut short.
     """
     if not data:
@@ -56,34 +87,42 @@ def decode_image(
     if len(data) > limits.max_bytes:
         raise ImageTooLargeError(source, f"{len(data)} bytes, limit {limits.max_bytes}")
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
-            pixels = picture.width * picture.height
-            if pixels > limits.max_pixels:
-                size = f"{picture.width} x {picture.height}"
-                raise ImageTooLargeError(source, f"{size} pixels, limit {limits.max_pixels}")
+        with Image.open(BoundedReader(data), formats=limits.formats) as picture:
+            check_cost(picture, data, source, limits.max_pixels)
             picture.load()
-            return _to_rgb(ImageOps.exif_transpose(picture))
+            photo = _to_rgb(_turn_upright(picture))
     except ImageError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ImageTooLargeError(source, f"more pixels than {limits.max_pixels}") from error
     except Image.UnidentifiedImageError as error:
-        raise ImageError(
-            source, f"not an image of a known format ({', '.join(FORMATS)})"
-        ) from error
+        known = ", ".join(limits.formats)
+        raise ImageError(source, f"not an image of a known format ({known})") from error
     except Exception as error:  # decoders raise whatever a damaged file makes them raise
-        raise ImageError(source, f"damaged or cut short ({error})") from error
+        reason = str(error) or type(error).__name__
+        raise ImageError(source, f"damaged or cut short ({reason})") from error
+    # Encoders would write some of it out again: comments, and the profile of the colours.
+    photo.info.clear()
+    return photo
+
+
+def _turn_upright(picture: Image.Image) -> Image.Image:
+    try:
+        method = _UPRIGHT.get(picture.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # a broken note is common in old photos, and does not spoil them
+        return picture
+    return picture if method is None else picture.transpose(method)
 
 
 def _to_rgb(picture: Image.Image) -> Image.Image:
     if picture.mode.startswith(("I", "F")):  # 16-bit grey; converting would clip, so scale
-        values = np.asarray(picture, dtype=np.float32)
-        top = 65535.0 if values.max(initial=0) > 255 else 255.0
-        return Image.fromarray((values * (255.0 / top)).clip(0, 255).astype(np.uint8)).convert(
-            "RGB"
-        )
+        values = np.array(picture, dtype=np.float32)
+        np.nan_to_num(values, copy=False)
+        values *= 1.0 if values.max(initial=0) <= 255 else 255.0 / 65535.0
+        np.clip(values, 0, 255, out=values)
+        return Image.fromarray(values.astype(np.uint8)).convert("RGB")
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")
         page = Image.new("RGBA", picture.size, "white")
         return Image.alpha_composite(page, picture).convert("RGB")
-    return picture.convert("RGB")
+    return picture if picture.mode == "RGB" else picture.convert("RGB")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,10 +40,14 @@ class PhotoFile:
             ImageError: the file is missing, unreadable or shorter than it was.
         """
         try:
-            with self.path.open("rb") as file:
+            # A pipe that took the photo's place would let a plain opening wait for its writer.
+            with open(self.path, "rb", opener=_open_at_once) as file:
+                state = os.fstat(file.fileno())
+                if not stat.S_ISREG(state.st_mode):
+                    raise ImageError(self.source, "expected a regular file")
                 length = self.length
                 if length is None:
-                    length = os.fstat(file.fileno()).st_size - self.offset
+                    length = state.st_size - self.offset
                 if max_bytes is not None and length > max_bytes:
                     raise ImageTooLargeError(self.source, f"{length} bytes, limit {max_bytes}")
                 file.seek(self.offset)
@@ -54,3 +59,7 @@ class PhotoFile:
         if len(data) < length:
             raise ImageError(self.source, f"expected {length} bytes, got {len(data)}")
         return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
