@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from aladin.errors import ConfigError
-from aladin.images import ImageLimits
+from aladin.images import MOST_PIXELS, UPLOAD_FORMATS, ImageLimits
 from service.engine import QueryLimits
 
 
@@ -33,6 +33,15 @@ class ServiceSettings(BaseSettings):
         max_image_pixels: of an uploaded photo, found in its header before it is decoded.
         max_text_chars: of a query's text; the network's own limit in tokens comes on top.
         max_photo_size_px: largest `size` at which a photo of the index can be asked for.
+        thumbnail_cache_bytes: memory of each worker for photos made smaller; 0: none.
+        body_timeout_s: for a request's body to come whole; then 408.
+        head_timeout_s: for a request's head to come whole, and for the first one to begin; then
+            the connection is closed.
+        send_timeout_s: for a client to take an answer; then the connection is closed.
+        max_connections: open at the same time; more are answered 503 and closed at once.
+        image_url_hosts: from which a photo may be fetched for a query or an item, names or all
+            names under one, as ``*.example.com``; none: no photo is fetched.
+        image_url_timeout_s: to fetch the photos of one request, redirects included.
         workers: processes that encode and search; 1: threads of the service's own process.
         query_threads: batches of queries that a worker encodes and searches at the same time.
         max_batch: queries that are encoded together at most.
@@ -59,9 +68,16 @@ class ServiceSettings(BaseSettings):
 
     max_body_bytes: int = Field(default=24 * 2**20, ge=1024)
     max_image_bytes: int = Field(default=16 * 2**20, ge=1)
-    max_image_pixels: int = Field(default=64_000_000, ge=1)
+    max_image_pixels: int = Field(default=64_000_000, ge=1, le=MOST_PIXELS)
     max_text_chars: int = Field(default=2000, ge=1)
     max_photo_size_px: int = Field(default=2048, ge=16)
+    thumbnail_cache_bytes: int = Field(default=64 * 2**20, ge=0)
+    body_timeout_s: float = Field(default=60.0, gt=0)
+    head_timeout_s: float = Field(default=10.0, gt=0)
+    send_timeout_s: float = Field(default=60.0, gt=0)
+    max_connections: int = Field(default=500, ge=1)
+    image_url_hosts: CommaList = ()
+    image_url_timeout_s: float = Field(default=10.0, gt=0)
     workers: int = Field(default=1, ge=1)
     query_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
     max_batch: int = Field(default=8, ge=1)
@@ -81,7 +97,11 @@ class ServiceSettings(BaseSettings):
     @property
     def image_limits(self) -> ImageLimits:
         """The limits of an uploaded photo."""
-        return ImageLimits(max_bytes=self.max_image_bytes, max_pixels=self.max_image_pixels)
+        return ImageLimits(
+            max_bytes=self.max_image_bytes,
+            max_pixels=self.max_image_pixels,
+            formats=UPLOAD_FORMATS,
+        )
 
     @property
     def query_limits(self) -> QueryLimits:
