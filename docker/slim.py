@@ -1,0 +1,52 @@
+"""Makes the packages of an image smaller: python slim.py cpu|gpu, with the Python they belong to.
+
+Removed is what no program of the image opens: headers, static libraries and tests. What Python
+compiles is written now, for the image is read-only when it runs.
+"""
+
+from __future__ import annotations
+
+import compileall
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+FOLDERS = ("tests", "include", "__pycache__")
+FILES = ("*.a", "*.h", "*.hpp", "*.cuh", "*.pxd", "*.pyx", "*.cmake")
+
+
+def check_torch(extra: str) -> None:
+    """End with a clear line if this is not the build of PyTorch that the image is to have."""
+    import torch
+
+    found = torch.version.cuda
+    if (found is None) != (extra == "cpu"):
+        wanted = "its build for CPUs" if extra == "cpu" else "its CUDA build"
+        sys.exit(
+            f"expected torch {torch.__version__} in {wanted}, got CUDA {found}: "
+            "see PIP_EXTRA_INDEX_URL in docker/Dockerfile"
+        )
+
+
+def shrink(packages: Path) -> None:
+    """Remove what is only there for compilers and for tests."""
+    for name in FOLDERS:
+        for folder in list(packages.rglob(name)):
+            if folder.is_dir():
+                shutil.rmtree(folder)
+    for pattern in FILES:
+        for file in list(packages.rglob(pattern)):
+            file.unlink()
+
+
+if __name__ == "__main__":
+    place = Path(sysconfig.get_paths()["purelib"])
+    check_torch(sys.argv[1])
+    before = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+    shrink(place)
+    after = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+    compileall.compile_dir(
+        place, quiet=2, invalidation_mode=compileall.PycInvalidationMode.UNCHECKED_HASH
+    )
+    print(f"{before / 2**20:.0f} MiB, without headers and tests {after / 2**20:.0f} MiB")
