@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,9 +51,14 @@ def current_request() -> RequestRecord | None:
     return _CURRENT.get()
 
 
-def set_current_request(record: RequestRecord | None) -> None:
-    """Say which request this task answers from here on."""
-    _CURRENT.set(record)
+def begin_request(record: RequestRecord) -> Token[RequestRecord | None]:
+    """Say which request this task answers from here on; returns what `end_request` takes."""
+    return _CURRENT.set(record)
+
+
+def end_request(before: Token[RequestRecord | None]) -> None:
+    """Say that the request is answered."""
+    _CURRENT.reset(before)
 
 
 def note_search(lane: Lane, job: SearchJob, answered: Answered) -> None:

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
 
+from service.http.access.answer_headers import AnswerHeaders
+from service.http.access.control import AccessControl
+from service.http.access.openapi import describe_access
+from service.http.access.policy import AccessPolicy, make_policy
 from service.http.errors import install_error_handlers
-from service.http.middleware import BodyLimit, RequestContext
-from service.http.routers import health, images, index, items, search
+from service.http.middleware import BodyLimit
+from service.http.request_context import RequestContext
+from service.http.routers import health, images, index, items, page, search
 from service.http.state import ServiceState
 from service.metrics import Metrics
 from service.settings import ServiceSettings
+from service.tracing import Tracing
 from service.work.workers import Workers
 
 
-def create_app(workers: Workers, settings: ServiceSettings, metrics: Metrics) -> FastAPI:
+def create_app(
+    workers: Workers,
+    settings: ServiceSettings,
+    metrics: Metrics,
+    tracing: Tracing | None = None,
+) -> FastAPI:
     """Build the service of one index.
 
     Args:
         workers: of the index; they live from the application's start-up to its shutdown.
         settings: limits.
         metrics: where this application and its workers count.
+        tracing: where traces of its requests go; closed at its shutdown.
 
     Returns:
         An ASGI application.
@@ -37,17 +50,22 @@ def create_app(workers: Workers, settings: ServiceSettings, metrics: Metrics) ->
             yield
         finally:
             await workers.stop()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
 
     app = FastAPI(
         title="ALADIN search",
         description="Search photos with words and words with photos.",
         version=version("aladin-search"),
         lifespan=lifespan,
+        # The page's own: with scripts in files, for the Content-Security-Policy.
+        docs_url=None,
+        redoc_url=None,
     )
     install_error_handlers(app)
     # The last one added is the outermost: an oversized body is refused with a request id.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
-    app.add_middleware(RequestContext)
+    app.add_middleware(RequestContext, metrics=metrics, tracing=tracing)
     for router in (search.router, items.router, images.router, index.router, health.router):
         app.include_router(router)
     return app

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request
@@ -29,7 +30,16 @@ from aladin.errors import (
     UnknownItemError,
     WorkerDiedError,
 )
+from service.http.access.errors import (
+    AccessError,
+    CrossSiteError,
+    MissingScopeError,
+    RateLimitedError,
+    UnauthorizedError,
+    UnknownHostError,
+)
 from service.photos import PhotoGoneError
+from service.request_record import current_request
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,6 +77,10 @@ class Failure(NamedTuple):
 
 # Looked up along the error's own classes, so that the nearest entry wins.
 FAILURES: dict[type[BaseException], Failure] = {
+    UnauthorizedError: Failure(401, "unauthorized"),
+    AccessError: Failure(403, "forbidden"),
+    MissingScopeError: Failure(403, "missing_scope"),
+    CrossSiteError: Failure(403, "cross_site"),
     ReadOnlyError: Failure(403, "read_only"),
     UnknownItemError: Failure(404, "unknown_id"),
     NoSuchTargetError: Failure(404, "no_such_target"),
@@ -76,10 +90,12 @@ FAILURES: dict[type[BaseException], Failure] = {
     ImageTooLargeError: Failure(413, "image_too_large"),
     ContentTypeError: Failure(415, "unsupported_content_type"),
     ImageError: Failure(415, "not_an_image"),
+    UnknownHostError: Failure(421, "unknown_host"),
     TextTooLongError: Failure(422, "text_too_long"),
     InputError: Failure(422, "invalid_field"),
     ConfigError: Failure(422, "invalid_field"),
     OverloadedError: Failure(429, "overloaded"),
+    RateLimitedError: Failure(429, "rate_limited"),
     IndexNotReadyError: Failure(503, "index_not_ready"),
     WorkerDiedError: Failure(503, "worker_died"),
     SearchIndexError: Failure(500, "index_broken"),
@@ -106,13 +122,15 @@ class ErrorBody(BaseModel):
 
 
 _DESCRIPTIONS = {
-    403: "the service is read-only",
+    401: "no key, or none that is known",
+    403: "not with this key or from this page, or the service is read-only",
     404: "unknown id, or nothing of this kind in the index",
     409: "an item with this id is there already",
     413: "body or pixels over the limit",
     415: "not an image, or neither JSON nor multipart",
+    421: "without a key, under a name that is not this service's",
     422: "invalid field",
-    429: "overloaded",
+    429: "overloaded, or more requests than this client may send",
     503: "no index is live, or a worker ended",
 }
 
@@ -130,9 +148,28 @@ def error_response(error: Exception, request_id: str) -> JSONResponse:
     foreseen = isinstance(error, AladinError) and failure.status != 500
     message = str(error) if foreseen else "the service failed; its log has this request's id"
     headers: dict[str, str] = {}
-    if isinstance(error, OverloadedError):
+    if isinstance(error, (OverloadedError, RateLimitedError)):
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    if isinstance(error, UnauthorizedError):
+        headers["WWW-Authenticate"] = "Bearer"
     return _response(failure, message, request_id, headers)
+
+
+def unknown_route_response(
+    method: str, path: str, allowed: Sequence[str], request_id: str
+) -> JSONResponse:
+    """Build the answer to a request for what the service does not have.
+
+    Args:
+        method: of the request.
+        path: of the request.
+        allowed: methods that the path has; none: there is nothing at all.
+        request_id: of the request.
+    """
+    status = 405 if allowed else 404
+    headers = {"Allow": ", ".join(allowed)} if allowed else {}
+    failure = Failure(status, _FRAMEWORK_CODES[status])
+    return _response(failure, f"{method} {path}: {HTTPStatus(status).phrase}", request_id, headers)
 
 
 def describe_faults(faults: Sequence[Any]) -> str:
@@ -157,7 +194,7 @@ def install_error_handlers(app: FastAPI) -> None:
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
     response = error_response(error, request.state.request_id)
     if response.status_code == 500:
-        _LOG.error("request %s failed: %s", request.state.request_id, error)
+        _LOG.error("the request failed: %s", error, exc_info=error)
     return response
 
 
@@ -179,6 +216,9 @@ async def _on_framework_error(request: Request, error: Exception) -> JSONRespons
 def _response(
     failure: Failure, message: str, request_id: str, headers: dict[str, str]
 ) -> JSONResponse:
+    record = current_request()
+    if record is not None:
+        record.error_code = failure.code
     detail = ErrorDetail(code=failure.code, message=message, request_id=request_id)
     return JSONResponse(
         ErrorBody(error=detail).model_dump(), status_code=failure.status, headers=headers

@@ -1,61 +1,18 @@
-"""What holds for every request: an id, a limit on its body, and an answer whatever happens."""
+"""What holds for every request with a body: a limit on its bytes."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import re
-import uuid
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.errors import BodyTooLargeError, error_response
-
-_LOG = logging.getLogger(__name__)
-
-_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+from service.http.errors import BodyTooLargeError
 
 # A client that still sends when the connection closes may never see the answer, so the rest of a
 # body that is too large is read and thrown away: at most this long, and this many limits' worth.
 _DRAIN_S = 5.0
 _DRAIN_LIMITS = 8
-
-
-class RequestContext:
-    """Gives every request an id, and every unforeseen error a plain 500 that tells no internals."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        """Wrap an application."""
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
-        started = False
-
-        async def send_with_id(message: Message) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                MutableHeaders(scope=message)["X-Request-ID"] = request_id
-            await send(message)
-
-        try:
-            await self._app(scope, receive, send_with_id)
-        except ClientDisconnect:
-            _LOG.info("request %s: the client hung up", request_id)
-        except Exception as error:
-            _LOG.exception("request %s: %s %s failed", request_id, scope["method"], scope["path"])
-            if started:
-                raise
-            await error_response(error, request_id)(scope, receive, send_with_id)
 
 
 class BodyLimit:

@@ -13,8 +13,10 @@ import pytest
 from fastapi import FastAPI
 
 from service.http.errors import install_error_handlers
-from service.http.middleware import BodyLimit, RequestContext
+from service.http.middleware import BodyLimit
+from service.http.request_context import RequestContext
 from service.http.requests import SearchRequest
+from service.metrics import Metrics
 
 LIMIT_BYTES = 100_000
 
@@ -25,7 +27,7 @@ def app() -> FastAPI:
     app = FastAPI()
     install_error_handlers(app)
     app.add_middleware(BodyLimit, max_bytes=LIMIT_BYTES)
-    app.add_middleware(RequestContext)
+    app.add_middleware(RequestContext, metrics=Metrics())
 
     @app.post("/echo")
     async def echo(body: SearchRequest) -> dict[str, Any]:

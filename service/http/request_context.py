@@ -1,0 +1,161 @@
+"""What is kept of every request: its id, its line in the log, its counts, its trace."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.http.errors import error_response
+from service.log_format import FIELDS
+from service.metrics import Metrics
+from service.request_record import RequestRecord, begin_request, end_request
+from service.tracing import Tracing
+
+_LOG = logging.getLogger(__name__)
+_ACCESS = logging.getLogger("service.access")
+
+_SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+# Nothing was answered, for nobody waited any more: nginx's number, which no answer ever has.
+_HUNG_UP = 499
+# Of requests that meet no route of ours: pages of the framework, unknown paths, refused keys.
+_OTHER = "other"
+# Asked for every few seconds by machines; as long as they are answered, nobody reads of it.
+_PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+# A longer path is nobody's that uses this service.
+_SHOWN_PATH_CHARS = 500
+
+
+class RequestContext:
+    """Gives every request an id, and every unforeseen error a plain 500 that tells no internals.
+
+    When the answer is out, or the client gone, the request is counted and logged in one line.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing | None = None) -> None:
+        """Wrap an application.
+
+        Args:
+            app: all of it: this is the outermost middleware.
+            metrics: where requests are counted.
+            tracing: where their traces go.
+        """
+        self._app = app
+        self._metrics = metrics
+        self._tracing = tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started_s = time.perf_counter()
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        given = headers.get(b"x-request-id", b"")
+        request_id = given.decode() if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        record = RequestRecord(request_id)
+        before = begin_request(record)
+        trace = None if self._tracing is None else self._tracing.begin(scope)
+        if trace is not None:
+            record.trace_id = trace.trace_id
+        status = _HUNG_UP
+        sent_bytes = 0
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status, sent_bytes
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                own = (b"x-request-id", request_id.encode())
+                message["headers"] = [*message.get("headers", ()), own]
+            else:
+                sent_bytes += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            _LOG.debug("the client hung up")
+        except Exception as error:
+            _LOG.exception(
+                "request %s: %s %s failed", request_id, scope["method"], _shown_path(scope)
+            )
+            if status != _HUNG_UP:  # half an answer is out: the connection has to break
+                raise
+            await error_response(error, request_id)(scope, receive, send_with_id)
+        finally:
+            seconds = time.perf_counter() - started_s
+            route = _route(scope)
+            self._metrics.request(scope["method"], route, status, seconds)
+            if status == 429:
+                self._metrics.rejected(record.error_code or _OTHER)
+            if trace is not None:
+                trace.end(route, status, record)
+            level = logging.DEBUG if route in _PROBES and status < 400 else logging.INFO
+            if _ACCESS.isEnabledFor(level):
+                fields = _fields(scope, route, status, seconds, sent_bytes, record)
+                declared = headers.get(b"content-length", b"")
+                if declared.isdigit():
+                    fields["request_bytes"] = int(declared)
+                _ACCESS.log(
+                    level,
+                    "%s %s %d %.1f ms",
+                    scope["method"],
+                    fields["path"],
+                    status,
+                    fields["ms"],
+                    extra={FIELDS: fields},
+                )
+            end_request(before)
+
+
+def _route(scope: Scope) -> str:
+    """Return the template of the route that was met, such as ``/v1/items/{target}/{item_id}``."""
+    return getattr(scope.get("route"), "path", _OTHER)
+
+
+def _shown_path(scope: Scope) -> str:
+    """Return the path as it was sent, without the query: nothing in it can break a line."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    shown = path[:_SHOWN_PATH_CHARS].decode("ascii", "backslashreplace")
+    return shown if shown.isprintable() else ascii(shown)[1:-1]
+
+
+def _fields(
+    scope: Scope, route: str, status: int, seconds: float, sent_bytes: int, record: RequestRecord
+) -> dict[str, Any]:
+    """Gather what the access line tells of a request.
+
+    Keys, other headers and what was searched for are left out: they are secrets and user data.
+    """
+    client = scope.get("client")
+    key = scope["state"].get("key")
+    fields: dict[str, Any] = {
+        "method": scope["method"],
+        "route": route,
+        "path": _shown_path(scope),
+        "status": status,
+        "ms": round(1000 * seconds, 2),
+        "bytes": sent_bytes,
+        "client": None if client is None else client[0],
+        "key": None if key is None else key.name,
+    }
+    if record.error_code is not None:
+        fields["error"] = record.error_code
+    if record.searches:
+        last = record.searches[-1]
+        fields["generation"] = last.answered.generation
+        fields["lane"] = last.lane
+        fields["batch"] = last.answered.batch
+        fields["degraded"] = sorted(
+            {each for one in record.searches for each in one.answered.degraded}
+        )
+        if len(record.searches) > 1:
+            fields["searches"] = len(record.searches)
+    return fields
