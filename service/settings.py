@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -53,6 +53,9 @@ class ServiceSettings(BaseSettings):
         query_cache_bytes: memory for the encodings of queries that may come again; 0: none.
         max_items: items that one request may add.
         read_only: refuse to add and to delete items.
+        log_format: of the log on stderr, `text` for people or `json` for programs.
+        traces: send OpenTelemetry traces to a collector on this machine; the variables
+            OTEL_EXPORTER_OTLP_... name another one, and switch traces on by themselves.
         keys_file: of the API keys, as `aladin key add` writes it; None: the service has no keys,
             and listens on this machine's own address alone unless `allow_anonymous`.
         allow_anonymous: requests without a key may search and read, from wherever they come.
@@ -87,6 +90,8 @@ class ServiceSettings(BaseSettings):
     query_cache_bytes: int = Field(default=32 * 2**20, ge=0)
     max_items: int = Field(default=100, ge=1)
     read_only: bool = False
+    log_format: Literal["text", "json"] = "text"
+    traces: bool = False
     keys_file: Path | None = None
     allow_anonymous: bool = False
     anonymous_requests_per_s: float | None = Field(default=None, gt=0)

@@ -21,12 +21,14 @@ class WorkersHealth:
         generation: the live one; None where no index is live.
         refused: why the newest published generation was not taken up, None where it was; the
             one before it is still live then.
+        pids: of the worker processes that are alive; none where the workers are threads.
     """
 
     wanted: int
     alive: int
     generation: int | None
     refused: str | None = None
+    pids: tuple[int, ...] = ()
 
     @property
     def ready(self) -> bool:
