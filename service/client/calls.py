@@ -1,0 +1,170 @@
+"""Requests and how to read their answers, apart from whoever sends them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from service.client.errors import ServiceUnreachableError
+from service.client.pictures import PictureSource, open_picture, picture_name
+from service.client.retries import Again
+from service.index_answers import LiveIndexInfo
+from service.item_answers import Deleted, Item
+from service.queries import Target
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+
+class Photo(NamedTuple):
+    """A picture file as the service gave it."""
+
+    data: bytes
+    media_type: str
+
+
+class OpenBody(NamedTuple):
+    """The body of one attempt, as httpx takes it: at most one of `json`, `files` and `content`.
+
+    Attributes:
+        json: to be written as JSON.
+        data: plain fields of a form.
+        files: files of a form, by field: name and open file.
+        content: JSON, written already, piece by piece.
+    """
+
+    json: Any = None
+    data: dict[str, str] | None = None
+    files: dict[str, tuple[str, Any]] | None = None
+    content: Iterator[bytes] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(Generic[T]):
+    """One request, and how to read its answer.
+
+    Attributes:
+        method: of HTTP.
+        path: below the service's URL, percent-encoded.
+        read: makes the result of a successful answer.
+        again: what may be sent again.
+        params: of the query string.
+        body: opens the body; called for each attempt.
+    """
+
+    method: str
+    path: str
+    read: Callable[[httpx.Response], T]
+    again: Again = "always"
+    params: dict[str, str] = field(default_factory=dict[str, str])
+    body: Callable[[], AbstractContextManager[OpenBody]] = lambda: nullcontext(OpenBody())
+
+
+def json_body(value: object) -> Callable[[], AbstractContextManager[OpenBody]]:
+    """Return what opens a body of JSON."""
+    return lambda: nullcontext(OpenBody(json=value))
+
+
+def content_body(
+    chunks: Callable[[], Iterator[bytes]],
+) -> Callable[[], AbstractContextManager[OpenBody]]:
+    """Return what opens a body of JSON that is written while it is sent."""
+
+    @contextmanager
+    def opened() -> Generator[OpenBody]:
+        yield OpenBody(content=chunks())
+
+    return opened
+
+
+def form_body(
+    fields: Mapping[str, Any], image: PictureSource
+) -> Callable[[], AbstractContextManager[OpenBody]]:
+    """Return what opens a form whose file is a picture, read while it is sent.
+
+    Args:
+        fields: the others.
+        image: the picture.
+    """
+    # Texts as they are; the rest as JSON writes it, which is how the service reads forms.
+    plain = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in fields.items()
+    }
+
+    @contextmanager
+    def opened() -> Generator[OpenBody]:
+        with open_picture(image) as file:
+            yield OpenBody(data=plain, files={"image": (picture_name(image), file)})
+
+    return opened
+
+
+def read_as(model: type[M]) -> Callable[[httpx.Response], M]:
+    """Return what reads an answer of this form.
+
+    The reader raises ServiceUnreachableError where it is of another: some other server's.
+    """
+
+    def read(response: httpx.Response) -> M:
+        try:
+            return model.model_validate_json(response.content)
+        except ValidationError as error:
+            raise foreign_answer(response, str(error)) from None
+
+    return read
+
+
+def foreign_answer(response: httpx.Response, why: str) -> ServiceUnreachableError:
+    """Return the error of an answer that is not this service's."""
+    return ServiceUnreachableError(
+        f"{response.request.method} {response.request.url}: not an answer of this service: {why}"
+    )
+
+
+def item_path(*parts: str) -> str:
+    """Put a path together from parts of which each may hold anything."""
+    # Dots too: the parts . and .. would be resolved on the way.
+    return "/".join(quote(part, safe="").replace(".", "%2E") for part in parts)
+
+
+def item_call(target: Target, item_id: str) -> Call[Item]:
+    """Look an item up."""
+    return Call(method="GET", path=f"v1/items/{target}/{item_path(item_id)}", read=read_as(Item))
+
+
+def delete_call(target: Target, item_id: str) -> Call[Deleted]:
+    """Delete an item; done twice, it would report that there is none."""
+    return Call(
+        method="DELETE",
+        path=f"v1/items/{target}/{item_path(item_id)}",
+        read=read_as(Deleted),
+        again="unless_begun",
+    )
+
+
+def photo_call(item_id: str, size_px: int | None) -> Call[Photo]:
+    """Fetch an item's photo."""
+
+    def read(response: httpx.Response) -> Photo:
+        return Photo(response.content, response.headers.get("content-type", ""))
+
+    params = {} if size_px is None else {"size": str(size_px)}
+    return Call(method="GET", path=f"v1/images/{item_path(item_id)}", read=read, params=params)
+
+
+def index_call() -> Call[LiveIndexInfo]:
+    """Describe the index."""
+    return Call(method="GET", path="v1/index", read=read_as(LiveIndexInfo))
+
+
+def probe_call(path: str, again: Again = "never") -> Call[None]:
+    """Ask for a status alone."""
+    return Call(method="GET", path=path, read=lambda _: None, again=again)

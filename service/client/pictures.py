@@ -1,0 +1,100 @@
+"""Picture files on their way to the service: never whole in memory, unless they were before."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+# What a picture may be given as: its bytes, the path of its file, or the open file, which is
+# read from its beginning.
+PictureSource = bytes | str | os.PathLike[str] | BinaryIO
+
+# A multiple of 3: what base64 turns into whole characters, so that pieces can be put together.
+_CHUNK_BYTES = 3 * 2**14
+
+
+@contextmanager
+def open_picture(source: PictureSource) -> Generator[BinaryIO]:
+    """Open a picture for one request; a file that the caller opened stays open.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    if isinstance(source, bytes):
+        yield io.BytesIO(source)
+    elif isinstance(source, (str, os.PathLike)):
+        with Path(source).open("rb") as file:
+            yield file
+    else:
+        if source.seekable():
+            source.seek(0)
+        yield source
+
+
+def can_be_sent_again(source: PictureSource) -> bool:
+    """Whether a picture can be read more than once."""
+    return isinstance(source, (bytes, str, os.PathLike)) or source.seekable()
+
+
+def picture_name(source: PictureSource) -> str:
+    """Return the file's name, for the form; it plays no part in what is answered."""
+    return Path(source).name if isinstance(source, (str, os.PathLike)) else "image"
+
+
+def picture_bytes(source: PictureSource) -> int | None:
+    """Return the length of a picture without reading it; None where that cannot be known.
+
+    Raises:
+        OSError: the file is not there.
+    """
+    if isinstance(source, bytes):
+        return len(source)
+    if isinstance(source, (str, os.PathLike)):
+        return Path(source).stat().st_size
+    return source.seek(0, io.SEEK_END) if source.seekable() else None
+
+
+def base64_chunks(source: PictureSource) -> Iterator[bytes]:
+    """Read a picture piece by piece, as base64.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with open_picture(source) as file:
+        rest = b""
+        while chunk := file.read(_CHUNK_BYTES):
+            whole = rest + chunk
+            end = len(whole) - len(whole) % 3  # a pipe gives what it has, of any length
+            rest = whole[end:]
+            yield base64.b64encode(whole[:end])
+        yield base64.b64encode(rest)
+
+
+def json_list_chunks(
+    name: str, entries: Iterable[tuple[Mapping[str, Any], PictureSource | None]]
+) -> Iterator[bytes]:
+    """Write a JSON object with one list, whose entries may have a picture, piece by piece.
+
+    Args:
+        name: of the list.
+        entries: the fields of each, at least one, and the picture that is its `image`.
+
+    Raises:
+        OSError: a picture's file cannot be read.
+    """
+    yield b'{"' + name.encode() + b'":['
+    for place, (fields, picture) in enumerate(entries):
+        written = json.dumps(fields).encode()
+        yield b"," + written[:-1] if place else written[:-1]
+        if picture is not None:
+            yield b',"image":"'
+            yield from base64_chunks(picture)
+            yield b'"'
+        yield b"}"
+    yield b"]}"
