@@ -17,7 +17,9 @@ from service.http.errors import install_error_handlers
 from service.http.middleware import BodyLimit
 from service.http.request_context import RequestContext
 from service.http.routers import health, images, index, items, page, search
+from service.http.routers import metrics as metrics_router
 from service.http.state import ServiceState
+from service.intake.photo_fetcher import PhotoFetcher
 from service.metrics import Metrics
 from service.settings import ServiceSettings
 from service.tracing import Tracing
@@ -29,6 +31,7 @@ def create_app(
     settings: ServiceSettings,
     metrics: Metrics,
     tracing: Tracing | None = None,
+    policy: AccessPolicy | None = None,
 ) -> FastAPI:
     """Build the service of one index.
 
@@ -37,14 +40,19 @@ def create_app(
         settings: limits.
         metrics: where this application and its workers count.
         tracing: where traces of its requests go; closed at its shutdown.
+        policy: who gets in; None: what the settings come to on 127.0.0.1.
 
     Returns:
         An ASGI application.
+
+    Raises:
+        ConfigError: the settings of who gets in are impossible.
     """
+    policy = policy or make_policy(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        app.state.service = ServiceState(workers, settings, metrics)
+        app.state.service = ServiceState(workers, settings, metrics, PhotoFetcher(settings))
         await workers.start()
         try:
             yield
@@ -65,7 +73,18 @@ def create_app(
     install_error_handlers(app)
     # The last one added is the outermost: an oversized body is refused with a request id.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(AccessControl, policy=policy)
     app.add_middleware(RequestContext, metrics=metrics, tracing=tracing)
-    for router in (search.router, items.router, images.router, index.router, health.router):
+    app.add_middleware(AnswerHeaders, policy=policy)
+    for router in (
+        search.router,
+        items.router,
+        images.router,
+        index.router,
+        health.router,
+        metrics_router.router,
+        page.router,
+    ):
         app.include_router(router)
+    describe_access(app, policy)
     return app

@@ -38,6 +38,8 @@ from service.http.access.errors import (
     UnauthorizedError,
     UnknownHostError,
 )
+from service.intake.photo_fetcher import ImageUrlFailedError
+from service.intake.photo_url import ImageUrlRefusedError
 from service.photos import PhotoGoneError
 from service.request_record import current_request
 
@@ -49,6 +51,13 @@ class BodyTooLargeError(InputError):
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(f"the body is over the limit of {limit_bytes} bytes")
+
+
+class BodyTimeoutError(InputError):
+    """A request's body did not come whole in time."""
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"the body did not come whole within {timeout_s:g} s")
 
 
 class ContentTypeError(InputError):
@@ -68,6 +77,20 @@ class ReadOnlyError(AladinError):
         super().__init__("this service is read-only: nothing can be added or deleted")
 
 
+class ShuttingDownError(AladinError):
+    """The service finishes what it took, and takes nothing more."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is shutting down")
+
+
+class WorkersMissingError(AladinError):
+    """Not all workers take jobs."""
+
+    def __init__(self, alive: int, wanted: int) -> None:
+        super().__init__(f"expected {wanted} workers, {alive} take jobs now")
+
+
 class Failure(NamedTuple):
     """How an error is told to the client."""
 
@@ -82,9 +105,11 @@ FAILURES: dict[type[BaseException], Failure] = {
     MissingScopeError: Failure(403, "missing_scope"),
     CrossSiteError: Failure(403, "cross_site"),
     ReadOnlyError: Failure(403, "read_only"),
+    ImageUrlRefusedError: Failure(403, "image_url_refused"),
     UnknownItemError: Failure(404, "unknown_id"),
     NoSuchTargetError: Failure(404, "no_such_target"),
     PhotoGoneError: Failure(404, "photo_gone"),
+    BodyTimeoutError: Failure(408, "body_timeout"),
     DuplicateItemError: Failure(409, "duplicate_id"),
     BodyTooLargeError: Failure(413, "body_too_large"),
     ImageTooLargeError: Failure(413, "image_too_large"),
@@ -92,11 +117,14 @@ FAILURES: dict[type[BaseException], Failure] = {
     ImageError: Failure(415, "not_an_image"),
     UnknownHostError: Failure(421, "unknown_host"),
     TextTooLongError: Failure(422, "text_too_long"),
+    ImageUrlFailedError: Failure(422, "image_url_failed"),
     InputError: Failure(422, "invalid_field"),
     ConfigError: Failure(422, "invalid_field"),
     OverloadedError: Failure(429, "overloaded"),
     RateLimitedError: Failure(429, "rate_limited"),
     IndexNotReadyError: Failure(503, "index_not_ready"),
+    ShuttingDownError: Failure(503, "shutting_down"),
+    WorkersMissingError: Failure(503, "workers_missing"),
     WorkerDiedError: Failure(503, "worker_died"),
     SearchIndexError: Failure(500, "index_broken"),
     CheckpointError: Failure(500, "index_broken"),
@@ -123,10 +151,11 @@ class ErrorBody(BaseModel):
 
 _DESCRIPTIONS = {
     401: "no key, or none that is known",
-    403: "not with this key or from this page, or the service is read-only",
+    403: "not with this key or from this page, not from this URL, or the service is read-only",
     404: "unknown id, or nothing of this kind in the index",
+    408: "the body took too long",
     409: "an item with this id is there already",
-    413: "body or pixels over the limit",
+    413: "body, photo or pixels over the limit",
     415: "not an image, or neither JSON nor multipart",
     421: "without a key, under a name that is not this service's",
     422: "invalid field",
@@ -150,6 +179,8 @@ def error_response(error: Exception, request_id: str) -> JSONResponse:
     headers: dict[str, str] = {}
     if isinstance(error, (OverloadedError, RateLimitedError)):
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    if isinstance(error, BodyTimeoutError):
+        headers["Connection"] = "close"
     if isinstance(error, UnauthorizedError):
         headers["WWW-Authenticate"] = "Bearer"
     return _response(failure, message, request_id, headers)

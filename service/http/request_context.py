@@ -65,7 +65,7 @@ class RequestContext:
         trace = None if self._tracing is None else self._tracing.begin(scope)
         if trace is not None:
             record.trace_id = trace.trace_id
-        status = _HUNG_UP
+        status: int = _HUNG_UP
         sent_bytes = 0
 
         async def send_with_id(message: Message) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
 from service.http.errors import ReadOnlyError
+from service.http.state_metrics import StateMetrics
+from service.intake.photo_fetcher import PhotoFetcher
 from service.metrics import Metrics
 from service.settings import ServiceSettings
 from service.work.workers import Workers
@@ -21,14 +23,18 @@ class ServiceState:
         workers: of the index.
         settings: limits.
         metrics: where this application and its workers count.
+        fetcher: of photos that requests name by their URL.
         draining: whether the service finishes what it took and is to be sent nothing more; set by
             whoever ends it, told by ``/readyz``.
+        state_metrics: tells ``/metrics`` how the workers and the index are.
     """
 
     workers: Workers
     settings: ServiceSettings
     metrics: Metrics
+    fetcher: PhotoFetcher
     draining: bool = False
+    state_metrics: StateMetrics = field(default_factory=StateMetrics)
 
 
 def service_state(request: Request) -> ServiceState:

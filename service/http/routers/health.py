@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from service.http.errors import error_docs
+from aladin.errors import AladinError, IndexNotReadyError
+from service.http.errors import ShuttingDownError, WorkersMissingError, error_docs
 from service.http.state import Service
 from service.work.index_jobs import DescribeIndex
+from service.work.workers import Workers, WorkersHealth
 
 router = APIRouter(tags=["health"])
+
+# For an index that was just published to be opened; a probe has to be answered whatever happens.
+_OPEN_S = 1.0
 
 
 class Health(BaseModel):
@@ -20,23 +27,56 @@ class Health(BaseModel):
     status: Literal["ok"] = "ok"
 
 
+class WorkersReady(BaseModel):
+    """Workers that there should be, and that take jobs."""
+
+    wanted: int
+    alive: int
+
+
 class Readiness(BaseModel):
-    """An index is live."""
+    """An index is live, every worker takes jobs, and the service is not shutting down."""
 
     status: Literal["ready"] = "ready"
     generation: int
+    workers: WorkersReady
+    refused: str | None = Field(
+        description="Why the newest published generation is not the live one; null: it is."
+    )
 
 
 @router.get("/healthz")
 async def healthz() -> Health:
-    """Say that the process is up."""
+    """Say that the process is up; asks no worker."""
     return Health()
 
 
 @router.get("/readyz", responses=error_docs(503))
 async def readyz(service: Service) -> Readiness:
-    """Say whether an index is live."""
-    generation = service.workers.health().generation
-    if generation is None:
-        generation = (await service.workers.call(DescribeIndex())).manifest.generation
-    return Readiness(generation=generation)
+    """Say whether searches are answered; the code of a 503 tells why not.
+
+    It is `shutting_down`, `workers_missing` or `index_not_ready`.
+    """
+    if service.draining:
+        raise ShuttingDownError
+    health = await _health(service.workers)
+    if health.alive < health.wanted:
+        raise WorkersMissingError(health.alive, health.wanted)
+    if health.generation is None:
+        raise IndexNotReadyError(health.refused or "no index is live yet")
+    return Readiness(
+        generation=health.generation,
+        workers=WorkersReady(wanted=health.wanted, alive=health.alive),
+        refused=health.refused,
+    )
+
+
+async def _health(workers: Workers) -> WorkersHealth:
+    health = workers.health()
+    if health.generation is None:
+        # An index is opened by the first job that needs it, and this may be the first.
+        with contextlib.suppress(AladinError, TimeoutError):
+            async with asyncio.timeout(_OPEN_S):
+                await workers.call(DescribeIndex())
+        health = workers.health()
+    return health

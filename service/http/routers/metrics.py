@@ -1,0 +1,21 @@
+"""What the service counted and how it is, for Prometheus."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from service.http.state import Service
+
+router = APIRouter(tags=["health"])
+
+# Of the text form that every version of Prometheus reads.
+_MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def metrics(service: Service) -> Response:
+    """Give all counts since the service started, and its state now, in Prometheus' text form."""
+    state = await service.state_metrics.render(
+        service.workers, max_waiting=service.settings.max_waiting, draining=service.draining
+    )
+    return Response(service.metrics.render() + state, media_type=_MEDIA_TYPE)

@@ -1,0 +1,154 @@
+"""How the service is now, for Prometheus: read when it is asked for, so that it is never stale."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import NamedTuple
+
+import faiss
+import torch
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from aladin.errors import AladinError, IndexNotReadyError
+from service.process_memory import process_memory
+from service.work.index_jobs import DescribeIndex, IndexState
+from service.work.workers import Workers, WorkersHealth
+
+# A worker that adds a hundred photos does not hold a scrape up: it gets what was known before.
+_DESCRIBE_S = 0.2
+
+
+class StateNow(NamedTuple):
+    """What one scrape found.
+
+    Attributes:
+        ready: whether the service is, as ``/readyz`` tells.
+        workers: how they are.
+        max_waiting: queries that may wait for a worker.
+        index: the live generation; None where there is none.
+    """
+
+    ready: bool
+    workers: WorkersHealth
+    max_waiting: int
+    index: IndexState | None
+
+
+class StateMetrics:
+    """Describes an application's state; remembers the index for when no worker has time."""
+
+    def __init__(self) -> None:
+        """Know of no index."""
+        self._index: IndexState | None = None
+
+    async def render(self, workers: Workers, *, max_waiting: int, draining: bool) -> bytes:
+        """Look at the service and write how it is, in Prometheus' text form.
+
+        Args:
+            workers: of the service.
+            max_waiting: queries that may wait for one.
+            draining: whether the service is being ended.
+        """
+        try:
+            async with asyncio.timeout(_DESCRIBE_S):
+                self._index = await workers.call(DescribeIndex())
+        except IndexNotReadyError:
+            self._index = None
+        except (AladinError, TimeoutError):
+            pass
+        health = workers.health()
+        ready = health.ready and not draining
+        return render_state(StateNow(ready, health, max_waiting, self._index))
+
+
+def render_state(now: StateNow) -> bytes:
+    """Write a state in Prometheus' text form."""
+    registry = CollectorRegistry()
+    registry.register(_StateCollector(now))
+    return generate_latest(registry)
+
+
+class _StateCollector(Collector):
+    def __init__(self, now: StateNow) -> None:
+        self._now = now
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._now
+        build = GaugeMetricFamily(
+            "aladin_build_info",
+            "Versions of what serves; the value is 1.",
+            labels=("version", "python", "torch", "faiss"),
+        )
+        build.add_metric(
+            (
+                version("aladin-search"),
+                platform.python_version(),
+                torch.__version__,
+                faiss.__version__,
+            ),
+            1,
+        )
+        yield build
+        yield GaugeMetricFamily(
+            "aladin_ready", "Whether the service can answer, as /readyz tells.", int(now.ready)
+        )
+        yield GaugeMetricFamily(
+            "aladin_queue_limit", "Queries that may wait for a worker.", now.max_waiting
+        )
+        yield from _worker_families(now.workers)
+        yield from _index_families(now.index)
+
+
+def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
+    yield GaugeMetricFamily("aladin_workers_wanted", "Workers there should be.", workers.wanted)
+    yield GaugeMetricFamily("aladin_workers_alive", "Workers that take jobs.", workers.alive)
+    yield GaugeMetricFamily(
+        "aladin_index_generation_refused",
+        "1 while a newer generation is published that cannot be served.",
+        int(workers.refused is not None),
+    )
+    if workers.generation is not None:
+        yield GaugeMetricFamily(
+            "aladin_index_generation", "The live generation.", workers.generation
+        )
+    memory = GaugeMetricFamily(
+        "aladin_process_memory_bytes",
+        "Memory in RAM by process: its own, and files that it shares with others.",
+        labels=("process", "kind"),
+    )
+    # By place and not by pid: a worker that takes another's place goes on with its series.
+    names = ["front", *(f"worker-{place}" for place in range(len(workers.pids)))]
+    for name, pid in zip(names, (os.getpid(), *workers.pids), strict=True):
+        held = process_memory(pid)
+        if held is not None:
+            memory.add_metric((name, "own"), held.own)
+            memory.add_metric((name, "shared"), held.shared)
+    yield memory
+
+
+def _index_families(index: IndexState | None) -> Iterator[Metric]:
+    items = GaugeMetricFamily(
+        "aladin_index_items", "Items that a search may find.", labels=("side",)
+    )
+    size = GaugeMetricFamily(
+        "aladin_index_size_bytes",
+        "Files of the live generation and of its model, without what was added since it was built.",
+        labels=("part",),
+    )
+    if index is not None:
+        for side, count in index.counts.items():
+            items.add_metric((side,), count)
+        parts = {"model": sum(entry.bytes for entry in index.manifest.model.files.values())}
+        for name, entry in index.manifest.files.items():
+            part = name.partition("/")[0]
+            parts[part] = parts.get(part, 0) + entry.bytes
+        for part, total in parts.items():
+            size.add_metric((part,), total)
+    yield items
+    yield size
