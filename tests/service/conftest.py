@@ -118,7 +118,7 @@ def service(index_folder: Path) -> Callable[..., AbstractAsyncContextManager[htt
         transport = httpx.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
         ):
             yield client
 

@@ -1,0 +1,151 @@
+"""Turns away, before anything of it is read, what has no business here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from aladin.errors import AladinError
+from service.http.access.audit import WriteRecord, log_write
+from service.http.access.cors import is_preflight, preflight_response
+from service.http.access.credentials import presented_key
+from service.http.access.errors import (
+    CrossSiteError,
+    MissingScopeError,
+    UnauthorizedError,
+    UnknownHostError,
+)
+from service.http.access.origins import foreign_origin, is_own_host
+from service.http.access.policy import AccessPolicy
+from service.http.access.rate_limits import TokenBucket
+from service.http.access.scopes import Needed, rows_of
+from service.http.errors import error_response, unknown_route_response
+from service.keys import ApiKey
+
+# What changes nothing and is cheap enough for a page that cannot read the answer.
+_SAFE_METHODS = ("GET", "HEAD")
+
+
+class AccessControl:
+    """Lets a request pass to its route, or answers it.
+
+    In this order, each cheaper than what it spares: a row of the table for the route; the page
+    that sent it; its key; its host, where it has no key; the key's scope; its client's rate.
+    """
+
+    def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
+        """Wrap an application."""
+        self._app = app
+        self._policy = policy
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        state["key"] = state["bucket"] = None
+        headers = Headers(scope=scope)
+        rows = rows_of(scope["path"])
+        needed = rows.get(scope["method"])
+        if needed is None:
+            await self._without_row(scope, headers, rows)(scope, receive, send)
+        elif needed.scope == "write":
+            await self._audited(needed, headers, scope, receive, send)
+        else:
+            await self._checked(needed, headers, scope, receive, send)
+
+    async def _checked(
+        self, needed: Needed, headers: Headers, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        try:
+            self._admit(needed, headers, scope)
+        except AladinError as error:
+            await error_response(error, scope["state"]["request_id"])(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _admit(self, needed: Needed, headers: Headers, scope: Scope) -> None:
+        if needed.scope == "open":
+            return
+        policy, state = self._policy, scope["state"]
+        if needed.method not in _SAFE_METHODS:
+            origin = foreign_origin(headers, policy.origins)
+            if origin is not None:
+                raise CrossSiteError(origin)
+        key = self._key(headers)
+        state["key"] = key
+        if key is None and not is_own_host(headers.get("host", ""), policy.hosts):
+            raise UnknownHostError(headers.get("host", ""))
+        if needed.scope not in (policy.anonymous if key is None else key.scopes):
+            if key is None and policy.keys is not None:
+                raise UnauthorizedError("this needs a key, and the request has none")
+            raise MissingScopeError(needed.scope, None if key is None else key.name)
+        bucket = self._bucket(key, scope)
+        state["bucket"] = bucket
+        if bucket is not None:
+            bucket.take(1)
+
+    def _key(self, headers: Headers) -> ApiKey | None:
+        keys = self._policy.keys
+        if keys is None:
+            return None
+        secret = presented_key(headers)
+        if secret is None:
+            return None
+        key = keys.find(secret)
+        if key is None:
+            raise UnauthorizedError("this key is not known here")
+        return key
+
+    def _bucket(self, key: ApiKey | None, scope: Scope) -> TokenBucket | None:
+        if key is not None and self._policy.keys is not None:
+            return self._policy.keys.bucket(key)
+        if self._policy.clients is None:
+            return None
+        return self._policy.clients.of(_client(scope))
+
+    async def _audited(
+        self, needed: Needed, headers: Headers, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        state: dict[str, Any] = scope["state"]
+        record = state["write_record"] = WriteRecord()
+        status: int | None = None
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._checked(needed, headers, scope, receive, send_and_note)
+        finally:
+            key: ApiKey | None = state["key"]
+            log_write(
+                record,
+                key_name=None if key is None else key.name,
+                client=_client(scope),
+                request_id=state["request_id"],
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+            )
+
+    def _without_row(self, scope: Scope, headers: Headers, rows: dict[str, Needed]) -> Response:
+        request_id: str = scope["state"]["request_id"]
+        if rows and is_preflight(scope, headers):
+            origin = headers["origin"]
+            if origin not in self._policy.origins:
+                return error_response(CrossSiteError(origin), request_id)
+            return preflight_response(rows)
+        return unknown_route_response(scope["method"], scope["path"], tuple(rows), request_id)
+
+
+def _client(scope: Scope) -> str:
+    """Return the address of a request's client; a Unix socket has none."""
+    client: tuple[str, int] | None = scope.get("client")
+    return "" if client is None else client[0]

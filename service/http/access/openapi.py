@@ -1,0 +1,64 @@
+"""The OpenAPI document says which requests need a key, from the table that decides it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from service.http.access.policy import AccessPolicy
+from service.http.access.scopes import rows_of
+from service.http.errors import error_docs
+
+_SCHEMES = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A key that `aladin key add` has made.",
+    },
+    "header": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+        "description": "The same, for clients that cannot set Authorization.",
+    },
+}
+
+
+def describe_access(app: FastAPI, policy: AccessPolicy) -> None:
+    """Have an application's document name the keys and scopes that its requests need."""
+    describe = app.openapi
+
+    def describe_with_access() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = describe()
+            for path, operations in document["paths"].items():
+                for method, operation in operations.items():
+                    _describe(operation, path, method.upper(), policy)
+            if policy.keys is not None:
+                document.setdefault("components", {})["securitySchemes"] = _SCHEMES
+        return app.openapi_schema or {}
+
+    app.openapi = describe_with_access
+
+
+def _describe(operation: dict[str, Any], path: str, method: str, policy: AccessPolicy) -> None:
+    row = rows_of(path).get(method)
+    if row is None or row.scope == "open":
+        return
+    refusals = [403, 421, 429]
+    if policy.keys is not None:
+        refusals.append(401)
+        # What OpenAPI calls scopes belongs to OAuth 2; for keys it takes no more than their names.
+        ways: list[dict[str, list[str]]] = [{name: [row.scope]} for name in _SCHEMES]
+        operation["security"] = [*ways, {}] if row.scope in policy.anonymous else ways
+    for status, described in error_docs(*refusals).items():
+        operation["responses"].setdefault(
+            str(status),
+            {
+                "description": described["description"],
+                "content": {
+                    "application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}
+                },
+            },
+        )

@@ -1,0 +1,91 @@
+"""Which host a request asks for, and which page sent it.
+
+A browser sends whatever a page tells it to, from inside the user's machine. Two tricks of foreign
+pages matter to a service that answers without a key: to give its own name our address (DNS
+rebinding: the browser then takes us for the page's own server), and to send us requests whose
+answer they cannot read but whose work we would do.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+
+from aladin.errors import ConfigError
+
+ANY_HOST = "*"
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(?::\d+)?")
+_ORIGIN = re.compile(r"https?://[^/?#@\s]+")
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a name or an address to listen on can be reached from this machine alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_own_host(header: str, allowed: Collection[str]) -> bool:
+    """Say whether a Host header names this service.
+
+    Args:
+        header: with or without a port.
+        allowed: names in lower case, or `ANY_HOST`.
+
+    Returns:
+        True for an allowed name, for localhost and names below it, and for any address: only a
+        name can be made to mean another machine.
+    """
+    if ANY_HOST in allowed:
+        return True
+    found = _HOST.fullmatch(header)
+    if found is None:
+        return False
+    name = found[1].lower().removesuffix(".")
+    if name in allowed or name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def foreign_origin(headers: Headers, allowed: Collection[str]) -> str | None:
+    """Return the origin of the page that sent a request; None: ours, an allowed one, or no page.
+
+    Args:
+        headers: of the request.
+        allowed: origins.
+    """
+    origin = headers.get("origin")
+    if origin is not None and origin in allowed:
+        return None
+    # No page can set it, and it is right where a proxy has changed the Host header.
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return None if site in ("same-origin", "none") else origin or site
+    if origin is None or urlsplit(origin).netloc == headers.get("host", ""):
+        return None
+    return origin
+
+
+def check_origins(origins: Collection[str]) -> None:
+    """Check the origins of a setting.
+
+    Raises:
+        ConfigError: one is not scheme://host or scheme://host:port, as browsers write it.
+    """
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise ConfigError(
+                f"ALADIN_CORS_ORIGINS: expected origins such as https://example.org, got {origin!r}"
+            )
