@@ -16,6 +16,7 @@ from prometheus_client import (
     Gauge,
     Histogram,
     ProcessCollector,
+    disable_created_metrics,
     generate_latest,
 )
 
@@ -30,7 +31,7 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 # What is not one of these is counted as "other": a client may invent methods without end.
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Metrics:
@@ -38,6 +39,8 @@ class Metrics:
 
     def __init__(self) -> None:
         """Count from nothing."""
+        # When each series began is of no use to anybody here, and a third of a scrape.
+        disable_created_metrics()
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)  # processor time, files and age of this process
         self._requests = Counter(
@@ -120,7 +123,7 @@ class Metrics:
             status: of the answer.
             seconds: that it took.
         """
-        known = method if method in _METHODS else "other"
+        known = method if method in METHODS else "other"
         self._requests.labels(known, route, str(status)).inc()
         self._request_s.labels(known, route).observe(seconds)
 

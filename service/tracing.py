@@ -27,8 +27,14 @@ class RequestTrace(Protocol):
         """32 hexadecimal digits: the caller's, or a new one."""
         ...
 
-    def end(self, route: str, status: int, record: RequestRecord) -> None:
-        """Say what became of the request; its searches become spans of their own."""
+    def end(self, route: str | None, status: int | None, record: RequestRecord) -> None:
+        """Say what became of the request; its searches become spans of their own.
+
+        Args:
+            route: the template of the route that was met; None: none was.
+            status: of the answer; None: the client went away before there was one.
+            record: what else is known.
+        """
         ...
 
 

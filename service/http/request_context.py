@@ -6,6 +6,7 @@ import logging
 import re
 import time
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import ClientDisconnect
@@ -30,6 +31,12 @@ _OTHER = "other"
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 # A longer path is nobody's that uses this service.
 _SHOWN_PATH_CHARS = 500
+
+
+@dataclass(slots=True)
+class _Sent:
+    status: int = _HUNG_UP
+    bytes: int = 0
 
 
 class RequestContext:
@@ -65,17 +72,15 @@ class RequestContext:
         trace = None if self._tracing is None else self._tracing.begin(scope)
         if trace is not None:
             record.trace_id = trace.trace_id
-        status: int = _HUNG_UP
-        sent_bytes = 0
+        sent = _Sent()
 
         async def send_with_id(message: Message) -> None:
-            nonlocal status, sent_bytes
             if message["type"] == "http.response.start":
-                status = message["status"]
+                sent.status = message["status"]
                 own = (b"x-request-id", request_id.encode())
                 message["headers"] = [*message.get("headers", ()), own]
             else:
-                sent_bytes += len(message.get("body", b""))
+                sent.bytes += len(message.get("body", b""))
             await send(message)
 
         try:
@@ -86,20 +91,24 @@ class RequestContext:
             _LOG.exception(
                 "request %s: %s %s failed", request_id, scope["method"], _shown_path(scope)
             )
-            if status != _HUNG_UP:  # half an answer is out: the connection has to break
+            if sent.status != _HUNG_UP:  # half an answer is out: the connection has to break
                 raise
             await error_response(error, request_id)(scope, receive, send_with_id)
         finally:
             seconds = time.perf_counter() - started_s
             route = _route(scope)
-            self._metrics.request(scope["method"], route, status, seconds)
-            if status == 429:
+            self._metrics.request(scope["method"], route, sent.status, seconds)
+            if sent.status == 429:
                 self._metrics.rejected(record.error_code or _OTHER)
             if trace is not None:
-                trace.end(route, status, record)
-            level = logging.DEBUG if route in _PROBES and status < 400 else logging.INFO
+                trace.end(
+                    None if route == _OTHER else route,
+                    None if sent.status == _HUNG_UP else sent.status,
+                    record,
+                )
+            level = logging.DEBUG if route in _PROBES and sent.status < 400 else logging.INFO
             if _ACCESS.isEnabledFor(level):
-                fields = _fields(scope, route, status, seconds, sent_bytes, record)
+                fields = _fields(scope, route, seconds, sent, record)
                 declared = headers.get(b"content-length", b"")
                 if declared.isdigit():
                     fields["request_bytes"] = int(declared)
@@ -108,7 +117,7 @@ class RequestContext:
                     "%s %s %d %.1f ms",
                     scope["method"],
                     fields["path"],
-                    status,
+                    sent.status,
                     fields["ms"],
                     extra={FIELDS: fields},
                 )
@@ -117,7 +126,7 @@ class RequestContext:
 
 def _route(scope: Scope) -> str:
     """Return the template of the route that was met, such as ``/v1/items/{target}/{item_id}``."""
-    return getattr(scope.get("route"), "path", _OTHER)
+    return getattr(scope.get("route"), "path_format", _OTHER)
 
 
 def _shown_path(scope: Scope) -> str:
@@ -128,7 +137,7 @@ def _shown_path(scope: Scope) -> str:
 
 
 def _fields(
-    scope: Scope, route: str, status: int, seconds: float, sent_bytes: int, record: RequestRecord
+    scope: Scope, route: str, seconds: float, sent: _Sent, record: RequestRecord
 ) -> dict[str, Any]:
     """Gather what the access line tells of a request.
 
@@ -140,9 +149,9 @@ def _fields(
         "method": scope["method"],
         "route": route,
         "path": _shown_path(scope),
-        "status": status,
+        "status": sent.status,
         "ms": round(1000 * seconds, 2),
-        "bytes": sent_bytes,
+        "bytes": sent.bytes,
         "client": None if client is None else client[0],
         "key": None if key is None else key.name,
     }

@@ -31,13 +31,13 @@ class StateNow(NamedTuple):
         ready: whether the service is, as ``/readyz`` tells.
         workers: how they are.
         max_waiting: queries that may wait for a worker.
-        index: the live generation; None where there is none.
+        live: the live generation; None where there is none.
     """
 
     ready: bool
     workers: WorkersHealth
     max_waiting: int
-    index: IndexState | None
+    live: IndexState | None
 
 
 class StateMetrics:
@@ -102,7 +102,7 @@ class _StateCollector(Collector):
             "aladin_queue_limit", "Queries that may wait for a worker.", now.max_waiting
         )
         yield from _worker_families(now.workers)
-        yield from _index_families(now.index)
+        yield from _index_families(now.live)
 
 
 def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
