@@ -61,13 +61,12 @@ class BodyTimeoutError(InputError):
 
 
 class ContentTypeError(InputError):
-    """A request's body is neither JSON nor multipart."""
+    """A request's body is of none of the expected types."""
 
-    def __init__(self, actual: str) -> None:
-        super().__init__(
-            "expected a body of type application/json or multipart/form-data, "
-            f"got {actual or 'no content type'}"
-        )
+    def __init__(
+        self, actual: str, expected: str = "application/json or multipart/form-data"
+    ) -> None:
+        super().__init__(f"expected a body of type {expected}, got {actual or 'no content type'}")
 
 
 class ReadOnlyError(AladinError):

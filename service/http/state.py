@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Annotated, cast
 
@@ -27,6 +28,7 @@ class ServiceState:
         draining: whether the service finishes what it took and is to be sent nothing more; set by
             whoever ends it, told by ``/readyz``.
         state_metrics: tells ``/metrics`` how the workers and the index are.
+        batch_places: that queries of batch requests, all together, may have in the waiting lines.
     """
 
     workers: Workers
@@ -35,6 +37,11 @@ class ServiceState:
     fetcher: PhotoFetcher
     draining: bool = False
     state_metrics: StateMetrics = field(default_factory=StateMetrics)
+    batch_places: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the places."""
+        self.batch_places = asyncio.Semaphore(self.settings.max_batch)
 
 
 def service_state(request: Request) -> ServiceState:

@@ -1,0 +1,110 @@
+"""Many searches in one request."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, Field, ValidationError
+
+from aladin.errors import InputError
+from service.answer import SearchAnswer
+from service.http.access.rate_limits import charge
+from service.http.batch_feed import BatchedSearch, BatchEntry, BatchFeed
+from service.http.errors import ContentTypeError, ErrorBody, describe_faults, error_docs
+from service.http.json_body import read_json_object
+from service.http.state import Service
+
+router = APIRouter(prefix="/v1/search", tags=["search"])
+
+
+class BatchedError(ErrorBody):
+    """Why one search of a batch failed; the others know nothing of it."""
+
+    status: int = Field(description="That the search would have been answered with alone.")
+
+
+class BatchAnswer(BaseModel):
+    """What became of the searches, in their order."""
+
+    answers: list[SearchAnswer | BatchedError]
+    took_ms: float
+
+
+async def read_batch(request: Request, service: Service) -> list[BatchEntry]:
+    """Read a request with many searches; what is wrong with one of them is its own fault alone.
+
+    Raises:
+        ContentTypeError: it is no JSON.
+        InputError: it is broken, or has none or too many.
+        RateLimitedError: the client may not ask for so many now.
+    """
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise ContentTypeError(content_type, "application/json")
+    fields = await read_json_object(request)
+    queries = fields.pop("queries", None)
+    if fields:
+        raise InputError(f"{min(fields)}: unknown field")
+    if not isinstance(queries, list):
+        raise InputError("queries: expected a list")
+    queries = cast(list[object], queries)
+    limit = service.settings.max_batch_queries
+    if not 1 <= len(queries) <= limit:
+        raise InputError(f"queries: expected 1 to {limit}, got {len(queries)}")
+    charge(request, len(queries))
+    return [_read_entry(query) for query in queries]
+
+
+Batch = Annotated[list[BatchEntry], Depends(read_batch)]
+
+_DOCS: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "queries": {
+                            "type": "array",
+                            "minItems": 1,
+                            "items": BatchedSearch.model_json_schema(),
+                        }
+                    },
+                    "required": ["queries"],
+                    "additionalProperties": False,
+                }
+            }
+        },
+    }
+}
+
+
+@router.post(
+    "/batch",
+    response_model=BatchAnswer,
+    openapi_extra=_DOCS,
+    responses=error_docs(408, 413, 415, 422, 429, 503),
+)
+async def search_batch(request: Request, entries: Batch, service: Service) -> Response:
+    """Answer many searches; each gets the answer, or the error, that it would get alone.
+
+    A batch takes places in the waiting line as they come free, so it may be larger than the line.
+    It is refused as a whole (429) only when not even its first search finds a place.
+    """
+    started = time.perf_counter()
+    bodies = await BatchFeed(service, entries, request.state.request_id).run()
+    took_ms = 1000 * (time.perf_counter() - started)
+    joined = b",".join(bodies)
+    body = b'{"answers":[%b],"took_ms":%b}' % (joined, repr(took_ms).encode())
+    return Response(body, media_type="application/json")
+
+
+def _read_entry(fields: object) -> BatchEntry:
+    try:
+        return BatchedSearch.model_validate(fields, strict=True)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False, include_context=False)
+        return InputError(describe_faults(faults))
