@@ -16,7 +16,7 @@ from service.http.access.policy import AccessPolicy, make_policy
 from service.http.errors import install_error_handlers
 from service.http.middleware import BodyLimit
 from service.http.request_context import RequestContext
-from service.http.routers import health, images, index, items, page, search
+from service.http.routers import batch, health, images, index, items, page, search
 from service.http.routers import metrics as metrics_router
 from service.http.state import ServiceState
 from service.intake.photo_fetcher import PhotoFetcher
@@ -72,12 +72,15 @@ def create_app(
     )
     install_error_handlers(app)
     # The last one added is the outermost: an oversized body is refused with a request id.
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(
+        BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s
+    )
     app.add_middleware(AccessControl, policy=policy)
     app.add_middleware(RequestContext, metrics=metrics, tracing=tracing)
     app.add_middleware(AnswerHeaders, policy=policy)
     for router in (
         search.router,
+        batch.router,
         items.router,
         images.router,
         index.router,

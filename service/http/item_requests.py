@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from aladin.errors import InputError
 from service.http.bodies import Photo, read_body, request_docs
 from service.http.errors import describe_faults
 from service.http.state import Service
+from service.intake.photo_fetcher import PhotoFetcher
+from service.intake.photo_url import MAX_URL_CHARS
 from service.item_changes import PhotoToAdd, TextToAdd
 
 MAX_ID_CHARS = 1000
 
 
 class NewItem(BaseModel):
-    """An item to add: among the images one with `image`, among the texts one with `text`."""
+    """An item to add: an image with `image` or `image_url`, or a text with `text`."""
 
     model_config = ConfigDict(extra="forbid")
 
     id: str = Field(min_length=1, max_length=MAX_ID_CHARS, description="Yours; kept as it is.")
     image: Photo | None = Field(default=None, description="A picture file.")
+    image_url: str | None = Field(
+        default=None,
+        max_length=MAX_URL_CHARS,
+        description="Where the picture file is, on a host that the service fetches photos from;"
+        " there is none unless it was set up so.",
+    )
     text: str | None = Field(
         default=None, description="The text itself, or a caption that is shown with the image."
     )
@@ -33,17 +42,11 @@ class NewItem(BaseModel):
         default_factory=dict[str, Any], description="JSON values by field name, for filters."
     )
 
-    def photo(self) -> PhotoToAdd:
-        """Return the item as one of the images.
-
-        Raises:
-            InputError: it has no image.
-        """
-        if self.image is None:
-            raise InputError(f"item {self.id!r}: expected an image among the images, got none")
-        return PhotoToAdd(
-            id=self.id, data=self.image, uri=self.uri, text=self.text, metadata=self.metadata
-        )
+    @model_validator(mode="after")
+    def _one_image(self) -> NewItem:
+        if self.image is not None and self.image_url is not None:
+            raise ValueError("expected one of image and image_url, got both")
+        return self
 
     def words(self) -> TextToAdd:
         """Return the item as one of the texts.
@@ -53,7 +56,7 @@ class NewItem(BaseModel):
         """
         if self.text is None:
             raise InputError(f"item {self.id!r}: expected a text among the texts, got none")
-        if self.image is not None or self.uri is not None:
+        if (self.image, self.image_url, self.uri) != (None, None, None):
             raise InputError(f"item {self.id!r}: a text has no image and no uri")
         return TextToAdd(id=self.id, text=self.text, metadata=self.metadata)
 
@@ -88,6 +91,34 @@ async def read_new_items(request: Request, service: Service) -> list[NewItem]:
         limit = service.settings.max_items
         raise InputError(f"items: expected at most {limit} in a request, got {len(items)}")
     return items
+
+
+async def photos_to_add(items: Sequence[NewItem], fetcher: PhotoFetcher) -> tuple[PhotoToAdd, ...]:
+    """Return items as images.
+
+    Args:
+        items: of a request.
+        fetcher: of the photos that are given by their URL.
+
+    Raises:
+        InputError: an item has no image.
+        AladinError: as `PhotoFetcher.fetch`.
+    """
+    for item in items:
+        if item.image is None and item.image_url is None:
+            raise InputError(f"item {item.id!r}: expected an image among the images, got none")
+    urls = [item.image_url for item in items if item.image_url is not None]
+    fetched = iter(await fetcher.fetch(urls) if urls else ())
+    return tuple(
+        PhotoToAdd(
+            id=item.id,
+            data=next(fetched) if item.image is None else item.image,
+            uri=item.uri,
+            text=item.text,
+            metadata=item.metadata,
+        )
+        for item in items
+    )
 
 
 NewItems = Annotated[list[NewItem], Depends(read_new_items)]

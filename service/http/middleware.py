@@ -1,4 +1,4 @@
-"""What holds for every request with a body: a limit on its bytes."""
+"""What holds for every request with a body: a limit on its bytes, and on the time it takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.errors import BodyTooLargeError
+from service.http.errors import BodyTimeoutError, BodyTooLargeError
 
 # A client that still sends when the connection closes may never see the answer, so the rest of a
 # body that is too large is read and thrown away: at most this long, and this many limits' worth.
@@ -16,12 +16,20 @@ _DRAIN_LIMITS = 8
 
 
 class BodyLimit:
-    """Stops reading a request's body as soon as it is over the limit, declared or not."""
+    """Stops reading a request's body as soon as it is over a limit, declared or not."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        """Wrap an application whose requests may have bodies of `max_bytes`."""
+    def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float) -> None:
+        """Wrap an application.
+
+        Args:
+            app: whose requests may have bodies.
+            max_bytes: of a body.
+            timeout_s: for all of it to come, from when it is first asked for. A least rate would
+                do as well, but nobody could tell from it how long a slow client can stay.
+        """
         self._app = app
         self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -30,20 +38,32 @@ class BodyLimit:
             return
         headers = Headers(scope=scope)
         declared = headers.get("content-length", "")
-        over = declared.isdecimal() and int(declared) > self._max_bytes
+        # Numbers of thousands of digits are nothing that int() takes.
+        over = declared.isdecimal() and (len(declared) > 18 or int(declared) > self._max_bytes)
         received = 0
+        deadline_s: float | None = None
+        whole = False
 
         async def limited_receive() -> Message:
-            nonlocal received
+            nonlocal received, deadline_s, whole
+            if whole:
+                return await receive()  # waits for the client to hang up, as long as it stays
             if over:
                 # A client that asked before sending has sent nothing yet.
                 if headers.get("expect", "").lower() != "100-continue":
                     await self._drain(receive)
                 raise BodyTooLargeError(self._max_bytes)
-            message = await receive()
+            if deadline_s is None:
+                deadline_s = asyncio.get_running_loop().time() + self._timeout_s
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    message = await receive()
+            except TimeoutError:
+                raise BodyTimeoutError(self._timeout_s) from None
+            whole = not message.get("more_body", False)
             received += len(message.get("body", b""))
             if received > self._max_bytes:
-                if message.get("more_body", False):
+                if not whole:
                     await self._drain(receive)
                 raise BodyTooLargeError(self._max_bytes)
             return message

@@ -10,7 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from aladin.errors import InputError
 from service.http.bodies import Photo, read_body, request_docs
 from service.http.errors import describe_faults
+from service.intake.photo_fetcher import PhotoFetcher
+from service.intake.photo_url import MAX_URL_CHARS
 from service.queries import ItemQuery, PhotoQuery, Query, SearchOptions, TextQuery
+
+_QUERIES = ("text", "image", "id", "image_url")
 
 MAX_K = 1000
 MAX_OFFSET = 10_000
@@ -18,13 +22,19 @@ MAX_CANDIDATES = 10_000
 
 
 class SearchBody(BaseModel):
-    """What to search for, exactly one of `text`, `image` and `id`, and the options."""
+    """What to search for, exactly one of `text`, `image`, `id` and `image_url`, and the options."""
 
     model_config = ConfigDict(extra="forbid")
 
     text: str | None = Field(default=None, description="Words to search for.")
     image: Photo | None = Field(default=None, description="A picture file.")
     id: str | None = Field(default=None, description="An item of the index.")
+    image_url: str | None = Field(
+        default=None,
+        max_length=MAX_URL_CHARS,
+        description="Where a picture file is, on a host that the service fetches photos from;"
+        " there is none unless it was set up so.",
+    )
     k: int = Field(default=10, ge=1, le=MAX_K, description="Hits wanted.")
     offset: int = Field(default=0, ge=0, le=MAX_OFFSET, description="Hits to skip.")
     candidates: int | None = Field(
@@ -51,18 +61,27 @@ class SearchBody(BaseModel):
 
     @model_validator(mode="after")
     def _one_query(self) -> SearchBody:
-        given = [name for name in ("text", "image", "id") if getattr(self, name) is not None]
+        given = [name for name in _QUERIES if getattr(self, name) is not None]
         if len(given) != 1:
             got = " and ".join(given) or "none"
-            raise ValueError(f"expected exactly one of text, image and id, got {got}")
+            raise ValueError(f"expected exactly one of {', '.join(_QUERIES)}, got {got}")
         return self
 
-    def query(self) -> Query:
-        """Return what to search for."""
+    async def query(self, fetcher: PhotoFetcher) -> Query:
+        """Return what to search for.
+
+        Args:
+            fetcher: of the photo, if it is given by its URL.
+
+        Raises:
+            AladinError: as `PhotoFetcher.fetch`.
+        """
         if self.text is not None:
             return TextQuery(self.text)
         if self.image is not None:
             return PhotoQuery(self.image)
+        if self.image_url is not None:
+            return PhotoQuery(*await fetcher.fetch([self.image_url]), source="image_url")
         assert self.id is not None  # by _one_query
         return ItemQuery(self.id)
 

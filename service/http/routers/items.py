@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from service.http.errors import error_docs
-from service.http.item_requests import NEW_ITEMS_DOCS, NewItems
+from service.http.item_requests import NEW_ITEMS_DOCS, NewItems, photos_to_add
 from service.http.state import Service, WritableService
 from service.item_answers import Added, AddTookMs, Deleted, Item
 from service.queries import OnDuplicate, Target
@@ -30,7 +30,7 @@ async def get_item(target: Target, item_id: str, service: Service) -> Item:
     "/{target}",
     status_code=201,
     openapi_extra=NEW_ITEMS_DOCS,
-    responses=error_docs(403, 404, 409, 413, 415, 422, 429, 503),
+    responses=error_docs(403, 404, 408, 409, 413, 415, 422, 429, 503),
 )
 async def add_items(
     target: Target,
@@ -47,7 +47,7 @@ async def add_items(
     """Add one item or several in one step; all of them or, where one is at fault, none."""
     started = time.perf_counter()
     if target == "images":
-        photos = tuple(item.photo() for item in items)
+        photos = await photos_to_add(items, service.fetcher)
         timed = await service.workers.call(AddPhotos(photos, on_duplicate))
     else:
         texts = tuple(item.words() for item in items)

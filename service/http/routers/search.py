@@ -12,7 +12,9 @@ from service.http.state import Service, ServiceState
 from service.queries import Target
 
 router = APIRouter(
-    prefix="/v1/search", tags=["search"], responses=error_docs(404, 413, 415, 422, 429, 503)
+    prefix="/v1/search",
+    tags=["search"],
+    responses=error_docs(403, 404, 408, 413, 415, 422, 429, 503),
 )
 
 
@@ -29,5 +31,5 @@ async def search_texts(body: SearchRequest, service: Service) -> Response:
 
 
 async def _search(body: SearchBody, target: Target, service: ServiceState) -> Response:
-    answered = await run_search(service, body.query(), target, body.options())
+    answered = await run_search(service, await body.query(service.fetcher), target, body.options())
     return Response(answered.body, media_type="application/json")

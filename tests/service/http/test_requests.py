@@ -16,9 +16,12 @@ from service.http.errors import install_error_handlers
 from service.http.middleware import BodyLimit
 from service.http.request_context import RequestContext
 from service.http.requests import SearchRequest
+from service.intake.photo_fetcher import PhotoFetcher
 from service.metrics import Metrics
+from service.settings import ServiceSettings
 
 LIMIT_BYTES = 100_000
+TIMEOUT_S = 0.2
 
 
 @pytest.fixture
@@ -26,12 +29,13 @@ def app() -> FastAPI:
     """An application that answers with what it understood."""
     app = FastAPI()
     install_error_handlers(app)
-    app.add_middleware(BodyLimit, max_bytes=LIMIT_BYTES)
+    app.add_middleware(BodyLimit, max_bytes=LIMIT_BYTES, timeout_s=TIMEOUT_S)
+    fetcher = PhotoFetcher(ServiceSettings())
     app.add_middleware(RequestContext, metrics=Metrics())
 
     @app.post("/echo")
     async def echo(body: SearchRequest) -> dict[str, Any]:
-        query = {name: str(value) for name, value in asdict(body.query()).items()}
+        query = {name: str(value) for name, value in asdict(await body.query(fetcher)).items()}
         return {"query": query, "options": asdict(body.options())}
 
     @app.post("/bug")

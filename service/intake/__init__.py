@@ -1,0 +1,1 @@
+"""Photos that the service fetches itself, from listed hosts only."""

@@ -1,0 +1,100 @@
+"""Connections to public addresses only: what was checked is what is connected to."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from ipaddress import ip_address
+
+import httpcore
+
+from service.intake.addresses import IpAddress, is_public
+
+# Finds all addresses of a host.
+Resolver = Callable[[str], Awaitable[Sequence[IpAddress]]]
+
+
+async def system_addresses(host: str) -> Sequence[IpAddress]:
+    """Find the addresses of a host as this machine does, without waiting in its event loop.
+
+    Raises:
+        OSError: it has none, or nobody can tell.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(ip_address(place[0]) for *_, place in found))
+
+
+class PinnedNetwork(httpcore.AsyncNetworkBackend):
+    """Looks a host up once, and connects to an address that it has checked.
+
+    A host that has any address of another kind is refused altogether: it would be a matter of luck
+    which one the next look-up gives. Certificates are still checked against the host's name.
+    """
+
+    def __init__(self, resolve: Resolver, network: httpcore.AsyncNetworkBackend) -> None:
+        """Open nothing.
+
+        Args:
+            resolve: finds the addresses of a host.
+            network: connects to one of them.
+        """
+        self._resolve = resolve
+        self._network = network
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first of a host's addresses that answers.
+
+        Raises:
+            httpcore.ConnectError: the host has no address or a forbidden one, or none answers.
+        """
+        try:
+            addresses = await self._resolve(host)
+        except (OSError, UnicodeError) as error:
+            raise httpcore.ConnectError(str(error)) from error
+        if not addresses or not all(is_public(address) for address in addresses):
+            raise httpcore.ConnectError("not a public address")
+        for address in addresses[:-1]:
+            try:
+                return await self._connect(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue
+        return await self._connect(addresses[-1], port, timeout, local_address, socket_options)
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Refuse: photos come from the internet.
+
+        Raises:
+            httpcore.ConnectError: always.
+        """
+        del timeout, socket_options
+        raise httpcore.ConnectError(f"{path} is no public address")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await self._network.sleep(seconds)
+
+    async def _connect(
+        self,
+        address: IpAddress,
+        port: int,
+        timeout: float | None,
+        local_address: str | None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None,
+    ) -> httpcore.AsyncNetworkStream:
+        return await self._network.connect_tcp(
+            str(address), port, timeout, local_address, socket_options
+        )
