@@ -1,6 +1,6 @@
 """Names the packages of an image, and pins them.
 
-    python docker/pins.py declared cpu   # what pyproject.toml asks for: the Dockerfile installs this
+    python docker/pins.py declared cpu   # what pyproject.toml asks for, which is installed
     python docker/pins.py make           # writes docker/constraints.txt anew
 
 Run `make` with the Python of the images, where pip finds PyTorch's CUDA build as well as the CPU
@@ -65,7 +65,9 @@ def resolve(requirements: list[str]) -> dict[str, str]:
     ).stdout
     chosen = [entry["metadata"] for entry in json.loads(report)["install"]]
     return {
-        metadata["name"].lower().replace("_", "-").replace(".", "-"): metadata["version"].split("+")[0]
+        metadata["name"].lower().replace("_", "-").replace(".", "-"): metadata["version"].split(
+            "+"
+        )[0]
         for metadata in chosen
     }
 

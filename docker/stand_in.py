@@ -70,7 +70,10 @@ def _packages_of(prefix: Path) -> set[str]:
         # dpkg knows a file by the name that its package gave it: with or without /usr.
         for path in (library, f"/usr{library}"):
             owner = subprocess.run(
-                ["dpkg", "--search", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+                ["dpkg", "--search", path],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
             )
             if owner.returncode == 0:
                 names.add(owner.stdout.split(":")[0])

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from service.commands import compare, demo, evaluate, index, mine, search, serve, train
+from service.commands import compare, demo, evaluate, index, mine, prepare, search, serve, train
 from service.failures import exit_code, one_line
 from service.logs import LogSetup, log_to_stderr
 
@@ -65,6 +65,7 @@ app.command("compare")(compare.compare)
 app.command("evaluate")(evaluate.evaluate)
 app.add_typer(index.app, name="index")
 app.command("search")(search.search)
+app.command("prepare")(prepare.prepare)
 app.command("serve")(serve.serve)
 
 

@@ -15,9 +15,10 @@ from aladin.progress import Progress
 from index.building.builder import build_index
 from index.reader import SearchIndex, open_index
 from index.searcher import TwoStageSearcher
-from service.engine import QueryLimits, SearchEngine
+from service.engine import SearchEngine
 from service.evaluation import evaluate_served
 from service.queries import ItemQuery, SearchOptions, Target
+from service.query_limits import QueryLimits
 from service.sources import image_items, text_items
 from service.tables import MetricsRow
 from training.data import Record, read_records
@@ -68,30 +69,54 @@ def run_demo(
 
 
 def _run(out: Path, progress: Progress, scenes: int, overrides: Sequence[str]) -> DemoResult:
-    data = _draw(out / "data", scenes, progress)
-    checkpoint = _train(out / "run", data, overrides, progress)
+    data = draw_demo(out, scenes, progress)
+    checkpoint = train_demo(out, data, progress, overrides)
     with _index(out / "index", checkpoint, data, progress) as opened:
         _LOG.info("searching the test scenes in every way")
         rows = _compare(opened, read_records(data, "test"), progress)
     return DemoResult(out / "index", rows)
 
 
-def _draw(folder: Path, scenes: int, progress: Progress) -> Path:
-    data = folder / "captions.jsonl"
+def draw_demo(out: Path, scenes: int, progress: Progress) -> Path:
+    """Draw the demo's data set, if that was not done before.
+
+    Args:
+        out: folder of the demo.
+        scenes: number of pictures; one in eight validates and one in eight tests.
+        progress: told of every scene.
+
+    Returns:
+        The data set, which is there only when it is complete.
+    """
+    data = out / "data" / "captions.jsonl"
     if data.exists():
         return data
     _LOG.info("drawing %d scenes", scenes)
     held_out = max(1, scenes // 8)
     return draw_data_set(
-        folder, scenes=scenes, val_scenes=held_out, test_scenes=held_out, progress=progress
+        data.parent, scenes=scenes, val_scenes=held_out, test_scenes=held_out, progress=progress
     )
 
 
-def _train(out: Path, data: Path, overrides: Sequence[str], progress: Progress) -> Path:
+def train_demo(out: Path, data: Path, progress: Progress, overrides: Sequence[str] = ()) -> Path:
+    """Train the demo's network, or go on with its training.
+
+    Args:
+        out: folder of the demo.
+        data: that `draw_demo` drew.
+        progress: told of every step.
+        overrides: changes of the recipe, ``key=value``.
+
+    Returns:
+        The checkpoint.
+
+    Raises:
+        ConfigError: `out` holds a network of another recipe.
+    """
     _LOG.info("training the teacher, then the student")
     with resources.as_file(resources.files("training") / "recipes" / "demo.toml") as file:
         recipe = load_recipe(file, [f"data.source={data.absolute()}", *overrides])
-    return run_recipe(recipe, out, resume=True, progress=progress).checkpoint
+    return run_recipe(recipe, out / "run", resume=True, progress=progress).checkpoint
 
 
 def _index(out: Path, checkpoint: Path, data: Path, progress: Progress) -> SearchIndex:
