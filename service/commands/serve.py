@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,15 @@ from service.commands.device_options import (
     SearchDeviceOption,
     WarmOption,
 )
+from service.logs import log_setup, log_to_stderr
+
+
+class LogFormat(StrEnum):
+    """How a log is written."""
+
+    text = "text"
+    json = "json"
+
 
 HostOption = Annotated[str, typer.Option("--host", help="Address to listen on.")]
 PortOption = Annotated[
@@ -36,6 +46,14 @@ def serve(
     device: SearchDeviceOption = Device.cpu,
     first_stage: FirstStageOption = FirstStage.faiss,
     warm: WarmOption = False,
+    log_format: Annotated[
+        LogFormat | None,
+        typer.Option(
+            "--log-format",
+            help="Log for people, or for programs; if omitted, as ALADIN_LOG_FORMAT says.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Answer searches over HTTP until stopped, and add and delete items.
 
@@ -47,7 +65,10 @@ def serve(
     Out: the HTTP service, described at /docs; its log on stderr.
     """
     from service.http.server import serve_index
+    from service.settings import read_settings
 
+    chosen = read_settings().log_format if log_format is None else log_format.value
+    log_to_stderr(log_setup()._replace(format=chosen))
     serve_index(
         index,
         host,

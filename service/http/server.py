@@ -16,6 +16,7 @@ from index.devices.search_device import DeviceName, FirstStageName
 from service.http.app import create_app
 from service.metrics import Metrics
 from service.settings import read_settings
+from service.tracing import open_tracing
 from service.work.thread_workers import ThreadWorkers
 from service.work.worker_plan import WorkerPlan
 
@@ -47,7 +48,8 @@ def serve_index(
         warm: have the files read into memory before the first query.
 
     Raises:
-        ConfigError: a setting is impossible, or the address cannot be listened on.
+        ConfigError: a setting is impossible, the address cannot be listened on, or traces are
+            wanted without the packages for them.
         SearchIndexError: the live generation is damaged.
         CheckpointError: its model cannot be loaded.
     """
@@ -72,9 +74,11 @@ def serve_index(
         _LOG.info("listening on http://%s:%d, described at /docs", shown, bound_port)
         metrics = Metrics()
         workers = ThreadWorkers(worker, settings, metrics)
+        tracing = open_tracing(wanted=settings.traces)
         config = uvicorn.Config(
-            create_app(workers, settings, metrics),
+            create_app(workers, settings, metrics, tracing),
             log_config=None,
+            access_log=False,  # the application writes a better line of each request
             lifespan="on",
             timeout_graceful_shutdown=_SHUTDOWN_S,
         )
