@@ -43,6 +43,19 @@ def serve(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Refuse to add and to delete items.")
     ] = False,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            "--keys",
+            metavar="FILE",
+            dir_okay=False,
+            help="Answer those alone that have a key of this file; aladin key makes them.",
+        ),
+    ] = None,
+    allow_anonymous: Annotated[
+        bool,
+        typer.Option("--allow-anonymous", help="Let everybody search and read without a key."),
+    ] = False,
     device: SearchDeviceOption = Device.cpu,
     first_stage: FirstStageOption = FirstStage.faiss,
     warm: WarmOption = False,
@@ -59,8 +72,9 @@ def serve(
 
     In: INDEX, which holds its model too; while it has no live generation the service runs, says so
     at /readyz, and answers from the moment one is published. Later generations, and what other
-    processes add and delete, are taken up while it runs. Limits are read from the environment:
-    the variables ALADIN_... of the README.
+    processes add and delete, are taken up while it runs. FILE, which is read again when it
+    changes; without one the service listens on this machine's own address only, where everybody
+    may do everything. Limits are read from the environment: the variables ALADIN_... of the README.
 
     Out: the HTTP service, described at /docs; its log on stderr.
     """
@@ -74,6 +88,8 @@ def serve(
         host,
         port,
         read_only=read_only,
+        keys=keys,
+        allow_anonymous=allow_anonymous,
         device=device.value,
         first_stage=first_stage.value,
         warm=warm,

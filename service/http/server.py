@@ -13,6 +13,7 @@ import uvicorn
 
 from aladin.errors import ConfigError, IndexNotReadyError
 from index.devices.search_device import DeviceName, FirstStageName
+from service.http.access.policy import make_policy
 from service.http.app import create_app
 from service.metrics import Metrics
 from service.settings import read_settings
@@ -32,6 +33,8 @@ def serve_index(
     port: int,
     *,
     read_only: bool = False,
+    keys: Path | None = None,
+    allow_anonymous: bool = False,
     device: DeviceName = "cpu",
     first_stage: FirstStageName = "faiss",
     warm: bool = False,
@@ -43,12 +46,15 @@ def serve_index(
         host: address to listen on.
         port: 0 takes a free one; the log says which.
         read_only: refuse to add and to delete items, whatever the settings say.
+        keys: file of the API keys; None: the one that the settings name, if any.
+        allow_anonymous: let requests without a key search and read, whatever the settings say.
         device: where the network runs and searches.
         first_stage: what finds the candidates there.
         warm: have the files read into memory before the first query.
 
     Raises:
-        ConfigError: a setting is impossible, the address cannot be listened on, or traces are
+        ConfigError: a setting is impossible, the keys cannot be read, there are none and others
+            can reach the address, the address cannot be listened on, or traces are
             wanted without the packages for them.
         SearchIndexError: the live generation is damaged.
         CheckpointError: its model cannot be loaded.
@@ -56,6 +62,11 @@ def serve_index(
     settings = read_settings()
     if read_only:
         settings = settings.model_copy(update={"read_only": True})
+    if keys is not None:
+        settings = settings.model_copy(update={"keys_file": keys})
+    if allow_anonymous:
+        settings = settings.model_copy(update={"allow_anonymous": True})
+    policy = make_policy(settings, host)
     # Each query runs on one thread of the pool: more threads inside it would only fight.
     torch.set_num_threads(1)
     plan = WorkerPlan(
@@ -76,8 +87,9 @@ def serve_index(
         workers = ThreadWorkers(worker, settings, metrics)
         tracing = open_tracing(wanted=settings.traces)
         config = uvicorn.Config(
-            create_app(workers, settings, metrics, tracing),
+            create_app(workers, settings, metrics, tracing, policy),
             log_config=None,
+            server_header=False,
             access_log=False,  # the application writes a better line of each request
             lifespan="on",
             timeout_graceful_shutdown=_SHUTDOWN_S,
