@@ -15,6 +15,7 @@ from aladin.errors import ConfigError, IndexNotReadyError
 from index.devices.search_device import DeviceName, FirstStageName
 from service.http.access.policy import make_policy
 from service.http.app import create_app
+from service.http.protocol import bounded_protocol
 from service.metrics import Metrics
 from service.settings import read_settings
 from service.tracing import open_tracing
@@ -92,6 +93,7 @@ def serve_index(
             server_header=False,
             access_log=False,  # the application writes a better line of each request
             lifespan="on",
+            http=bounded_protocol(settings.connection_limits),
             timeout_graceful_shutdown=_SHUTDOWN_S,
         )
         # Ctrl-C is how a service is ended, no failure.
