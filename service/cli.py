@@ -13,7 +13,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from service.commands import compare, demo, evaluate, index, mine, prepare, search, serve, train
+from service.commands import (
+    compare,
+    demo,
+    evaluate,
+    index,
+    key,
+    mine,
+    prepare,
+    search,
+    serve,
+    train,
+)
 from service.failures import exit_code, one_line
 from service.logs import LogSetup, log_to_stderr
 
@@ -67,6 +78,7 @@ app.add_typer(index.app, name="index")
 app.command("search")(search.search)
 app.command("prepare")(prepare.prepare)
 app.command("serve")(serve.serve)
+app.add_typer(key.app, name="key")
 
 
 @app.callback()

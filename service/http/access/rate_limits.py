@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -85,9 +84,12 @@ def client_network(address: str) -> str:
     if ":" not in address:
         return address
     try:
-        return str(ipaddress.IPv6Network((address.partition("%")[0], 64), strict=False))
+        ip = ipaddress.IPv6Address(address)
     except ValueError:
         return address
+    if ip.ipv4_mapped is not None:
+        return str(ip.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(ip) >> 64 << 64, 64)))
 
 
 def charge(request: Request, count: int) -> None:
@@ -105,8 +107,3 @@ def charge(request: Request, count: int) -> None:
     bucket: TokenBucket | None = request.state.bucket
     if bucket is not None and count > 1:
         bucket.take(count - 1)
-
-
-def default_burst(per_s: float) -> int:
-    """Return the burst that goes with a rate that was given alone: two seconds' worth."""
-    return max(1, math.ceil(2 * per_s))
