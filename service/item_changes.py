@@ -18,8 +18,8 @@ from index.changes.additions import new_items
 from index.changes.uploaded_photos import UploadedPhoto
 from index.changes.writer import AddReport, ChangesWriter, DeleteReport
 from index.items.tables import StoredItem
-from service.engine import QueryLimits
 from service.queries import OnDuplicate, Target
+from service.query_limits import QueryLimits
 
 
 @dataclass(frozen=True, kw_only=True)

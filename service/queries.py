@@ -63,6 +63,8 @@ class SearchOptions:
         fusion: weight of the alignment score in [0, 1]; None takes the fitted one.
         explain: add the evidence to the hits.
         filter: metadata that a hit must have.
+        timeout_ms: time for the whole answer; the second stage is left out where it does not fit
+            in. None: it may take as long as it takes.
     """
 
     k: int = 10
@@ -72,3 +74,4 @@ class SearchOptions:
     fusion: float | None = None
     explain: bool = False
     filter: dict[str, Any] = field(default_factory=dict)
+    timeout_ms: float | None = None

@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from aladin.errors import ConfigError
 from aladin.images import MOST_PIXELS, UPLOAD_FORMATS, ImageLimits
-from service.engine import QueryLimits
+from service.query_limits import QueryLimits
 
 
 def _split(value: object) -> object:
@@ -22,6 +22,11 @@ def _split(value: object) -> object:
 
 
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+
+
+def _query_threads(known: dict[str, Any]) -> int:
+    """Share the processors out among the workers; `known` has the settings before this one."""
+    return max(1, min(4, (os.cpu_count() or 1) // known.get("workers", 1)))
 
 
 class ServiceSettings(BaseSettings):
@@ -43,14 +48,21 @@ class ServiceSettings(BaseSettings):
             names under one, as ``*.example.com``; none: no photo is fetched.
         image_url_timeout_s: to fetch the photos of one request, redirects included.
         workers: processes that encode and search; 1: threads of the service's own process.
-        query_threads: batches of queries that a worker encodes and searches at the same time.
+        job_timeout_s: a worker process that is at one batch of queries for longer, or gives no
+            sign of life, hangs: it is killed and replaced.
+        shutdown_s: after a stop signal, what was taken gets so long to be finished.
+        query_threads: batches of queries that a worker encodes and searches at the same time; by
+            default the processors are shared out among the workers, at most four to each.
         max_batch: queries that are encoded together at most.
         batch_wait_ms: how long a query waits for others to be encoded with while a worker is
             free; 0: not at all, those that come while all are busy go together.
         max_waiting: queries that may wait for a worker; more are refused with 429.
         max_wait_ms: a query is refused with 429 that would take longer, as far as one can tell;
             None: six times what such a query takes on its own.
-        query_cache_bytes: memory for the encodings of queries that may come again; 0: none.
+        query_cache_bytes: memory of each worker for the encodings of queries that may come again;
+            0: none.
+        decode_threads: photos of queries that a worker decodes at the same time.
+        max_batch_queries: queries that one request may hold.
         max_items: items that one request may add.
         read_only: refuse to add and to delete items.
         log_format: of the log on stderr, `text` for people or `json` for programs.
@@ -82,12 +94,16 @@ class ServiceSettings(BaseSettings):
     image_url_hosts: CommaList = ()
     image_url_timeout_s: float = Field(default=10.0, gt=0)
     workers: int = Field(default=1, ge=1)
-    query_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
+    job_timeout_s: float = Field(default=60.0, gt=0)
+    shutdown_s: int = Field(default=10, ge=1)
+    query_threads: int = Field(default_factory=_query_threads, ge=1)
     max_batch: int = Field(default=8, ge=1)
     batch_wait_ms: float = Field(default=0.0, ge=0)
     max_waiting: int = Field(default=128, ge=0)
     max_wait_ms: float | None = Field(default=None, gt=0)
     query_cache_bytes: int = Field(default=32 * 2**20, ge=0)
+    decode_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
+    max_batch_queries: int = Field(default=256, ge=1)
     max_items: int = Field(default=100, ge=1)
     read_only: bool = False
     log_format: Literal["text", "json"] = "text"

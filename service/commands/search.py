@@ -82,7 +82,8 @@ def search(
     from index.reader import open_index
     from index.searcher import TwoStageSearcher
     from service.answer_text import answer_lines
-    from service.engine import QueryLimits, SearchEngine
+    from service.engine import SearchEngine
+    from service.query_limits import QueryLimits
 
     query = _query(text, image, item_id)
     options = SearchOptions(

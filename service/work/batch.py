@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aladin.errors import AladinError, WorkerDiedError
+from aladin.errors import WorkerDiedError
 from service.work.search_job import Answered, Lane, SearchJob
 
 
@@ -79,7 +79,7 @@ class Batch:
         """Say that all is done; the slot is free again."""
         self.fail_rest(WorkerDiedError())
 
-    def fail_rest(self, error: AladinError) -> None:
+    def fail_rest(self, error: Exception) -> None:
         """Fail all that have no answer yet; the slot does nothing of this batch any more."""
         for future in self._answers:
             if not future.done():

@@ -1,96 +1,143 @@
-"""Workers that are threads of the service's own process."""
+"""Workers that are threads of the service's own process: one worker, used by all of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+import logging
+from functools import partial
+from typing import TypeVar
 
-from aladin.errors import AladinError, IndexNotReadyError, OverloadedError
+from aladin.errors import IndexNotReadyError
 from service.metrics import Metrics
 from service.settings import ServiceSettings
+from service.work.batch import Batch
 from service.work.job import Job
+from service.work.job_line import JobLine, WaitingJob
+from service.work.query_lines import QueryLines
 from service.work.search_job import Answered, SearchJob
+from service.work.slot import Slot
 from service.work.worker import Worker
+from service.work.worker_thread import WorkerThread
 from service.work.workers import WorkersHealth
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
-# Told to refused clients: a waiting line of queries of some tens of ms is worked off by then.
-RETRY_AFTER_S = 1.0
+_LOG = logging.getLogger(__name__)
+
+# Jobs that are no searches and run at the same time: they mostly wait for the disk.
+_JOB_THREADS = 4
+# From a thread's death to its replacement: what kills every thread must not keep the machine busy.
+_RESTART_S = 0.25
+# What was taken before the service ends gets this long.
+_STOP_S = 10.0
 
 
 class ThreadWorkers:
-    """A thread pool whose waiting line has an end, and one worker that all its threads use.
-
-    Jobs know nothing of each other: one that raises reports to its own caller only.
-    """
+    """Gives what waits in the lines to threads: batches to some, single jobs to others."""
 
     def __init__(self, worker: Worker, settings: ServiceSettings, metrics: Metrics) -> None:
-        """Start no thread yet; they come with the first jobs.
+        """Start no thread yet.
 
         Args:
             worker: closed by `stop`.
-            settings: how many jobs may run and wait.
-            metrics: where batches and waiting queries are counted.
+            settings: how many batches may run, and how many queries and jobs may wait.
+            metrics: where batches, waiting queries and deaths are counted.
         """
         self._worker = worker
         self._metrics = metrics
-        self._threads = settings.query_threads
-        self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="query")
-        self._max_jobs = self._threads + settings.max_waiting
-        self._jobs = 0
+        self._lines = QueryLines(settings, metrics)
+        self._jobs = JobLine(settings.max_waiting)
+        self._query_threads = settings.query_threads
+        self._threads: dict[str, WorkerThread] = {}  # by the name of their place
+        self._query_slots: list[Slot[Batch]] = []
+        self._job_slots: list[Slot[WaitingJob]] = []
 
     async def start(self) -> None:
-        """Open the index if there is one."""
-        await self._run(self._worker.live.try_to_open)
+        """Start the threads, and open the index if there is one."""
+        for number in range(self._query_threads):
+            name = f"query-{number}"
+            self._threads[name] = WorkerThread(name)
+            self._query_slots.append(Slot(self._lines.next_batch, partial(self._answer, name)))
+        for number in range(_JOB_THREADS):
+            name = f"job-{number}"
+            self._threads[name] = WorkerThread(name)
+            self._job_slots.append(Slot(self._jobs.next_job, partial(self._do, name)))
+        await self._threads["job-0"].run(self._worker.live.try_to_open)
 
     async def stop(self) -> None:
-        """Drop the jobs that wait, finish those that run, close the index."""
-        await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
+        """Finish the queries that run or wait and the jobs that run, then close the index.
+
+        What takes longer than ten seconds is failed, and the index is left to the end of the
+        process: a thread may still be at it.
+        """
+        self._lines.close()
+        self._jobs.close(_stopping())
+        for slot in self._job_slots:
+            slot.stop()
+        slots = [*self._query_slots, *self._job_slots]
+        ended = asyncio.gather(*(slot.ended() for slot in slots))
+        try:
+            await asyncio.wait_for(ended, _STOP_S)
+        except TimeoutError:
+            _LOG.error("queries or jobs are not through after %g s: they are cut off", _STOP_S)
+            self._lines.fail_waiting(_stopping())
+            for slot in slots:
+                await slot.abort()
+            return
+        for thread in self._threads.values():
+            thread.close()
         self._worker.close()
 
     async def search(self, job: SearchJob) -> Answered:
         """Answer one query; see `Workers.search`."""
-        answers: list[Answered | AladinError] = []
-        await self._run(self._worker.answer, [job], lambda _, answer: answers.append(answer))
-        if isinstance(answers[0], AladinError):
-            raise answers[0]
-        return answers[0]
+        return await self._lines.answer(job)
 
     async def call(self, job: Job[T]) -> T:
         """Do one job; see `Workers.call`."""
-        return await self._run(job.run, self._worker)
+        return await self._jobs.do(job)
 
     def health(self) -> WorkersHealth:
         """Say how the workers are."""
-        try:
-            generation = self._worker.live.engine().manifest.generation
-        except IndexNotReadyError:
-            generation = None
-        return WorkersHealth(wanted=self._threads, alive=self._threads, generation=generation)
+        state = self._worker.live.state
+        return WorkersHealth(
+            wanted=self._query_threads + _JOB_THREADS,
+            alive=sum(thread.is_alive for thread in self._threads.values()),
+            generation=state.generation,
+            refused=state.refused,
+        )
 
-    async def _run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a blocking job on a thread; call it from the event loop only.
-
-        Raises:
-            OverloadedError: too many jobs wait already.
-        """
-        if self._jobs >= self._max_jobs:
-            raise OverloadedError(RETRY_AFTER_S)
-        future = self._executor.submit(job, *args, **kwargs)
-        self._jobs += 1
+    async def _answer(self, name: str, batch: Batch) -> None:
         loop = asyncio.get_running_loop()
-        # A client that goes away cancels the wait, not the running job: its place stays taken.
-        future.add_done_callback(lambda _: _call_if_open(loop, self._release))
-        return await asyncio.wrap_future(future)
 
-    def _release(self) -> None:
-        self._jobs -= 1
+        def emit(place: int, answer: Answered | Exception) -> None:
+            loop.call_soon_threadsafe(batch.settle, place, answer)
+
+        thread = self._threads[name]
+        try:
+            await thread.run(partial(self._worker.answer, batch.jobs, emit, batch.is_wanted))
+        except Exception as error:
+            batch.fail_rest(error)
+        else:
+            batch.finish()
+        await self._replace_if_dead(name)
+
+    async def _do(self, name: str, waiting: WaitingJob) -> None:
+        thread = self._threads[name]
+        try:
+            waiting.settle(await thread.run(partial(waiting.job.run, self._worker)))
+        except Exception as error:
+            waiting.fail(error)
+        await self._replace_if_dead(name)
+
+    async def _replace_if_dead(self, name: str) -> None:
+        """Start a thread in the place of one that died; till then its slot takes nothing."""
+        if self._threads[name].is_alive:
+            return
+        self._metrics.worker_died()
+        await asyncio.sleep(_RESTART_S)
+        self._threads[name] = WorkerThread(name)
+        self._metrics.worker_restarted()
 
 
-def _call_if_open(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(callback)
+def _stopping() -> IndexNotReadyError:
+    return IndexNotReadyError("the service is shutting down")

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
-from aladin.errors import AladinError
 from index.devices.search_device import SearchDevice
 from service.engine import SearchEngine
 from service.item_changes import ItemChanger
+from service.query_encoder import EncodedQuery, QueryEncoder, always
 from service.work.live_index import LiveIndex
 from service.work.search_job import Answered, SearchJob
 
-# Told what became of the query at a place of the batch, as soon as it is known.
-Emit = Callable[[int, Answered | AladinError], None]
+# Told what became of the query at a place of the batch, as soon as it is known. An exception that
+# is no `AladinError` is one that nobody foresaw.
+Emit = Callable[[int, Answered | Exception], None]
 
 
 class Worker:
     """Answers batches of queries and does single jobs; safe to use from any number of threads."""
 
-    def __init__(self, live: LiveIndex, device: SearchDevice) -> None:
+    def __init__(self, live: LiveIndex, device: SearchDevice, encoder: QueryEncoder) -> None:
         """Work on one index folder.
 
         Args:
             live: opened by the first job, or before.
             device: where it searches; closed with the worker.
+            encoder: of the queries; closed with the worker.
         """
         self.live = live
         self._device = device
+        self._encoder = encoder
 
     def engine(self) -> SearchEngine:
         """Return what answers queries, of the generation that is live now.
@@ -47,28 +49,28 @@ class Worker:
         self._refresh()
         return self.live.changer()
 
-    def answer(self, jobs: Sequence[SearchJob], emit: Emit) -> None:
-        """Answer queries that arrived together.
+    def answer(
+        self, jobs: Sequence[SearchJob], emit: Emit, is_wanted: Callable[[int], bool] = always
+    ) -> None:
+        """Answer queries that arrived together: encode them in one go, then search one by one.
 
         Args:
             jobs: at least one.
-            emit: called once for each of them; a fault of one query is its own alone.
+            emit: called once for each that is wanted; a fault of one query is its own alone.
+            is_wanted: whether someone still waits for the query at a place.
+
+        Raises:
+            IndexNotReadyError: no index is live.
         """
-        engine = self.engine()
-        for place, job in enumerate(jobs):
-            try:
-                answer = engine.search(job.query, job.target, job.options)
-            except AladinError as error:
-                emit(place, error)
-                continue
-            # Since the request came: waiting is part of it.
-            total = 1000 * (time.monotonic() - job.received_s)
-            took_ms = answer.took_ms.model_copy(update={"total": total})
-            body = answer.model_copy(update={"took_ms": took_ms}).model_dump_json().encode()
-            emit(place, Answered(body, answer.generation, tuple(answer.degraded), took_ms))
+        engine = self.engine()  # one for all of them: no batch is answered from two generations
+        encoded = self._encoder.encode(engine.searcher, [job.query for job in jobs], is_wanted)
+        for place, (job, query) in enumerate(zip(jobs, encoded, strict=True)):
+            if query is not None and is_wanted(place):
+                emit(place, _find(engine, query, job))
 
     def close(self) -> None:
         """Close the index; no job may run any more."""
+        self._encoder.close()
         self.live.close()
         self._device.close()
 
@@ -79,3 +81,23 @@ class Worker:
         """
         if not self.live.is_current:
             self.live.try_to_open()
+
+
+def _find(
+    engine: SearchEngine, query: EncodedQuery | Exception, job: SearchJob
+) -> Answered | Exception:
+    """Search for one query; never raises."""
+    if isinstance(query, Exception):
+        return query
+    try:
+        answer = engine.find(query, job.target, job.options, job.received_s)
+    except Exception as error:
+        return error
+    return Answered(
+        body=answer.model_dump_json().encode(),
+        generation=answer.generation,
+        degraded=tuple(answer.degraded),
+        took_ms=answer.took_ms,
+        cached=query.cached,
+        batch=query.batch,
+    )

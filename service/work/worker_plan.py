@@ -6,9 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from index.devices.search_device import DeviceName, FirstStageName, SearchDevice
+from service.encoding_cache import EncodingCache
+from service.query_encoder import QueryEncoder
 from service.settings import ServiceSettings
 from service.work.live_index import LiveIndex
 from service.work.worker import Worker
+
+# Single jobs that a worker does at the same time: they mostly wait for the disk.
+JOB_THREADS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +26,7 @@ class WorkerPlan:
         device: where the network runs and searches.
         first_stage: what finds the candidates there.
         warm: have each generation's files read into memory when it is opened.
+        fallback: a generation to begin with should the live one be unsound.
     """
 
     index: Path
@@ -28,9 +34,21 @@ class WorkerPlan:
     device: DeviceName = "cpu"
     first_stage: FirstStageName = "faiss"
     warm: bool = False
+    fallback: int | None = None
 
     def make(self) -> Worker:
         """Make the worker; its index is not open yet."""
         place = SearchDevice.choose(self.device, self.first_stage)
-        live = LiveIndex(self.index, self.settings.query_limits, place, warm=self.warm)
-        return Worker(live, place)
+        live = LiveIndex(
+            self.index,
+            self.settings.query_limits,
+            place,
+            warm=self.warm,
+            fallback=self.fallback,
+        )
+        encoder = QueryEncoder(
+            self.settings.query_limits,
+            EncodingCache(self.settings.query_cache_bytes),
+            decode_threads=self.settings.decode_threads,
+        )
+        return Worker(live, place, encoder)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from index import file_pages
 from service.cli import app
-from service.engine import QueryLimits
+from service.query_limits import QueryLimits
 from service.work.live_index import LiveIndex
 
 

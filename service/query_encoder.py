@@ -1,0 +1,262 @@
+"""From queries to what the searcher takes: those that come together go through the network once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from aladin.encoding import Encoding
+from aladin.errors import InputError, TextTooLongError
+from aladin.images import decode_image
+from aladin.inference import encode_pixels, encode_texts, tokenize
+from aladin.model import AladinModel
+from index.searcher import TwoStageSearcher
+from service.encoding_cache import CachedEncoding, CacheKey, EncodingCache
+from service.queries import EmbeddingQuery, ItemQuery, Modality, PhotoQuery, Query, TextQuery
+from service.query_limits import QueryLimits
+
+_LOG = logging.getLogger(__name__)
+
+_MODALITIES: tuple[Modality, ...] = ("text", "image")
+
+
+class EncodedQuery(NamedTuple):
+    """A query as the searcher takes it.
+
+    Attributes:
+        encoding: of the one item.
+        modality: of the query; None: whichever is searched, so that the embedding decides alone.
+        text: of a text query, for the evidence.
+        size_px: width and height of a photo query, for the evidence.
+        decode_ms: time to turn a photo's bytes into pixels.
+        encode_ms: time in the network, those that were encoded with it included, or to look an
+            item up.
+        cached: whether the encoding was remembered.
+        batch: queries that were encoded together, this one included.
+    """
+
+    encoding: Encoding
+    modality: Modality | None
+    text: str | None = None
+    size_px: tuple[int, int] | None = None
+    decode_ms: float = 0.0
+    encode_ms: float = 0.0
+    cached: bool = False
+    batch: int = 1
+
+
+class _Input(NamedTuple):
+    """A query that the network has to encode.
+
+    Attributes:
+        modality: which of its towers.
+        value: a text, or a photo's pixels as the tower takes them.
+        key: under which the encoding will be remembered; None: it will not.
+        text: of a text query.
+        size_px: of a photo query.
+        decode_ms: of a photo query.
+    """
+
+    modality: Modality
+    value: str | Tensor
+    key: CacheKey | None
+    text: str | None = None
+    size_px: tuple[int, int] | None = None
+    decode_ms: float = 0.0
+
+
+def always(_: int) -> bool:
+    """Say that someone waits for the query at a place."""
+    return True
+
+
+class QueryEncoder:
+    """Encodes queries; one that cannot be encoded is nobody's trouble but its own.
+
+    Outlives the indexes that it is used with. Safe to use from any number of threads.
+    """
+
+    def __init__(
+        self, limits: QueryLimits, cache: EncodingCache | None = None, decode_threads: int = 1
+    ) -> None:
+        """Encode nothing yet.
+
+        Args:
+            limits: what a query may cost.
+            cache: remembers encodings; None: nothing is remembered.
+            decode_threads: photos that are decoded at the same time, whoever asks; each may take
+                as much memory as the limits allow.
+        """
+        self._limits = limits
+        self._cache = cache or EncodingCache(0)
+        self._decoders = ThreadPoolExecutor(decode_threads, thread_name_prefix="decode")
+
+    def close(self) -> None:
+        """End the threads; nothing may be encoded any more."""
+        self._decoders.shutdown()
+
+    def encode(
+        self,
+        searcher: TwoStageSearcher,
+        queries: Sequence[Query],
+        is_wanted: Callable[[int], bool] = always,
+    ) -> list[EncodedQuery | Exception | None]:
+        """Encode queries, all texts together and all photos together.
+
+        Args:
+            searcher: of the index that is to be searched; its model encodes.
+            queries: at least one.
+            is_wanted: whether someone still waits for the query at a place.
+
+        Returns:
+            By place the encoded query, or why there is none: an `AladinError` about the query,
+            another exception if something unforeseen happened, None if nobody waits for it.
+        """
+        # Decoding takes memory as well as time: that is what the pool bounds.
+        has_photos = any(isinstance(query, PhotoQuery) for query in queries)
+        prepare = partial(self._prepare, searcher, is_wanted)
+        each = self._decoders.map if has_photos else map
+        prepared = list(each(prepare, range(len(queries)), queries))
+        results = [None if isinstance(item, _Input) else item for item in prepared]
+        for modality in _MODALITIES:
+            inputs = {
+                place: item
+                for place, item in enumerate(prepared)
+                if isinstance(item, _Input) and item.modality == modality and is_wanted(place)
+            }
+            if inputs:
+                encoded = self._run_network(_model(searcher), list(inputs.values()))
+                for place, result in zip(inputs, encoded, strict=True):
+                    results[place] = result
+        return results
+
+    def _prepare(
+        self, searcher: TwoStageSearcher, is_wanted: Callable[[int], bool], place: int, query: Query
+    ) -> _Input | EncodedQuery | Exception | None:
+        """Do for a query what does not need the network; never raises."""
+        if not is_wanted(place):
+            return None
+        try:
+            match query:
+                case TextQuery(text):
+                    return self._prepare_text(searcher, text)
+                case PhotoQuery(data, source):
+                    return self._prepare_photo(searcher, data, source)
+                case ItemQuery(item_id):
+                    return _look_up(searcher, item_id)
+                case EmbeddingQuery(values):
+                    return _take_embedding(searcher, values)
+        except Exception as error:  # the caller tells apart what was foreseen and what was not
+            return error
+
+    def _prepare_text(self, searcher: TwoStageSearcher, text: str) -> _Input | EncodedQuery:
+        if len(text) > self._limits.max_text_chars:
+            raise TextTooLongError(len(text), self._limits.max_text_chars, "characters")
+        # The text as it came: for some tokenizers capitals and white space count.
+        key = self._key(searcher, text)
+        remembered = self._cache.get(key) if key else None
+        if remembered is not None:
+            return EncodedQuery(remembered.encoding, "text", text, cached=True)
+        # In a batch, a text that the network does not take would fail the others.
+        tokenize(_model(searcher), [text])
+        return _Input("text", text, key, text=text)
+
+    def _prepare_photo(
+        self, searcher: TwoStageSearcher, data: bytes, source: str
+    ) -> _Input | EncodedQuery:
+        started = time.perf_counter()
+        key = self._key(searcher, data)
+        remembered = self._cache.get(key) if key else None
+        if remembered is not None:
+            return EncodedQuery(remembered.encoding, "image", None, remembered.size_px, cached=True)
+        photo = decode_image(data, source, self._limits.image)
+        size_px = photo.size
+        pixels = _model(searcher).image.encoder.preprocess(photo)
+        return _Input("image", pixels, key, size_px=size_px, decode_ms=_ms_since(started))
+
+    def _run_network(
+        self, model: AladinModel, inputs: Sequence[_Input]
+    ) -> list[EncodedQuery | Exception]:
+        """Encode inputs of one modality together; where that fails, one by one."""
+        started = time.perf_counter()
+        try:
+            encoding = _encode(model, inputs).to("cpu")
+        except Exception as error:
+            if len(inputs) == 1:
+                return [error]
+            _LOG.exception("%d queries could not be encoded together, now one by one", len(inputs))
+            return [self._run_network(model, [item])[0] for item in inputs]
+        encode_ms = _ms_since(started)
+        results: list[EncodedQuery | Exception] = []
+        for row, item in enumerate(inputs):
+            own = _without_padding(encoding, row)
+            if item.key is not None:
+                self._cache.put(item.key, CachedEncoding(own, item.size_px))
+            results.append(
+                EncodedQuery(
+                    own,
+                    item.modality,
+                    item.text,
+                    item.size_px,
+                    item.decode_ms,
+                    encode_ms,
+                    batch=len(inputs),
+                )
+            )
+        return results
+
+    def _key(self, searcher: TwoStageSearcher, content: str | bytes) -> CacheKey | None:
+        if not self._cache.is_on:
+            return None
+        return CacheKey.of(searcher.index.manifest.model.id, content)
+
+
+def _encode(model: AladinModel, inputs: Sequence[_Input]) -> Encoding:
+    values = [item.value for item in inputs]
+    if inputs[0].modality == "text":
+        return encode_texts(model, cast(list[str], values))
+    return encode_pixels(model, cast(list[Tensor], values))
+
+
+def _without_padding(encoding: Encoding, row: int) -> Encoding:
+    """Copy one item, so that it does not keep its whole batch in memory."""
+    tokens = encoding.item_tokens(row)
+    return Encoding(
+        embedding=encoding.embedding[row : row + 1].clone(),
+        tokens=tokens.unsqueeze(0),
+        mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
+    )
+
+
+def _look_up(searcher: TwoStageSearcher, item_id: str) -> EncodedQuery:
+    started = time.perf_counter()
+    item, modality = searcher.find_item(item_id)
+    encoding, _ = searcher.encode_item(item_id)
+    text = item.text if modality == "text" else None
+    return EncodedQuery(encoding, modality, text, item.size_px, encode_ms=_ms_since(started))
+
+
+def _take_embedding(searcher: TwoStageSearcher, values: Sequence[float]) -> EncodedQuery:
+    embedding = torch.tensor([values], dtype=torch.float32)  # (1, dim)
+    length = embedding.norm()
+    if not torch.isfinite(length) or length == 0:
+        raise InputError("embedding: expected finite numbers, not all of them 0")
+    manifest = searcher.index.manifest
+    token_dim = searcher.index.side(manifest.targets[0]).entry.token_dim
+    nothing = torch.zeros(1, 0, token_dim), torch.zeros(1, 0, dtype=torch.bool)
+    return EncodedQuery(Encoding(embedding / length, *nothing), modality=None)
+
+
+def _model(searcher: TwoStageSearcher) -> AladinModel:
+    return searcher.index.checkpoint.model
+
+
+def _ms_since(started_s: float) -> float:
+    return 1000 * (time.perf_counter() - started_s)
