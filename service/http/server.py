@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import torch
 import uvicorn
+from fastapi import FastAPI
 
 from aladin.errors import ConfigError, IndexNotReadyError
 from index.devices.search_device import DeviceName, FirstStageName
 from service.http.access.policy import make_policy
 from service.http.app import create_app
+from service.http.graceful_server import GracefulServer
 from service.http.protocol import bounded_protocol
+from service.http.state import ServiceState
 from service.metrics import Metrics
 from service.settings import read_settings
 from service.tracing import open_tracing
+from service.work.process_workers import ProcessWorkers
 from service.work.thread_workers import ThreadWorkers
+from service.work.worker import Worker
+from service.work.worker_link import prepare_processes
 from service.work.worker_plan import WorkerPlan
+from service.work.workers import Workers
 
 _LOG = logging.getLogger(__name__)
-
-# After a stop signal, queries that run get this long to finish.
-_SHUTDOWN_S = 10
 
 
 def serve_index(
@@ -33,6 +37,7 @@ def serve_index(
     host: str,
     port: int,
     *,
+    worker_count: int | None = None,
     read_only: bool = False,
     keys: Path | None = None,
     allow_anonymous: bool = False,
@@ -46,6 +51,7 @@ def serve_index(
         path: the index folder; without a live generation the service waits for one.
         host: address to listen on.
         port: 0 takes a free one; the log says which.
+        worker_count: processes that encode and search, whatever the settings say; 1: threads.
         read_only: refuse to add and to delete items, whatever the settings say.
         keys: file of the API keys; None: the one that the settings name, if any.
         allow_anonymous: let requests without a key search and read, whatever the settings say.
@@ -60,7 +66,7 @@ def serve_index(
         SearchIndexError: the live generation is damaged.
         CheckpointError: its model cannot be loaded.
     """
-    settings = read_settings()
+    settings = read_settings(worker_count)
     if read_only:
         settings = settings.model_copy(update={"read_only": True})
     if keys is not None:
@@ -73,32 +79,52 @@ def serve_index(
     plan = WorkerPlan(
         index=path, settings=settings, device=device, first_stage=first_stage, warm=warm
     )
-    worker = plan.make()
+    metrics = Metrics()
     with ExitStack() as stack:
-        stack.callback(worker.close)
-        try:
-            worker.live.open()
-        except IndexNotReadyError as error:
-            _LOG.warning("%s; waiting for a generation", error)
+        workers = _make_workers(plan, metrics, stack)
         listener = stack.enter_context(_listen(host, port))
         bound_host, bound_port = listener.getsockname()[:2]
         shown = f"[{bound_host}]" if ":" in bound_host else bound_host
         _LOG.info("listening on http://%s:%d, described at /docs", shown, bound_port)
-        metrics = Metrics()
-        workers = ThreadWorkers(worker, settings, metrics)
         tracing = open_tracing(wanted=settings.traces)
+        app = create_app(workers, settings, metrics, tracing, policy)
         config = uvicorn.Config(
-            create_app(workers, settings, metrics, tracing, policy),
+            app,
             log_config=None,
             server_header=False,
             access_log=False,  # the application writes a better line of each request
             lifespan="on",
             http=bounded_protocol(settings.connection_limits),
-            timeout_graceful_shutdown=_SHUTDOWN_S,
+            timeout_graceful_shutdown=settings.shutdown_s,
         )
-        # Ctrl-C is how a service is ended, no failure.
-        with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listener])
+        GracefulServer(config, partial(_drain, app)).serve_until_stopped(listener)
+
+
+def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack) -> Workers:
+    """Make threads or processes, as the settings say; the index is sound, or there is none yet."""
+    if plan.settings.workers > 1:
+        prepare_processes()
+        with closing(plan.make()) as worker:  # for its errors, which the user has to see
+            _open(worker)
+        return ProcessWorkers(plan, metrics)
+    worker = plan.make()
+    stack.callback(worker.close)
+    _open(worker)
+    return ThreadWorkers(worker, plan.settings, metrics)
+
+
+def _open(worker: Worker) -> None:
+    try:
+        worker.live.open()
+    except IndexNotReadyError as error:
+        _LOG.warning("%s; waiting for a generation", error)
+
+
+def _drain(app: FastAPI) -> None:
+    """Have /readyz say that the service ends."""
+    state: ServiceState | None = getattr(app.state, "service", None)
+    if state is not None:  # the signal may come before the application has started
+        state.draining = True
 
 
 def _listen(host: str, port: int) -> socket.socket:

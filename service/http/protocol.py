@@ -1,0 +1,160 @@
+"""HTTP connections that nobody can hold for ever, whatever their client does or leaves undone.
+
+uvicorn reads as long as a client sends, waits as long as it does not, and keeps an answer as long
+as it is not taken. Here each of them has an end: a head that does not come whole, or is too large;
+an answer that is not read; a body that goes on after its answer. A body that is read has its limits
+in `BodyLimit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import TimerHandle
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from service.settings import ServiceSettings
+
+# Of one request: browsers and proxies send a few kB.
+_MAX_HEAD_BYTES = 64 * 2**10
+
+# How long a client may go on with a body whose answer it has: as `BodyLimit` reads on.
+_TAIL_S = 5.0
+
+# A connection is looked at now and then, which costs its requests nothing: at least this often, and
+# this often within its shortest limit.
+_LOOK_S = 1.0
+_LOOKS = 4
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\n"
+    b"Connection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+)
+_HEAD_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_HEAD_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"Connection: close\r\nContent-Length: 0\r\n\r\n"
+)
+
+
+def bounded_protocol(settings: ServiceSettings) -> type[asyncio.Protocol]:
+    """Return the class of a server's connections; uvicorn makes the instances."""
+
+    class Protocol(BoundedProtocol):
+        pass
+
+    Protocol.settings = settings
+    return Protocol
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection of uvicorn that ends when its client exceeds a limit."""
+
+    settings: ServiceSettings
+
+    # When it began, by the event loop's clock; None while it is not so.
+    _head_since: float | None = None  # the client owes (the rest of) a head
+    _tail_since: float | None = None  # it has its answer and still sends the request's body
+    _unsent_since: float | None = None  # it does not read
+    _head_bytes = 0
+    _in_body = False
+    _message_ended = False
+    _look: TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Refuse the connection, or begin to watch it."""
+        super().connection_made(transport)
+        if len(self.connections) > self.settings.max_connections:
+            transport.write(_FULL)
+            transport.close()
+            return
+        self._head_since = self.loop.time()
+        self._look_later()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Watch no more."""
+        if self._look is not None:
+            self._look.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, unless it is too much of a head."""
+        if self.transport.is_closing():
+            return
+        self._message_ended = False
+        super().data_received(data)
+        # Where a message ended in these bytes, at most their rest belongs to the next head.
+        if self._in_body or self._message_ended or self.transport.is_closing():
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > _MAX_HEAD_BYTES:
+            self._refuse(_HEAD_TOO_LARGE)
+        elif self._head_since is None:
+            self._head_since = self.loop.time()
+
+    def on_headers_complete(self) -> None:
+        """The client owes no head any more."""
+        self._in_body = True
+        self._head_since = None
+        self._unsent_since = None  # a client that asks for more has taken what it got
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """What comes next is a head."""
+        self._in_body = False
+        self._message_ended = True
+        self._head_bytes = 0
+        self._tail_since = None
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """From now on the client only wastes what it still sends of the request."""
+        if self._in_body and not self._answering():
+            self._tail_since = self.loop.time()
+        super().on_response_complete()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection, which was idle, and drop what its client does not read."""
+        if self._unsent():
+            self.transport.abort()
+        super().timeout_keep_alive_handler()
+
+    def _look_later(self) -> None:
+        shortest_s = min(self.settings.head_timeout_s, self.settings.send_timeout_s)
+        wait_s = min(_LOOK_S, shortest_s / _LOOKS)
+        self._look = self.loop.call_later(wait_s, self._look_at_limits)
+
+    def _look_at_limits(self) -> None:
+        now = self.loop.time()
+        if not self._unsent():
+            self._unsent_since = None
+        elif self._unsent_since is None:
+            self._unsent_since = now
+        if _is_over(self._unsent_since, now, self.settings.send_timeout_s):
+            self.transport.abort()
+            return
+        if self._answering() and self._head_since is not None:
+            self._head_since = now  # it may be us who do not read on
+        if _is_over(self._head_since, now, self.settings.head_timeout_s):
+            # To one that sent nothing there is nothing to say.
+            self._refuse(_HEAD_TIMEOUT if self._head_bytes else b"")
+        elif _is_over(self._tail_since, now, _TAIL_S):
+            self._refuse(b"")
+        self._look_later()
+
+    def _answering(self) -> bool:
+        return bool(self.cycle) and not self.cycle.response_complete
+
+    def _unsent(self) -> bool:
+        return self.transport.get_write_buffer_size() > 0
+
+    def _refuse(self, answer: bytes) -> None:
+        """Close the connection; the watch goes on until the client has taken the answer."""
+        if not self.transport.is_closing():
+            if answer and not self._answering():
+                self.transport.write(answer)
+            self.transport.close()
+
+
+def _is_over(since: float | None, now: float, limit_s: float) -> bool:
+    return since is not None and now - since > limit_s
