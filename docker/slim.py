@@ -7,6 +7,7 @@ compiles is written now, for the image is read-only when it runs.
 from __future__ import annotations
 
 import compileall
+import py_compile
 import shutil
 import sys
 import sysconfig
@@ -40,13 +41,19 @@ def shrink(packages: Path) -> None:
             file.unlink()
 
 
+def mebibytes(folder: Path) -> int:
+    """Add up the sizes of all files below a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) // 2**20
+
+
 if __name__ == "__main__":
     place = Path(sysconfig.get_paths()["purelib"])
     check_torch(sys.argv[1])
-    before = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+    before = mebibytes(place)
     shrink(place)
-    after = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+    after = mebibytes(place)
+    # With the hash and not the time of its source, for a copy may change times.
     compileall.compile_dir(
-        place, quiet=2, invalidation_mode=compileall.PycInvalidationMode.UNCHECKED_HASH
+        place, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
     )
-    print(f"{before / 2**20:.0f} MiB, without headers and tests {after / 2**20:.0f} MiB")
+    print(f"{before} MiB, without headers and tests {after}, compiled {mebibytes(place)} MiB")
