@@ -222,6 +222,7 @@ class AsyncAladinClient:
                 call.method,
                 call.path,
                 params=call.params,
+                headers=body.headers,
                 json=body.json,
                 data=body.data,
                 files=body.files,

@@ -45,6 +45,11 @@ class OpenBody(NamedTuple):
     files: dict[str, tuple[str, Any]] | None = None
     content: Iterator[bytes] | None = None
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """What httpx cannot tell by itself."""
+        return {} if self.content is None else {"Content-Type": "application/json"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Call(Generic[T]):

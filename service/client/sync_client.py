@@ -296,6 +296,7 @@ class AladinClient:
                 call.method,
                 call.path,
                 params=call.params,
+                headers=body.headers,
                 json=body.json,
                 data=body.data,
                 files=body.files,

@@ -16,7 +16,7 @@ from service.http.access.policy import AccessPolicy, make_policy
 from service.http.errors import install_error_handlers
 from service.http.middleware import BodyLimit
 from service.http.request_context import RequestContext
-from service.http.routers import batch, health, images, index, items, page, search
+from service.http.routers import batch, health, images, index, items, knn_service, page, search
 from service.http.routers import metrics as metrics_router
 from service.http.state import ServiceState
 from service.intake.photo_fetcher import PhotoFetcher
@@ -81,6 +81,7 @@ def create_app(
     for router in (
         search.router,
         batch.router,
+        knn_service.router,
         items.router,
         images.router,
         index.router,

@@ -26,6 +26,8 @@ class Needed(NamedTuple):
 NEEDED = (
     Needed("POST", "/v1/search/", "read"),
     Needed("POST", "/knn-service", "read"),
+    Needed("POST", "/metadata", "read"),
+    Needed("GET", "/indices-list", "read"),
     Needed("GET", "/v1/items/", "read"),
     Needed("POST", "/v1/items/", "write"),
     Needed("DELETE", "/v1/items/", "write"),

@@ -1,0 +1,205 @@
+"""What clip-retrieval's clients and front end ask for, answered from this index.
+
+An item's id is the user's string here, a number there; its clients hand ids back as they got
+them. `similarity` is the cosine of the embeddings as there, but the order is that of both stages.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from urllib.parse import unquote
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from aladin.errors import InputError
+from service.http.bodies import Photo
+from service.http.errors import describe_faults, error_docs
+from service.http.json_body import read_json_object
+from service.http.requests import MAX_K
+from service.http.searching import run_search
+from service.http.state import Service, ServiceState
+from service.intake.photo_url import MAX_URL_CHARS
+from service.queries import (
+    EmbeddingQuery,
+    ItemQuery,
+    PhotoQuery,
+    Query,
+    SearchOptions,
+    Target,
+    TextQuery,
+)
+from service.work.knn_jobs import WriteKnnMetadata, WriteKnnResults
+
+router = APIRouter(tags=["clip-retrieval"])
+
+# The service has one index, and answers from it whatever name it is called by.
+_INDEX_NAME = "aladin"
+
+_NO_EFFECT = "Taken and without effect, as where clip-retrieval runs without this model."
+
+
+class KnnBody(BaseModel):
+    """What to search for: the first that is given of the first four fields; and options."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    text: str | None = Field(default=None, description="Words; empty stands for none.")
+    image: Photo | None = Field(default=None, description="A picture file.")
+    image_url: str | None = Field(
+        default=None,
+        max_length=MAX_URL_CHARS,
+        description="Of a photo of this index, as results have it, or of a host that the service"
+        " fetches photos from.",
+    )
+    embedding_input: list[float] | None = Field(
+        default=None, description="An embedding of the index's own model; the first stage alone."
+    )
+    modality: Literal["image", "text"] = Field(default="image", description="What to find.")
+    num_images: int = Field(default=100, ge=1, description="Results that are described.")
+    num_result_ids: int | None = Field(
+        default=None,
+        ge=1,
+        description=f"Results; null: `num_images`. At most {MAX_K}, however many are asked for.",
+    )
+    deduplicate: bool = Field(
+        default=False, description="Leave out results that look like a better one."
+    )
+    indice_name: Any = Field(default=None, description="Whatever it is: the service has one index.")
+    use_mclip: Any = Field(default=None, description=_NO_EFFECT)
+    use_safety_model: Any = Field(default=None, description=_NO_EFFECT)
+    use_violence_detector: Any = Field(default=None, description=_NO_EFFECT)
+    aesthetic_score: Any = Field(default=None, description=_NO_EFFECT)
+    aesthetic_weight: Any = Field(default=None, description=_NO_EFFECT)
+
+    @property
+    def target(self) -> Target:
+        """What to find, in this service's words."""
+        return "images" if self.modality == "image" else "texts"
+
+    @property
+    def k(self) -> int:
+        """Hits wanted."""
+        return min(self.num_result_ids or self.num_images, MAX_K)
+
+
+class MetadataBody(BaseModel):
+    """Items whose metadata is wanted."""
+
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+
+    ids: list[str] = Field(max_length=MAX_K, description="As results have them.")
+    indice_name: Any = Field(default=None, description="Whatever it is: the service has one index.")
+
+
+class KnnResult(BaseModel):
+    """One item found, with the fields of its metadata beside these."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    similarity: float = Field(description="The cosine of the embeddings.")
+    url: str | None = Field(default=None, description="Of the photo; not there without one.")
+    caption: str | None = Field(default=None, description="Not there where there is none.")
+
+
+class KnnMetadata(BaseModel):
+    """An item's metadata, with its url and caption."""
+
+    id: str
+    metadata: dict[str, Any]
+
+
+async def read_knn_body(request: Request) -> KnnBody:
+    """Read a request; its body is JSON whatever it says, as browsers and ClipClient send it.
+
+    Raises:
+        InputError: it is no JSON, or a field is impossible.
+    """
+    try:
+        return KnnBody.model_validate(await read_json_object(request))
+    except ValidationError as error:
+        raise _fault(error) from None
+
+
+async def read_metadata_body(request: Request) -> MetadataBody:
+    """Read a request, as `read_knn_body`."""
+    try:
+        return MetadataBody.model_validate(await read_json_object(request))
+    except ValidationError as error:
+        raise _fault(error) from None
+
+
+def _docs(body: type[BaseModel]) -> dict[str, Any]:
+    content = {"application/json": {"schema": body.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+@router.post(
+    "/knn-service",
+    response_model=list[KnnResult],
+    openapi_extra=_docs(KnnBody),
+    responses=error_docs(403, 404, 408, 413, 415, 422, 429, 503),
+)
+async def knn_service(
+    request: Request, body: Annotated[KnnBody, Depends(read_knn_body)], service: Service
+) -> Response:
+    """Find images or texts for words, a photo or an embedding."""
+    photos_url = _photos_url(request)
+    query = await _query(body, service, photos_url)
+    answered = await run_search(service, query, body.target, SearchOptions(k=body.k))
+    results = await service.workers.call(
+        WriteKnnResults(
+            answer=answered.body,
+            target=body.target,
+            num_described=body.num_images,
+            deduplicate=body.deduplicate,
+            photos_url=photos_url,
+        )
+    )
+    return Response(results, media_type="application/json")
+
+
+@router.get("/indices-list")
+async def indices_list() -> list[str]:
+    """Name the one index."""
+    return [_INDEX_NAME]
+
+
+@router.post(
+    "/metadata",
+    response_model=list[KnnMetadata],
+    openapi_extra=_docs(MetadataBody),
+    responses=error_docs(408, 413, 422, 429, 503),
+)
+async def metadata(
+    request: Request, body: Annotated[MetadataBody, Depends(read_metadata_body)], service: Service
+) -> Response:
+    """Describe items by their ids; those that are not there are left out."""
+    found = await service.workers.call(WriteKnnMetadata(tuple(body.ids), _photos_url(request)))
+    return Response(found, media_type="application/json")
+
+
+async def _query(body: KnnBody, service: ServiceState, photos_url: str) -> Query:
+    if body.text:
+        return TextQuery(body.text)
+    if body.image is not None:
+        return PhotoQuery(body.image)
+    if body.image_url is not None:
+        if body.image_url.startswith(photos_url):
+            # A result that is searched with: it is here already, and may be asked for by its id.
+            return ItemQuery(unquote(body.image_url.removeprefix(photos_url)))
+        return PhotoQuery(*await service.fetcher.fetch([body.image_url]), source="image_url")
+    if body.embedding_input is not None:
+        return EmbeddingQuery(tuple(body.embedding_input))
+    raise InputError("expected one of text, image, image_url and embedding_input, got none")
+
+
+def _photos_url(request: Request) -> str:
+    return f"{request.base_url}v1/images/"
+
+
+def _fault(error: ValidationError) -> InputError:
+    return InputError(
+        describe_faults(error.errors(include_url=False, include_input=False, include_context=False))
+    )

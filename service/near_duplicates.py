@@ -1,0 +1,28 @@
+"""Leaves out of a list of hits what looks like one that is in it already."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float32
+from numpy.typing import NDArray
+
+
+def first_of_each_kind(
+    embeddings: Float32[NDArray[np.float32], "hits dim"], threshold: float
+) -> list[int]:
+    """Go through the hits from the best on and keep each that is not like one kept before.
+
+    What is like a hit that was left out is kept: likeness does not add up over a chain of hits.
+
+    Args:
+        embeddings: L2-normalised, best hit first.
+        threshold: cosine from which on two hits are alike.
+
+    Returns:
+        The places that are kept, in order.
+    """
+    kept: list[int] = []
+    for place, embedding in enumerate(embeddings):
+        if not kept or float((embeddings[kept] @ embedding).max()) < threshold:
+            kept.append(place)
+    return kept

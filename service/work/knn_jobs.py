@@ -1,0 +1,112 @@
+"""Jobs that write what clip-retrieval's clients read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from index.items.tables import StoredItem
+from service.answer import SearchAnswer, SearchHit
+from service.near_duplicates import first_of_each_kind
+from service.queries import Target
+from service.work.job import Job
+from service.work.worker import Worker
+
+# The cosine from which on clip-retrieval takes two results for duplicates.
+_ALIKE = 0.94
+
+# What its clients show of a result, by names that metadata may have too.
+_URL, _CAPTION = "url", "caption"
+
+
+@dataclass(frozen=True)
+class WriteKnnResults(Job[bytes]):
+    """Write the hits of a search as clip-retrieval's results.
+
+    Attributes:
+        answer: a `SearchAnswer` as JSON.
+        target: what was searched.
+        num_described: results that are described, from the best on; the others have an id and a
+            similarity alone.
+        deduplicate: leave out what looks like a better result.
+        photos_url: to which an image's id is added.
+    """
+
+    answer: bytes
+    target: Target
+    num_described: int
+    deduplicate: bool
+    photos_url: str
+
+    def run(self, worker: Worker) -> bytes:
+        """Return a JSON list; what was deleted since the search is left out."""
+        side = worker.engine().searcher.index.side(self.target)
+        found: list[tuple[SearchHit, StoredItem]] = []
+        for hit in SearchAnswer.model_validate_json(self.answer).hits:
+            item = side.items.by_id(hit.id)
+            if item is not None:
+                found.append((hit, item))
+        if self.deduplicate and found:
+            embeddings = np.stack([side.embedding(item.row).numpy() for _, item in found])
+            places = first_of_each_kind(embeddings.astype(np.float32), _ALIKE)
+            found = [found[place] for place in places]
+        results: list[dict[str, Any]] = []
+        for place, (hit, item) in enumerate(found):
+            described = _describe(item, self.photos_url) if place < self.num_described else {}
+            # The cosine, as there: whatever the order is by.
+            match = {"id": hit.id, "similarity": hit.stages.match.score}
+            results.append({**described, **match})
+        return json.dumps(results).encode()
+
+
+@dataclass(frozen=True)
+class WriteKnnMetadata(Job[bytes]):
+    """Write what is known of items, images before texts where an id is both.
+
+    Attributes:
+        ids: of items.
+        photos_url: to which an image's id is added.
+    """
+
+    ids: tuple[str, ...]
+    photos_url: str
+
+    def run(self, worker: Worker) -> bytes:
+        """Return a JSON list in the order of the ids; what is not there is left out."""
+        index = worker.engine().searcher.index
+        sides = [index.side(target) for target in index.manifest.targets]
+        found: list[dict[str, Any]] = []
+        for item_id in self.ids:
+            for side in sides:
+                item = side.items.by_id(item_id)
+                if item is not None:
+                    metadata = _describe(item, self.photos_url)
+                    found.append({"id": item_id, "metadata": metadata})
+                    break
+        return json.dumps(found).encode()
+
+
+def _describe(item: StoredItem, photos_url: str) -> dict[str, Any]:
+    """Return an item's metadata, with the URL of its photo and its caption where there are any.
+
+    A URL and a caption of the metadata stay: an index of another's embeddings has its pictures
+    elsewhere. Neither is ever null, which the front end cannot show.
+    """
+    described = dict(item.metadata)
+    own = {_URL: _photo_url(item, photos_url), _CAPTION: item.text}
+    for name, value in own.items():
+        if not isinstance(described.get(name), str):
+            described.pop(name, None)
+            if value is not None:
+                described[name] = value
+    return described
+
+
+def _photo_url(item: StoredItem, photos_url: str) -> str | None:
+    if item.uri is not None and item.uri.startswith(("http://", "https://")):
+        return item.uri
+    return None if item.photo is None else photos_url + quote(item.id, safe="")
