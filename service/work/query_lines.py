@@ -23,6 +23,8 @@ LANES: tuple[Lane, ...] = get_args(Lane)
 _WAIT_FACTOR = 6.0
 # But never refused if it takes less than this: there, a thread that runs late decides.
 _LEAST_BOUND_S = 0.02
+# Told to refused clients before the first batch is through.
+_UNKNOWN_RETRY_S = 1.0
 
 
 def lane_of(query: Query) -> Lane:
@@ -134,7 +136,7 @@ class QueryLines:
             return
         expected_s = self._expected_s(lane)
         if ahead >= self._max_waiting or expected_s > self._bound_s(lane):
-            raise OverloadedError(round(expected_s, 3))
+            raise OverloadedError(round(expected_s, 3) or _UNKNOWN_RETRY_S)
 
     def _bound_s(self, lane: Lane) -> float:
         """How long a query of a lane may take, waiting included.

@@ -198,7 +198,7 @@ async def test_good_queries_beside_bad_ones_get_their_own_answers(
     service: Service, query_photo: Image.Image, encoded: Encoded
 ) -> None:
     good_photo = encoded(query_photo)
-    async with service() as client:
+    async with service(max_wait_ms=60_000) as client:
         alone = (await upload(client, good_photo)).json()["hits"]
 
         async def good(text: str) -> httpx.Response:
