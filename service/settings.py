@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -130,14 +130,17 @@ class ServiceSettings(BaseSettings):
         return QueryLimits(image=self.image_limits, max_text_chars=self.max_text_chars)
 
 
-def read_settings() -> ServiceSettings:
+def read_settings(workers: int | None = None) -> ServiceSettings:
     """Read the settings from this process's environment.
+
+    Args:
+        workers: in the place of what the environment says; others may depend on it.
 
     Raises:
         ConfigError: a variable has an impossible value; every such one is named.
     """
     try:
-        return ServiceSettings()
+        return ServiceSettings() if workers is None else ServiceSettings(workers=workers)
     except ValidationError as error:
         faults = [
             f"ALADIN_{str(fault['loc'][0]).upper()}={fault['input']}: {fault['msg']}"
