@@ -129,7 +129,6 @@ class AccessControl:
                 record,
                 key_name=None if key is None else key.name,
                 client=_client(scope),
-                request_id=state["request_id"],
                 method=scope["method"],
                 path=scope["path"],
                 status=status,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from service.http.access.audit import Audit
 from service.http.errors import error_docs
 from service.http.item_requests import NEW_ITEMS_DOCS, NewItems, photos_to_add
 from service.http.state import Service, WritableService
@@ -36,6 +37,7 @@ async def add_items(
     target: Target,
     service: WritableService,
     items: NewItems,
+    audit: Audit,
     on_duplicate: Annotated[
         OnDuplicate,
         Query(
@@ -46,17 +48,25 @@ async def add_items(
 ) -> Added:
     """Add one item or several in one step; all of them or, where one is at fault, none."""
     started = time.perf_counter()
+    audit.target, audit.ids = target, [item.id for item in items]
     if target == "images":
         photos = await photos_to_add(items, service.fetcher)
         timed = await service.workers.call(AddPhotos(photos, on_duplicate))
     else:
         texts = tuple(item.words() for item in items)
         timed = await service.workers.call(AddTexts(texts, on_duplicate))
+    report = timed.report
+    audit.generation = report.generation
+    audit.result = {
+        "added": report.added,
+        "replaced": report.replaced,
+        "skipped": report.skipped,
+    }
     return Added(
-        added=timed.report.added,
-        replaced=timed.report.replaced,
-        skipped=timed.report.skipped,
-        generation=timed.report.generation,
+        added=report.added,
+        replaced=report.replaced,
+        skipped=report.skipped,
+        generation=report.generation,
         took_ms=AddTookMs(
             decode=timed.decode_ms,
             encode=timed.encode_ms,
@@ -67,7 +77,11 @@ async def add_items(
 
 
 @router.delete("/{target}/{item_id:path}", responses=error_docs(403, 404, 422, 429, 503))
-async def delete_item(target: Target, item_id: str, service: WritableService) -> Deleted:
+async def delete_item(
+    target: Target, item_id: str, service: WritableService, audit: Audit
+) -> Deleted:
     """Delete one item; its id is written as in `GET`."""
+    audit.target, audit.ids = target, [item_id]
     report = await service.workers.call(DeleteItem(target, item_id))
+    audit.result, audit.generation = {"deleted": [item_id]}, report.generation
     return Deleted(deleted=item_id, generation=report.generation)
