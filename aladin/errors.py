@@ -14,6 +14,7 @@
         IndexNotReadyError    no live generation
         IndexMismatchError    built with another model or schema
         IndexCorruptError     a file is not what the manifest says
+        GenerationRefusedError  the live generation is unsound, an earlier one answers
         IndexWriteError       a build cannot write, e.g. to a full disk
         NoSuchTargetError     the index has no images, or no texts
         UnknownItemError      no item with this id
@@ -138,6 +139,16 @@ class IndexCorruptError(SearchIndexError):
         self.reason = reason
 
 
+class GenerationRefusedError(SearchIndexError):
+    """The live generation is unsound: an earlier one answers, and nothing can be changed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the newest generation of the index is unsound and was refused: nothing can be added or "
+            "deleted until a sound one is published"
+        )
+
+
 class IndexWriteError(SearchIndexError):
     """A build cannot write to the disk; the live generation is as it was."""
 
@@ -184,10 +195,15 @@ class OverloadedError(AladinError):
 
 
 class WorkerDiedError(AladinError):
-    """The worker that ran a query or a job ended before it was done."""
+    """The worker that ran a query or a job ended before it was done.
+
+    Attributes:
+        retry_after_s: by then another worker is up.
+    """
 
     def __init__(self) -> None:
         super().__init__("the worker that ran this request ended; try again")
+        self.retry_after_s = 1.0
 
 
 class NonFiniteLossError(AladinError):

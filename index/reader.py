@@ -17,7 +17,11 @@ from aladin.errors import (
     NoSuchTargetError,
 )
 from index.changes.database import changes_database
-from index.changes.generation_lease import GenerationLease, lease_live_generation
+from index.changes.generation_lease import (
+    GenerationLease,
+    lease_generation,
+    lease_live_generation,
+)
 from index.changes.reader import ChangesReader
 from index.devices.search_device import SearchDevice
 from index.file_pages import read_ahead
@@ -101,6 +105,7 @@ def open_index(
     *,
     checkpoint: Checkpoint | None = None,
     device: SearchDevice | None = None,
+    generation: int | None = None,
 ) -> SearchIndex:
     """Open the live generation; quick, for files are mapped and only their lengths checked.
 
@@ -111,13 +116,16 @@ def open_index(
         checkpoint: already loaded, to be used in place of the copy in the index; for opening a
             new generation beside the one that is being searched.
         device: where the network and the searches go; None: the processor.
+        generation: to open in the place of the live one.
 
     Raises:
         IndexNotReadyError: nothing was published yet.
         IndexMismatchError: of another schema version, or built with another model.
         IndexCorruptError: a file is missing or of the wrong length.
     """
-    lease = lease_live_generation(path)
+    lease = (
+        lease_live_generation(path) if generation is None else lease_generation(path, generation)
+    )
     generation = lease.generation
     opened: dict[Target, Side] = {}
     try:

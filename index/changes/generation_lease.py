@@ -55,6 +55,24 @@ def lease_live_generation(root: Path) -> GenerationLease:
         os.close(descriptor)
 
 
+def lease_generation(root: Path, generation: int) -> GenerationLease:
+    """Share a lock on a generation that need not be live any more.
+
+    Raises:
+        IndexCorruptError: it is not on the disk, or was removed in this moment.
+    """
+    path = generation_folder(root, generation) / MANIFEST
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise IndexCorruptError(path, f"cannot be read ({error.strerror})") from error
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    if os.fstat(descriptor).st_nlink == 0:
+        os.close(descriptor)
+        raise IndexCorruptError(path, "was removed")
+    return GenerationLease(generation, descriptor)
+
+
 @contextmanager
 def sole_use(root: Path, generation: int) -> Generator[bool]:
     """Try to get a generation that is not live for oneself.

@@ -56,6 +56,16 @@ def serve(
         bool,
         typer.Option("--allow-anonymous", help="Let everybody search and read without a key."),
     ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            help="Processes that encode and search, on one copy of the index in memory; 1: threads "
+            "of one process. If omitted, as ALADIN_WORKERS says.",
+            show_default=False,
+        ),
+    ] = None,
     device: SearchDeviceOption = Device.cpu,
     first_stage: FirstStageOption = FirstStage.faiss,
     warm: WarmOption = False,
@@ -87,6 +97,7 @@ def serve(
         index,
         host,
         port,
+        worker_count=workers,
         read_only=read_only,
         keys=keys,
         allow_anonymous=allow_anonymous,

@@ -19,9 +19,11 @@ from aladin.errors import (
     CheckpointError,
     ConfigError,
     DuplicateItemError,
+    GenerationRefusedError,
     ImageError,
     ImageTooLargeError,
     IndexNotReadyError,
+    IndexWriteError,
     InputError,
     NoSuchTargetError,
     OverloadedError,
@@ -125,6 +127,8 @@ FAILURES: dict[type[BaseException], Failure] = {
     ShuttingDownError: Failure(503, "shutting_down"),
     WorkersMissingError: Failure(503, "workers_missing"),
     WorkerDiedError: Failure(503, "worker_died"),
+    GenerationRefusedError: Failure(503, "generation_refused"),
+    IndexWriteError: Failure(507, "cannot_write"),
     SearchIndexError: Failure(500, "index_broken"),
     CheckpointError: Failure(500, "index_broken"),
     Exception: Failure(500, "internal_error"),
@@ -159,7 +163,8 @@ _DESCRIPTIONS = {
     421: "without a key, under a name that is not this service's",
     422: "invalid field",
     429: "overloaded, or more requests than this client may send",
-    503: "no index is live, or a worker ended",
+    503: "no index is live, the newest one is unsound, or a worker ended",
+    507: "the disk is full, or cannot be written; nothing of the request was applied",
 }
 
 
@@ -175,8 +180,10 @@ def error_response(error: Exception, request_id: str) -> JSONResponse:
     failure = next(FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES)
     foreseen = isinstance(error, AladinError) and failure.status != 500
     message = str(error) if foreseen else "the service failed; its log has this request's id"
+    if isinstance(error, IndexWriteError):
+        message = error.reason  # without the path, which is nobody's business
     headers: dict[str, str] = {}
-    if isinstance(error, (OverloadedError, RateLimitedError)):
+    if isinstance(error, (OverloadedError, RateLimitedError, WorkerDiedError)):
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
     if isinstance(error, BodyTimeoutError):
         headers["Connection"] = "close"

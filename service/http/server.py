@@ -94,7 +94,7 @@ def serve_index(
             server_header=False,
             access_log=False,  # the application writes a better line of each request
             lifespan="on",
-            http=bounded_protocol(settings.connection_limits),
+            http=bounded_protocol(settings),
             timeout_graceful_shutdown=settings.shutdown_s,
         )
         GracefulServer(config, partial(_drain, app)).serve_until_stopped(listener)

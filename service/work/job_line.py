@@ -1,0 +1,77 @@
+"""Where single jobs wait until a worker takes them: bounded, first come, first served."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from aladin.errors import AladinError, IndexNotReadyError, OverloadedError
+from service.work.job import Job
+
+T = TypeVar("T")
+
+# Told to those who are refused: most jobs are looks at the disk, an upload takes seconds.
+_RETRY_AFTER_S = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class WaitingJob:
+    """A job and whoever waits for its result; the latter is cancelled when nobody does."""
+
+    job: Job[Any]
+    result: asyncio.Future[Any]
+
+    def settle(self, result: object) -> None:
+        """Give the result, if somebody still waits."""
+        if not self.result.done():
+            self.result.set_result(result)
+
+    def fail(self, error: Exception) -> None:
+        """Give an error, if somebody still waits."""
+        if not self.result.done():
+            self.result.set_exception(error)
+
+
+class JobLine:
+    """Jobs in the order in which they came. Not thread-safe: all is called on one event loop."""
+
+    def __init__(self, max_waiting: int) -> None:
+        """Wait for jobs and for workers.
+
+        Args:
+            max_waiting: jobs that no worker has taken; more are refused.
+        """
+        # A queue of size 0 would have no end; a lone job has to pass through it in any case.
+        self._waiting: asyncio.Queue[WaitingJob] = asyncio.Queue(max(1, max_waiting))
+        self._closed = False
+
+    async def do(self, job: Job[T]) -> T:
+        """Wait for a job's result; cancelling it withdraws the job, unless a worker has begun.
+
+        Raises:
+            AladinError: whatever the job raises.
+            OverloadedError: too many wait already.
+            IndexNotReadyError: the line is closed.
+        """
+        if self._closed:
+            raise IndexNotReadyError("the service is shutting down")
+        waiting = WaitingJob(job, asyncio.get_running_loop().create_future())
+        try:
+            self._waiting.put_nowait(waiting)
+        except asyncio.QueueFull:
+            raise OverloadedError(_RETRY_AFTER_S) from None
+        return cast(T, await waiting.result)
+
+    async def next_job(self) -> WaitingJob:
+        """Wait for a job that somebody waits for, and take it; the caller settles or fails it."""
+        while True:
+            waiting = await self._waiting.get()
+            if not waiting.result.done():
+                return waiting
+
+    def close(self, error: AladinError) -> None:
+        """Take no more jobs, and fail those that wait."""
+        self._closed = True
+        while not self._waiting.empty():
+            self._waiting.get_nowait().fail(error)

@@ -1,0 +1,201 @@
+"""What runs in a worker process: it takes batches and jobs from the wire and answers them.
+
+    main thread       reads messages, and ends the process when the service is gone
+    batch threads     one batch each at a time
+    job threads       one job each at a time, so that an upload never stands in front of queries
+    status thread     says that the process lives, and takes up new generations while it idles
+
+Whatever the service does not hear the end of is lost with the process: it has told its clients.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, NoReturn
+
+import torch
+
+from aladin.errors import AladinError
+from service.logs import LogSetup, log_to_stderr
+from service.work.live_index import LiveState
+from service.work.messages import (
+    Begun,
+    Done,
+    PlaceAnswered,
+    RunBatch,
+    RunJob,
+    Status,
+    UnforeseenError,
+    Unwanted,
+)
+from service.work.search_job import Answered
+from service.work.wire import Wire
+from service.work.worker import Worker
+from service.work.worker_plan import JOB_THREADS, WorkerPlan
+
+_LOG = logging.getLogger(__name__)
+
+# Between two signs of life. An index that is published while nobody asks is opened within it.
+STATUS_S = 0.5
+# The service's own process goes first: it has to refuse and to report also when every processor
+# encodes.
+NICENESS = 5
+
+_PR_SET_PDEATHSIG = 1
+
+
+def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> NoReturn:
+    """Be a worker process, until the service closes its end of the wire or is gone.
+
+    Args:
+        plan: of the worker.
+        connected: the worker's end of the wire.
+        logs: how to write the log.
+    """
+    _end_with_the_service()
+    os.nice(NICENESS)
+    log_to_stderr(logs)
+    # Each batch runs on a thread of its own: more threads inside it would only fight.
+    torch.set_num_threads(1)
+    worker = plan.make()
+    worker.live.try_to_open()
+    _WorkerProcess(worker, Wire(connected)).run(batch_threads=plan.settings.query_threads)
+
+
+@dataclass(eq=False)
+class _Batch:
+    """A batch, and which of its queries are not wanted any more."""
+
+    message: RunBatch
+    unwanted: set[int] = field(default_factory=set[int])
+
+    def is_wanted(self, place: int) -> bool:
+        """Whether somebody waits for the answer."""
+        return place not in self.unwanted
+
+
+class _WorkerProcess:
+    def __init__(self, worker: Worker, wire: Wire) -> None:
+        self._worker = worker
+        self._wire = wire
+        self._batches: dict[int, _Batch] = {}  # from when they come until they are done
+        self._batch_queue: SimpleQueue[_Batch] = SimpleQueue()
+        self._job_queue: SimpleQueue[RunJob] = SimpleQueue()
+        self._said: LiveState | None = None
+        self._saying = threading.Lock()
+
+    def run(self, *, batch_threads: int) -> NoReturn:
+        """Work until the service is gone."""
+        self._report_if_new()
+        _start_threads("batch", batch_threads, self._take_batches)
+        _start_threads("job", JOB_THREADS, self._take_jobs)
+        _start_threads("status", 1, self._say_status)
+        try:
+            while True:
+                self._receive()
+        except EOFError:
+            # Not through the interpreter's own end, which would wait for threads that still work:
+            # nobody is there to be told, and what is on disk is whole at every moment.
+            os._exit(0)
+
+    def _receive(self) -> None:
+        match self._wire.receive():
+            case RunBatch() as message:
+                batch = _Batch(message)
+                self._batches[message.number] = batch
+                self._batch_queue.put(batch)
+            case RunJob() as message:
+                self._job_queue.put(message)
+            case Unwanted(number, place):
+                if number in self._batches:
+                    self._batches[number].unwanted.add(place)
+            case message:
+                raise AssertionError(f"unknown message {message!r}")
+
+    def _take_batches(self) -> None:
+        while True:
+            batch = self._batch_queue.get()
+            number = batch.message.number
+            self._wire.send(Begun(number))
+            error: Exception | None = None
+
+            def emit(place: int, answer: Answered | Exception, number: int = number) -> None:
+                self._report_if_new()
+                if isinstance(answer, Exception):
+                    answer = _for_the_service(answer)
+                self._wire.send(PlaceAnswered(number, place, answer))
+
+            try:
+                self._worker.answer(batch.message.jobs, emit, batch.is_wanted)
+            except Exception as raised:
+                error = _for_the_service(raised)
+            del self._batches[number]
+            self._wire.send(Done(number, error=error))
+
+    def _take_jobs(self) -> None:
+        while True:
+            message = self._job_queue.get()
+            self._wire.send(Begun(message.number))
+            result: Any = None
+            error: Exception | None = None
+            try:
+                result = message.job.run(self._worker)
+            except Exception as raised:
+                error = _for_the_service(raised)
+            self._report_if_new()
+            self._wire.send(Done(message.number, result, error))
+
+    def _say_status(self) -> None:
+        wait = threading.Event()
+        while not wait.wait(STATUS_S):
+            self._worker.live.try_to_open()
+            self._wire.send(Status(self._worker.live.state))
+
+    def _report_if_new(self) -> None:
+        """Tell of a new generation before any answer that comes from it."""
+        state = self._worker.live.state
+        with self._saying:
+            if state != self._said:
+                self._wire.send(Status(state))
+                self._said = state
+
+
+def _start_threads(name: str, count: int, work: Callable[[], None]) -> None:
+    def run() -> None:
+        try:
+            work()
+        except OSError:  # the service is gone; the main thread has seen it, too
+            os._exit(0)
+        except BaseException:
+            # A worker with a thread less would look sound and answer less and less.
+            _LOG.exception("a thread of a worker process failed, so the process ends")
+            os._exit(1)
+
+    for number in range(count):
+        threading.Thread(target=run, name=f"{name}-{number}", daemon=True).start()
+
+
+def _for_the_service(error: Exception) -> Exception:
+    """Return what the service is told of an error; others than our own may not travel."""
+    if isinstance(error, AladinError):
+        return error
+    return UnforeseenError("".join(traceback.format_exception(error)))
+
+
+def _end_with_the_service() -> None:
+    """Have the kernel kill this process with the one that forked it, which ends with the service.
+
+    The end of the wire tells the same, but not to a process that is stuck in native code.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
