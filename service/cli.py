@@ -6,6 +6,7 @@ fastapi) is imported when it runs, so that ``aladin --help`` answers at once.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -26,7 +27,7 @@ from service.commands import (
     train,
 )
 from service.failures import exit_code, one_line
-from service.logs import LogSetup, log_to_stderr
+from service.logs import LogSetup, log_setup, log_to_stderr
 
 
 class Root(TyperGroup):
@@ -40,8 +41,16 @@ class Root(TyperGroup):
         except Exception as error:
             if debug:
                 raise
-            typer.echo(f"error: {one_line(error)}", err=True)
+            _report(error)
             sys.exit(exit_code(error))
+
+
+def _report(error: Exception) -> None:
+    """Say in one line why a command failed, in the form of its log."""
+    if log_setup().format == "json":
+        logging.getLogger(__name__).error(one_line(error))
+    else:
+        typer.echo(f"error: {one_line(error)}", err=True)
 
 
 def _take_debug(words: Sequence[str]) -> tuple[list[str], bool]:
