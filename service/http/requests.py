@@ -19,6 +19,7 @@ _QUERIES = ("text", "image", "id", "image_url")
 MAX_K = 1000
 MAX_OFFSET = 10_000
 MAX_CANDIDATES = 10_000
+MAX_TIMEOUT_MS = 600_000
 
 
 class SearchBody(BaseModel):
@@ -58,6 +59,13 @@ class SearchBody(BaseModel):
         " by and, or (lists of filters) and not.",
         examples=[{"or": [{"city": "Pisa"}, {"year": {"gte": 2020}}]}],
     )
+    timeout_ms: float | None = Field(
+        default=None,
+        gt=0,
+        le=MAX_TIMEOUT_MS,
+        description="Time for the answer; where it does not allow the second stage, the first"
+        " stage's order comes back, and `degraded` says rerank_timeout.",
+    )
 
     @model_validator(mode="after")
     def _one_query(self) -> SearchBody:
@@ -95,6 +103,7 @@ class SearchBody(BaseModel):
             fusion=self.fusion,
             explain=self.explain,
             filter=self.filter,
+            timeout_ms=self.timeout_ms,
         )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from service.answer import SearchAnswer
+from service.http.disconnect import until_disconnect
 from service.http.errors import error_docs
 from service.http.requests import SEARCH_REQUEST_DOCS, SearchBody, SearchRequest
 from service.http.searching import run_search
@@ -19,17 +20,21 @@ router = APIRouter(
 
 
 @router.post("/images", response_model=SearchAnswer, openapi_extra=SEARCH_REQUEST_DOCS)
-async def search_images(body: SearchRequest, service: Service) -> Response:
+async def search_images(request: Request, body: SearchRequest, service: Service) -> Response:
     """Find the images that fit a text, a photo or an item of the index."""
-    return await _search(body, "images", service)
+    return await _search(request, body, "images", service)
 
 
 @router.post("/texts", response_model=SearchAnswer, openapi_extra=SEARCH_REQUEST_DOCS)
-async def search_texts(body: SearchRequest, service: Service) -> Response:
+async def search_texts(request: Request, body: SearchRequest, service: Service) -> Response:
     """Find the texts that fit a photo, a text or an item of the index."""
-    return await _search(body, "texts", service)
+    return await _search(request, body, "texts", service)
 
 
-async def _search(body: SearchBody, target: Target, service: ServiceState) -> Response:
-    answered = await run_search(service, await body.query(service.fetcher), target, body.options())
+async def _search(
+    request: Request, body: SearchBody, target: Target, service: ServiceState
+) -> Response:
+    query = await body.query(service.fetcher)
+    search = run_search(service, query, target, body.options())
+    answered = await until_disconnect(request, search)
     return Response(answered.body, media_type="application/json")

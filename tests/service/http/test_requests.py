@@ -73,6 +73,7 @@ DEFAULTS = {
     "fusion": None,
     "explain": False,
     "filter": {},
+    "timeout_ms": None,
 }
 
 
@@ -89,6 +90,7 @@ OPTIONS = {
     "fusion": 1.0,
     "explain": True,
     "filter": {"year": 2024},
+    "timeout_ms": 150.0,
 }
 
 
@@ -108,6 +110,7 @@ def test_multipart_takes_the_same_options_as_form_fields(app: FastAPI) -> None:
         "fusion": "1",
         "explain": "true",
         "filter": '{"year": 2024}',
+        "timeout_ms": "150",
     }
     answer = post(app, data=form, files={"image": ("x.bin", b"bytes")}).json()
     assert answer["options"] == OPTIONS
@@ -140,6 +143,7 @@ def test_an_image_in_json_is_base64(app: FastAPI, lines: bool) -> None:
         ({"text": "a", "offset": -1}, "offset: "),
         ({"text": "a", "offset": 10**6}, "offset: "),
         ({"text": "a", "candidates": 0}, "candidates: "),
+        ({"text": "a", "timeout_ms": 0}, "timeout_ms: Input should be greater than 0"),
         ({"text": "a", "fusion": 1.5}, "fusion: Input should be less than or equal to 1"),
         ({"text": "a", "rerank": "yes"}, "rerank: Input should be a valid boolean"),
         ({"text": "a", "filter": "year"}, "filter: "),

@@ -1,0 +1,129 @@
+"""A client that hangs up, on a real connection and below the limit on bodies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import uvicorn
+from fastapi import FastAPI, Request
+from starlette.requests import ClientDisconnect
+
+from service.http.disconnect import until_disconnect
+from service.http.middleware import BodyLimit
+
+pytestmark = pytest.mark.anyio
+
+BODY = b'{"text": "a dog"}'
+
+
+class Work:
+    """Work that lasts until it is cancelled or let through, and tells of it."""
+
+    def __init__(self) -> None:
+        self.begun, self.cancelled, self.go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.hung_up = asyncio.Event()
+
+    async def run(self) -> str:
+        self.begun.set()
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return "done"
+
+
+@asynccontextmanager
+async def serving(work: Work) -> AsyncGenerator[int]:
+    """Serve one route that reads its body, then does `work`; yields the port."""
+    app = FastAPI()
+    app.add_middleware(BodyLimit, max_bytes=1000, timeout_s=0.05)
+
+    @app.post("/work")
+    async def route(request: Request) -> str:
+        assert await request.body() == BODY
+        try:
+            return await until_disconnect(request, work.run())
+        except ClientDisconnect:
+            work.hung_up.set()
+            raise
+
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))
+    running = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        await running
+
+
+async def ask(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST /work HTTP/1.1\r\nHost: test\r\nContent-Length: {len(BODY)}\r\n\r\n"
+    writer.write(head.encode() + BODY)
+    return reader, writer
+
+
+async def test_work_is_cancelled_when_its_client_hangs_up() -> None:
+    work = Work()
+    async with asyncio.timeout(10), serving(work) as port:
+        _, writer = await ask(port)
+        await work.begun.wait()
+        writer.close()
+        await work.cancelled.wait()
+        await work.hung_up.wait()
+
+
+async def test_work_is_not_cancelled_while_its_client_waits_longer_than_a_body_may_take() -> None:
+    work = Work()
+    async with asyncio.timeout(10), serving(work) as port:
+        reader, writer = await ask(port)
+        await work.begun.wait()
+        await asyncio.sleep(0.1)  # twice what the body might have taken
+        work.go_on.set()
+        assert b"200 OK" in await reader.readline()
+        assert not work.cancelled.is_set()
+        writer.close()
+
+
+class Receiving:
+    """Stands for a request whose client hangs up when told."""
+
+    def __init__(self) -> None:
+        self.hang_up = asyncio.Event()
+
+    async def receive(self) -> dict[str, str]:
+        await self.hang_up.wait()
+        return {"type": "http.disconnect"}
+
+
+async def test_results_and_errors_of_the_work_come_through() -> None:
+    async def fail() -> None:
+        raise ValueError("of the work")
+
+    async def succeed() -> int:
+        return 7
+
+    request = Receiving()
+    assert await until_disconnect(request, succeed()) == 7  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="of the work"):
+        await until_disconnect(request, fail())  # pyright: ignore[reportArgumentType]
+    # Whoever hangs up afterwards cancels nothing.
+    request.hang_up.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def test_a_cancelled_wait_is_no_disconnect() -> None:
+    work = Work()
+    task = asyncio.create_task(until_disconnect(Receiving(), work.run()))  # pyright: ignore[reportArgumentType]
+    await work.begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.cancelled.is_set()
