@@ -32,8 +32,8 @@ _SAFE_METHODS = ("GET", "HEAD")
 class AccessControl:
     """Lets a request pass to its route, or answers it.
 
-    In this order, each cheaper than what it spares: a row of the table for the route; the page
-    that sent it; its key; its host, where it has no key; the key's scope; its client's rate.
+    It looks at, in this order: the table's row for the route; the page that sent the request; its
+    key; what the key, or whoever has none, may do; without a key its host; its client's rate.
     """
 
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
@@ -78,12 +78,12 @@ class AccessControl:
                 raise CrossSiteError(origin)
         key = self._key(headers)
         state["key"] = key
-        if key is None and not is_own_host(headers.get("host", ""), policy.hosts):
-            raise UnknownHostError(headers.get("host", ""))
         if needed.scope not in (policy.anonymous if key is None else key.scopes):
             if key is None and policy.keys is not None:
                 raise UnauthorizedError("this needs a key, and the request has none")
             raise MissingScopeError(needed.scope, None if key is None else key.name)
+        if key is None and not is_own_host(headers.get("host", ""), policy.hosts):
+            raise UnknownHostError(headers.get("host", ""))
         bucket = self._bucket(key, scope)
         state["bucket"] = bucket
         if bucket is not None:

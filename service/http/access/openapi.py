@@ -46,7 +46,9 @@ def _describe(operation: dict[str, Any], path: str, method: str, policy: AccessP
     row = rows_of(path).get(method)
     if row is None or row.scope == "open":
         return
-    refusals = [403, 421, 429]
+    refusals = [403, 429]
+    if row.scope in policy.anonymous:
+        refusals.append(421)
     if policy.keys is not None:
         refusals.append(401)
         # What OpenAPI calls scopes belongs to OAuth 2; for keys it takes no more than their names.
