@@ -13,6 +13,7 @@ from aladin.errors import (
     NoSuchTargetError,
     UnknownItemError,
 )
+from service.client_errors import ConflictError, NoAccessError, NotFoundError, RefusedInputError
 
 JOB_FAILED = 1
 USER_MISTAKE = 2
@@ -27,6 +28,10 @@ EXIT_CODES: dict[type[BaseException], int] = {
     NoSuchTargetError: USER_MISTAKE,
     UnknownItemError: USER_MISTAKE,
     DuplicateItemError: USER_MISTAKE,
+    RefusedInputError: USER_MISTAKE,
+    NoAccessError: USER_MISTAKE,
+    NotFoundError: USER_MISTAKE,
+    ConflictError: USER_MISTAKE,
     FileNotFoundError: USER_MISTAKE,
     NotADirectoryError: USER_MISTAKE,
     Exception: JOB_FAILED,

@@ -4,14 +4,17 @@ AladinClient, AsyncAladinClient   the same methods, without and with an event lo
 Search                            one of many searches
 NewPhoto, NewText                 items to add
 RetryPolicy                       how patient a client is
-ClientError and its kinds         see `service.client.errors`
+ClientError and its kinds         see `service.client_errors`
 """
 
 from service.answer import SearchAnswer, SearchHit
 from service.client.additions import NewPhoto, NewText
 from service.client.async_client import AsyncAladinClient
 from service.client.calls import Photo
-from service.client.errors import (
+from service.client.retries import RetryPolicy
+from service.client.searches import Search
+from service.client.sync_client import AladinClient
+from service.client_errors import (
     ClientError,
     ConflictError,
     NoAccessError,
@@ -22,9 +25,6 @@ from service.client.errors import (
     ServiceUnreachableError,
     TooBusyError,
 )
-from service.client.retries import RetryPolicy
-from service.client.searches import Search
-from service.client.sync_client import AladinClient
 from service.index_answers import LiveIndexInfo
 from service.item_answers import Added, Deleted, Item
 

@@ -36,7 +36,6 @@ from service.client.connection import (
     connection_settings,
     patience,
 )
-from service.client.errors import NotReadyError, ServiceUnreachableError
 from service.client.retries import Attempts, RetryPolicy
 from service.client.searches import (
     Outcome,
@@ -46,6 +45,7 @@ from service.client.searches import (
     batch_calls,
     search_call,
 )
+from service.client_errors import NotReadyError, ServiceUnreachableError
 from service.index_answers import LiveIndexInfo
 from service.item_answers import Added, Deleted, Item
 from service.queries import OnDuplicate, Target
@@ -118,6 +118,10 @@ class AsyncAladinClient:
     ) -> SearchAnswer:
         """Find the texts that fit a picture, a text or an item."""
         return await self._send(search_call(Search(text, "texts", **fields)))
+
+    async def search(self, search: Search) -> SearchAnswer:
+        """Ask one search that is put together already."""
+        return await self._send(search_call(search))
 
     async def search_batch(self, searches: Sequence[Search]) -> list[Outcome]:
         """Ask several searches in one request."""

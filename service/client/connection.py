@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 
 from aladin.errors import ConfigError
-from service.client.errors import ServiceError, ServiceUnreachableError, read_error
+from service.client.error_answers import read_error
 from service.client.retries import Attempts, RetryPolicy, parse_retry_after
+from service.client_errors import ServiceError, ServiceUnreachableError
 
 API_KEY_VARIABLE = "ALADIN_API_KEY"
 

@@ -18,12 +18,13 @@ from service.client.calls import (
     json_body,
     read_as,
 )
-from service.client.errors import ErrorDetail, ServiceError, error_of
+from service.client.error_answers import ErrorDetail, error_of
 from service.client.pictures import (
     PictureSource,
     can_be_sent_again,
     json_list_chunks,
 )
+from service.client_errors import ServiceError
 from service.queries import Target
 
 

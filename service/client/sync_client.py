@@ -36,7 +36,6 @@ from service.client.connection import (
     connection_settings,
     patience,
 )
-from service.client.errors import NotReadyError, ServiceUnreachableError
 from service.client.retries import Attempts, RetryPolicy
 from service.client.searches import (
     Outcome,
@@ -46,6 +45,7 @@ from service.client.searches import (
     batch_calls,
     search_call,
 )
+from service.client_errors import NotReadyError, ServiceUnreachableError
 from service.index_answers import LiveIndexInfo
 from service.item_answers import Added, Deleted, Item
 from service.queries import OnDuplicate, Target
@@ -127,6 +127,10 @@ class AladinClient:
     def search_texts(self, text: str | None = None, **fields: Unpack[SearchFields]) -> SearchAnswer:
         """Find the texts that fit a picture, a text or an item; as `search_images`."""
         return self._send(search_call(Search(text, "texts", **fields)))
+
+    def search(self, search: Search) -> SearchAnswer:
+        """Ask one search that is put together already; otherwise as `search_images`."""
+        return self._send(search_call(search))
 
     def search_batch(self, searches: Sequence[Search]) -> list[Outcome]:
         """Ask several searches in one request.

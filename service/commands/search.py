@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -17,7 +18,10 @@ from service.commands.device_options import (
     FirstStageOption,
     SearchDeviceOption,
 )
-from service.queries import ItemQuery, PhotoQuery, Query, SearchOptions, TextQuery
+from service.queries import ItemQuery, PhotoQuery, Query, SearchOptions, Target, TextQuery
+
+if TYPE_CHECKING:
+    from service.answer import SearchAnswer
 
 
 class TargetName(StrEnum):
@@ -28,8 +32,18 @@ class TargetName(StrEnum):
 
 
 def search(
-    index: Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")],
+    index: Annotated[
+        str | None, typer.Argument(metavar="INDEX", help="Folder of an index; none with --url.")
+    ] = None,
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="Words to search for.")] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            metavar="URL",
+            help="Of a service, instead of INDEX; its key is taken from ALADIN_API_KEY.",
+        ),
+    ] = None,
     image: Annotated[
         Path | None,
         typer.Option("--image", metavar="FILE", exists=True, dir_okay=False, help="A photo."),
@@ -66,26 +80,38 @@ def search(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show which word matched which region.")
     ] = False,
+    timeout_ms: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout-ms",
+            min=1,
+            help="Leave the second stage out where it would take longer, and say so.",
+        ),
+    ] = None,
     device: SearchDeviceOption = Device.cpu,
     first_stage: FirstStageOption = FirstStage.faiss,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the JSON that the HTTP service answers.")
     ] = False,
 ) -> None:
-    """Search an index with words, a photo or one of its items.
+    """Search an index, or a service, with words, a photo or an item of the index.
 
-    In: INDEX, and one of TEXT, --image and --id. Out: on stdout the hits, best first: rank, score,
-    both stages' ranks and scores, uri and text; with --explain each word's best region, its box
-    in fractions of the photo's size (x0 y0 x1 y1), and the cosine there.
+    In: INDEX or --url, and one of TEXT, --image and --id. Out: on stdout the hits, best first:
+    rank, score, both stages' ranks and scores, uri and text; with --explain each word's best
+    region, its box in fractions of the photo's size (x0 y0 x1 y1), and the cosine there.
     """
-    from index.devices.search_device import SearchDevice
-    from index.reader import open_index
-    from index.searcher import TwoStageSearcher
     from service.answer_text import answer_lines
-    from service.engine import SearchEngine
-    from service.query_limits import QueryLimits
 
-    query = _query(text, image, item_id)
+    if url is not None:
+        index, text = None, _only_word(index, text)
+    elif index is None:
+        raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
+    given = 3 - (text, image, item_id).count(None)
+    if given != 1:
+        raise InputError(f"expected exactly one of TEXT, --image and --id, got {given}")
+    found: Target = "texts" if image is not None else "images"
+    if target is not None:
+        found = target.value
     options = SearchOptions(
         k=k,
         candidates=candidates,
@@ -93,14 +119,16 @@ def search(
         fusion=fusion,
         explain=explain,
         filter=_filter(filter_json),
+        timeout_ms=timeout_ms,
     )
-    found = target or (TargetName.images if image is None else TargetName.texts)
-    with (
-        closing(SearchDevice.choose(device.value, first_stage.value)) as place,
-        open_index(index, device=place) as opened,
-    ):
-        engine = SearchEngine(TwoStageSearcher(opened), QueryLimits())
-        answer = engine.search(query, found.value, options)
+    if url is not None:
+        if (device, first_stage) != (Device.cpu, FirstStage.faiss):
+            raise typer.BadParameter("--device and --first-stage: a service has its own")
+        answer = _ask_service(url, text, image, item_id, found, options)
+    else:
+        assert index is not None  # or there is a URL
+        query = _query(text, image, item_id)
+        answer = _search_here(Path(index), query, found, options, device, first_stage)
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))
     else:
@@ -108,17 +136,57 @@ def search(
             typer.echo(line)
 
 
+def _only_word(first: str | None, second: str | None) -> str | None:
+    """Return the text of a command line that has no INDEX, where it stands in the first place."""
+    if second is not None:
+        raise typer.BadParameter("expected exactly one of INDEX and --url, got both")
+    return first
+
+
+def _search_here(
+    index: Path,
+    query: Query,
+    target: Target,
+    options: SearchOptions,
+    device: Device,
+    first_stage: FirstStage,
+) -> SearchAnswer:
+    from index.devices.search_device import SearchDevice
+    from index.reader import open_index
+    from index.searcher import TwoStageSearcher
+    from service.engine import SearchEngine
+    from service.query_limits import QueryLimits
+
+    with (
+        closing(SearchDevice.choose(device.value, first_stage.value)) as place,
+        open_index(index, device=place) as opened,
+    ):
+        engine = SearchEngine(TwoStageSearcher(opened), QueryLimits())
+        return engine.search(query, target, options)
+
+
 def _query(text: str | None, image: Path | None, item_id: str | None) -> Query:
-    given: list[Query] = []
     if text is not None:
-        given.append(TextQuery(text))
+        return TextQuery(text)
     if image is not None:
-        given.append(PhotoQuery(image.read_bytes(), str(image)))
-    if item_id is not None:
-        given.append(ItemQuery(item_id))
-    if len(given) != 1:
-        raise InputError(f"expected exactly one of TEXT, --image and --id, got {len(given)}")
-    return given[0]
+        return PhotoQuery(image.read_bytes(), str(image))
+    assert item_id is not None  # by the caller
+    return ItemQuery(item_id)
+
+
+def _ask_service(
+    url: str,
+    text: str | None,
+    image: Path | None,
+    item_id: str | None,
+    target: Target,
+    options: SearchOptions,
+) -> SearchAnswer:
+    from service.client import AladinClient, Search
+
+    search = Search(text, target, image=image, id=item_id, **asdict(options))
+    with AladinClient(url) as client:
+        return client.search(search)
 
 
 def _filter(text: str) -> dict[str, Any]:
