@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import service_run
-from engine import Docker, CheckError, Podman, answers, find_engine, run
+from engine import CheckError, Docker, Podman, answers, find_engine, run
 from host_pip import lend_pip
 from stand_in import make_stand_in
 

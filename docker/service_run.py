@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from engine import Docker, CheckError, run
+from engine import CheckError, Docker, run
 
 USER = 10001
 # None of these is of use to the service, and all to who breaks into it.

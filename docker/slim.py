@@ -38,7 +38,8 @@ def shrink(packages: Path) -> None:
     """Remove what is only there for compilers and for tests."""
     for name in FOLDERS:
         for folder in list(packages.rglob(name)):
-            shutil.rmtree(folder)
+            if folder.is_dir():  # one within another is gone already
+                shutil.rmtree(folder)
     for pattern in (*FILES, *(f"torch/{name}" for name in TORCH_PROGRAMS)):
         for file in list(packages.rglob(pattern)):
             file.unlink()
