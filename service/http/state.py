@@ -44,7 +44,9 @@ class ServiceState:
         self.batch_places = asyncio.Semaphore(self.settings.max_batch)
 
 
-def service_state(request: Request) -> ServiceState:
+# Coroutines, though they wait for nothing: the framework runs plain functions on another thread,
+# and while others encode, a way there and back may take ten times as long as the rest.
+async def service_state(request: Request) -> ServiceState:
     """Return the application's state."""
     return cast(ServiceState, request.app.state.service)
 
@@ -52,7 +54,7 @@ def service_state(request: Request) -> ServiceState:
 Service = Annotated[ServiceState, Depends(service_state)]
 
 
-def writable_service(service: Service) -> ServiceState:
+async def writable_service(service: Service) -> ServiceState:
     """Return the application's state to a route that changes the index.
 
     Raises:
