@@ -1,0 +1,255 @@
+"""What is kept of every request: its id, its log line, its counts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import PlainTextResponse
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
+
+from aladin.errors import OverloadedError
+from service.answer import TookMs
+from service.http.errors import install_error_handlers
+from service.http.request_context import RequestContext
+from service.logs import LogSetup, StderrHandler, log_to_stderr
+from service.metrics import Metrics
+from service.queries import SearchOptions, TextQuery
+from service.request_record import current_request, note_search
+from service.work.search_job import Answered, SearchJob
+
+SECRETS = ["Bearer-s3cret", "k3y-s3cret", "a private query", "pa55word"]
+ANSWERED = Answered(
+    body=b"{}",
+    generation=7,
+    degraded=("rerank_timeout",),
+    took_ms=TookMs(decode=0, encode=1, retrieve=1, rerank=0, total=3),
+    batch=4,
+)
+
+
+class NamedKey(NamedTuple):
+    """As the access control leaves it for the log."""
+
+    name: str
+
+
+class App(NamedTuple):
+    """A small application, and what it counts."""
+
+    app: FastAPI
+    metrics: Metrics
+
+
+@pytest.fixture
+def small() -> App:
+    """An application with a route for each thing that can happen."""
+    app, metrics = FastAPI(), Metrics()
+    install_error_handlers(app)
+    app.add_middleware(RequestContext, metrics=metrics)
+    router = APIRouter(prefix="/v1")
+
+    @router.post("/search")
+    async def search(request: Request) -> PlainTextResponse:
+        request.state.key = NamedKey("alice")
+        text = (await request.json())["text"]
+        job = SearchJob(
+            query=TextQuery(text), target="images", options=SearchOptions(), received_s=0.0
+        )
+        note_search("text", job, ANSWERED)
+        logging.getLogger("service.test").info("searching")
+        return PlainTextResponse("twelve bytes")
+
+    @router.get("/items/{item_id:path}")
+    async def item(item_id: str) -> dict[str, str]:
+        return {"id": item_id}
+
+    @router.get("/full")
+    async def full() -> None:
+        raise OverloadedError(1.0)
+
+    @router.get("/bug")
+    async def bug() -> None:
+        raise RuntimeError("internals")
+
+    @router.get("/gone")
+    async def gone() -> None:
+        raise ClientDisconnect
+
+    app.include_router(router)
+
+    @app.get("/readyz")
+    async def readyz() -> None:
+        return None
+
+    return App(app, metrics)
+
+
+@pytest.fixture
+def lines(capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
+    """Reads the JSON lines that were logged since the last call."""
+    root = logging.getLogger()
+    level = root.level
+    log_to_stderr(LogSetup(format="json"))
+    yield lambda: [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    logging.captureWarnings(False)
+    root.handlers = [each for each in root.handlers if not isinstance(each, StderrHandler)]
+    root.setLevel(level)
+
+
+def send(small: App, method: str, path: str, **request: Any) -> httpx.Response:
+    """Send one request."""
+
+    async def run() -> httpx.Response:
+        transport = httpx.ASGITransport(small.app, client=("192.0.2.7", 5000))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            answer = await client.request(method, path, **request)
+        assert current_request() is None  # nothing of it is left to what comes next
+        return answer
+
+    return asyncio.run(run())
+
+
+def count(small: App, **labels: str) -> float | None:
+    """Return how many requests were counted under some labels."""
+    return small.metrics.registry.get_sample_value("aladin_http_requests_total", labels)
+
+
+def test_a_search_is_one_line_that_tells_how_it_was_answered(small: App, lines: Any) -> None:
+    answer = send(small, "POST", "/v1/search", json={"text": "a dog"})
+    inner, access = lines()
+    assert inner["message"] == "searching"
+    assert inner["request_id"] == access["request_id"] == answer.headers["X-Request-ID"]
+    milliseconds = access.pop("ms")
+    assert 0 < milliseconds < 10_000
+    assert access.pop("message") == f"POST /v1/search 200 {milliseconds:.1f} ms"
+    for name in ("time", "pid", "request_id"):
+        del access[name]
+    assert access == {
+        "level": "INFO",
+        "logger": "service.access",
+        "method": "POST",
+        "route": "/v1/search",
+        "path": "/v1/search",
+        "status": 200,
+        "bytes": 12,
+        "request_bytes": 16,
+        "client": "192.0.2.7",
+        "key": "alice",
+        "generation": 7,
+        "lane": "text",
+        "batch": 4,
+        "degraded": ["rerank_timeout"],
+    }
+
+
+def test_no_line_holds_a_key_or_what_was_searched_for(small: App, lines: Any) -> None:
+    headers = {"Authorization": "Bearer Bearer-s3cret", "X-API-Key": "k3y-s3cret"}
+    body = {"text": "a private query"}
+    send(small, "POST", "/v1/search?token=pa55word", json=body, headers=headers)
+    send(small, "GET", "/v1/bug?token=pa55word", headers=headers)
+    send(small, "GET", "/v1/nothing?token=pa55word", headers=headers)
+    written = json.dumps(lines())
+    assert written.count("request_id") == 5
+    for secret in SECRETS:
+        assert secret not in written
+
+
+def test_an_id_that_was_given_is_kept_if_it_is_safe(small: App, lines: Any) -> None:
+    ids = ["trace-7.a_B", "x" * 65, "<b>", "two words"]
+    given = [send(small, "GET", "/readyz", headers={"X-Request-ID": each}) for each in ids]
+    answered = [each.headers.get_list("X-Request-ID") for each in given]
+    assert answered[0] == [ids[0]]
+    made = [each for (each,) in answered[1:]]
+    assert len({*made}) == 3
+    assert not {*made} & {*ids}
+    assert lines() == []  # probes that are answered are nothing to read of
+
+
+def test_requests_are_counted_by_the_template_of_their_route(small: App) -> None:
+    for item_id in ("a", "b/c", "d%20e"):
+        send(small, "GET", f"/v1/items/{item_id}")
+    send(small, "GET", "/nothing/here")
+    send(small, "GET", "/nothing/there")
+    send(small, "POST", "/v1/items/a")
+    assert count(small, method="GET", route="/v1/items/{item_id}", status="200") == 3
+    assert count(small, method="GET", route="other", status="404") == 2
+    assert count(small, method="POST", route="/v1/items/{item_id}", status="405") == 1
+
+
+def test_a_refused_request_is_counted_by_its_reason(small: App, lines: Any) -> None:
+    answer = send(small, "GET", "/v1/full")
+    assert answer.status_code == 429
+    assert lines()[-1]["error"] == "overloaded"
+    rejected = small.metrics.registry.get_sample_value(
+        "aladin_rejected_requests_total", {"reason": "overloaded"}
+    )
+    assert rejected == 1
+    assert count(small, method="GET", route="/v1/full", status="429") == 1
+
+
+def test_a_bug_is_a_line_with_its_traceback_and_a_line_with_500(small: App, lines: Any) -> None:
+    answer = send(small, "GET", "/v1/bug")
+    failed, access = lines()
+    assert answer.json()["error"]["request_id"] == failed["request_id"] == access["request_id"]
+    assert failed["level"] == "ERROR"
+    assert failed["exception"].endswith("RuntimeError: internals")
+    assert (access["status"], access["error"]) == (500, "internal_error")
+    assert count(small, method="GET", route="/v1/bug", status="500") == 1
+
+
+def test_a_client_that_hung_up_is_counted_as_such(small: App, lines: Any) -> None:
+    sent: list[Message] = []
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/v1/gone",
+        "raw_path": b"/v1/gone",
+        "query_string": b"",
+        "headers": [],
+    }
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def keep(message: Message) -> None:
+        sent.append(message)
+
+    asyncio.run(small.app(scope, receive, keep))
+    assert sent == []
+    (access,) = lines()
+    assert (access["status"], access["client"]) == (499, None)
+    assert count(small, method="GET", route="/v1/gone", status="499") == 1
+
+
+@pytest.mark.parametrize(
+    "raw", [b"/v1/items/a%0ab", b"/v1/items/\xff\x1b[31m\n", b"/" + b"x" * 9999]
+)
+def test_no_path_breaks_a_line(small: App, lines: Any, raw: bytes) -> None:
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/v1/items/whatever",
+        "raw_path": raw,
+        "query_string": b"",
+        "headers": [],
+    }
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def drop(message: Message) -> None:
+        del message
+
+    asyncio.run(small.app(scope, receive, drop))
+    (access,) = lines()
+    assert access["path"].isprintable()
+    assert access["path"].isascii()
+    assert len(access["path"]) < 1000
