@@ -67,7 +67,11 @@ def read_image(photo: PhotoFile | Path, limits: ImageLimits = DEFAULT_LIMITS) ->
 
 
 def decode_image(
-    data: bytes, source: str = "image", limits: ImageLimits = DEFAULT_LIMITS
+    data: bytes,
+    source: str = "image",
+    limits: ImageLimits = DEFAULT_LIMITS,
+    *,
+    at_least_px: int | None = None,
 ) -> Image.Image:
     """Decode the first frame of a picture to upright 8-bit RGB, without its metadata.
 
@@ -77,6 +81,8 @@ def decode_image(
         data: the file's bytes, of one of `limits.formats`.
         source: names the picture in errors.
         limits: bytes and pixels; the pixels are read from the header, before decoding.
+        at_least_px: what both sides need to have: a decoder that can leave pixels out may then
+            return a smaller picture, in a fraction of the time; None: the picture as it is.
 
     Raises:
         ImageTooLargeError: too many bytes or pixels, or too much work for them.
@@ -89,6 +95,8 @@ def decode_image(
     try:
         with Image.open(BoundedReader(data), formats=limits.formats) as picture:
             check_cost(picture, data, source, limits.max_pixels)
+            if at_least_px is not None:
+                picture.draft(None, (at_least_px, at_least_px))
             picture.load()
             photo = _to_rgb(_turn_upright(picture))
     except ImageError:

@@ -3,32 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from aladin.images import ImageLimits
-from service.photos import PhotoBytes, PhotoGoneError, original_photo, resized_photo
+from aladin.images import DEFAULT_LIMITS
+from service.photos import (
+    PhotoBytes,
+    PhotoGoneError,
+    original_photo,
+    photo_version,
+    resized_photo,
+)
 from service.work.job import Job
 from service.work.worker import Worker
 
 
+class PhotoRead(NamedTuple):
+    """An item's photo.
+
+    Attributes:
+        version: another one as soon as the photo is another.
+        photo: None for a client that has this version.
+    """
+
+    version: str
+    photo: PhotoBytes | None
+
+
 @dataclass(frozen=True)
-class ReadPhoto(Job[PhotoBytes]):
+class ReadPhoto(Job[PhotoRead]):
     """Read an item's photo.
 
     Attributes:
         item_id: of the images.
-        size_px: longest side; None: the file itself.
-        limits: what it may cost to make it smaller.
+        size_px: longest side; None: as large as it is.
+        known: versions that the client has.
     """
 
     item_id: str
     size_px: int | None
-    limits: ImageLimits
+    known: frozenset[str] = frozenset()
 
-    def run(self, worker: Worker) -> PhotoBytes:
+    def run(self, worker: Worker) -> PhotoRead:
         """Return its bytes."""
-        photo = worker.engine().photo(self.item_id)
-        if photo is None:
+        file = worker.engine().photo(self.item_id)
+        if file is None:
             raise PhotoGoneError(self.item_id)
+        version = photo_version(file, self.item_id, self.size_px)
+        if version in self.known:
+            return PhotoRead(version, None)
+        # The index's own: what its building could decode, it can hand out.
         if self.size_px is None:
-            return original_photo(photo, self.item_id)
-        return resized_photo(photo, self.item_id, self.size_px, self.limits)
+            return PhotoRead(version, original_photo(file, self.item_id, DEFAULT_LIMITS))
+        photo = worker.thumbnails.get(version)
+        if photo is None:
+            photo = resized_photo(file, self.item_id, self.size_px, DEFAULT_LIMITS)
+            worker.thumbnails.put(version, photo)
+        return PhotoRead(version, photo)

@@ -8,6 +8,7 @@ from index.devices.search_device import SearchDevice
 from service.engine import SearchEngine
 from service.item_changes import ItemChanger
 from service.query_encoder import EncodedQuery, QueryEncoder, always
+from service.thumbnail_cache import ThumbnailCache
 from service.work.live_index import LiveIndex
 from service.work.search_job import Answered, SearchJob
 
@@ -19,15 +20,23 @@ Emit = Callable[[int, Answered | Exception], None]
 class Worker:
     """Answers batches of queries and does single jobs; safe to use from any number of threads."""
 
-    def __init__(self, live: LiveIndex, device: SearchDevice, encoder: QueryEncoder) -> None:
+    def __init__(
+        self,
+        live: LiveIndex,
+        device: SearchDevice,
+        encoder: QueryEncoder,
+        thumbnails: ThumbnailCache,
+    ) -> None:
         """Work on one index folder.
 
         Args:
             live: opened by the first job, or before.
             device: where it searches; closed with the worker.
             encoder: of the queries; closed with the worker.
+            thumbnails: keeps photos that were made smaller.
         """
         self.live = live
+        self.thumbnails = thumbnails
         self._device = device
         self._encoder = encoder
 

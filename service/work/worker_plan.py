@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from aladin.query_precision import choose_precision
 from index.devices.search_device import DeviceName, FirstStageName, SearchDevice
 from service.encoding_cache import EncodingCache
 from service.query_encoder import QueryEncoder
 from service.settings import ServiceSettings
+from service.thumbnail_cache import ThumbnailCache
 from service.work.live_index import LiveIndex
 from service.work.worker import Worker
 
@@ -50,5 +52,7 @@ class WorkerPlan:
             self.settings.query_limits,
             EncodingCache(self.settings.query_cache_bytes),
             decode_threads=self.settings.decode_threads,
+            precision=choose_precision(self.settings.query_precision, place.device),
         )
-        return Worker(live, place, encoder)
+        thumbnails = ThumbnailCache(self.settings.thumbnail_cache_bytes)
+        return Worker(live, place, encoder, thumbnails)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ from PIL import Image
 
 from aladin.images import DEFAULT_LIMITS, ImageLimits
 from aladin.photo_file import PhotoFile
-from service.photos import PhotoGoneError, original_photo, resized_photo
+from service.photos import PhotoGoneError, original_photo, photo_version, resized_photo
 
 ORIENTATION, MAKE = 0x0112, 0x010F
 
@@ -28,8 +31,105 @@ def turned(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_original_is_the_file_itself(turned: Path) -> None:
-    assert original_photo(PhotoFile(turned), "a") == (turned.read_bytes(), "image/jpeg")
+def bare(kind: str, mode: str = "RGB") -> bytes:
+    """A picture file without metadata."""
+    target = io.BytesIO()
+    colours = np.random.default_rng(0).integers(0, 256, (30, 60, 3), dtype=np.uint8)
+    Image.fromarray(colours).convert(mode).save(target, kind)
+    return target.getvalue()
+
+
+def png_chunk(kind: bytes, data: bytes) -> bytes:
+    """One chunk of a PNG."""
+    checked = kind + data
+    return struct.pack(">I", len(data)) + checked + struct.pack(">I", zlib.crc32(checked))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_a_file_with_nothing_but_the_picture_is_handed_out_as_it_is(
+    tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "photo"
+    path.write_bytes(bare(kind))
+    assert original_photo(PhotoFile(path), "a", DEFAULT_LIMITS) == (
+        bare(kind),
+        f"image/{kind.lower()}",
+    )
+
+
+def test_an_original_is_upright_and_without_metadata(turned: Path) -> None:
+    data, media_type = original_photo(PhotoFile(turned), "a", DEFAULT_LIMITS)
+    assert media_type == "image/jpeg"
+    assert b"ecret" not in data
+    with Image.open(io.BytesIO(data)) as picture:
+        assert (picture.format, picture.size) == ("JPEG", (30, 60))
+        assert not picture.getexif()
+        pixels = np.asarray(picture).astype(int)
+    assert pixels[:28, :, 0].min() > 200  # what was left is on top
+    assert pixels[32:, :, 0].max() < 50
+
+
+def secrets() -> dict[str, bytes]:
+    """Picture files that tell more than the picture."""
+    jpeg, png, webp = bare("JPEG"), bare("PNG"), bare("WEBP")
+    comment = b"\xff\xfe" + struct.pack(">H", 8) + b"secret"
+    size = struct.pack("<I", len(webp) - 8 + 14)
+    return {
+        "jpeg comment": jpeg[:2] + comment + jpeg[2:],
+        "jpeg comment between scans": jpeg[:-2] + comment + jpeg[-2:],
+        "jpeg xmp": jpeg[:2] + b"\xff\xe1" + struct.pack(">H", 8) + b"secret" + jpeg[2:],
+        "after the jpeg": jpeg + b"secret",
+        "png text": png[:33] + png_chunk(b"tEXt", b"Comment\0secret") + png[33:],
+        "png text at the end": png[:-12] + png_chunk(b"tEXt", b"a\0secret") + png[-12:],
+        "png, private": png[:33] + png_chunk(b"prVt", b"secret") + png[33:],
+        "after the png": png + b"secret",
+        "webp exif": webp[:4] + size + webp[8:] + b"EXIF" + struct.pack("<I", 6) + b"secret",
+        "after the webp": webp + b"secret",
+        "gif comment": bare("GIF", "P").replace(b"\x2c", b"\x21\xfe\x06secret\0\x2c", 1),
+        "bmp": bare("BMP") + b"secret",
+        "tiff": bare("TIFF") + b"secret",
+        "ppm": bare("PPM").replace(b"\n", b"\n#secret\n", 1),
+    }
+
+
+@pytest.mark.parametrize("name", list(secrets()))
+def test_what_a_file_tells_beside_the_picture_is_not_handed_out(tmp_path: Path, name: str) -> None:
+    data = secrets()[name]
+    assert b"secret" in data
+    path = tmp_path / "photo"
+    path.write_bytes(data)
+    photo, media_type = original_photo(PhotoFile(path), "a", DEFAULT_LIMITS)
+    assert b"secret" not in photo
+    with Image.open(io.BytesIO(data)) as old, Image.open(io.BytesIO(photo)) as new:
+        assert new.get_format_mimetype() == media_type
+        before, after = (np.asarray(picture.convert("RGB")).astype(int) for picture in (old, new))
+    assert np.abs(before - after).mean() < 25  # noise, coded twice at most
+
+
+def test_a_version_is_that_of_the_file_and_the_size(tmp_path: Path) -> None:
+    path, other = tmp_path / "photo", tmp_path / "other"
+    for file in (path, other):
+        file.write_bytes(bare("PNG"))
+    photo = PhotoFile(path)
+    version = photo_version(photo, "a", 20)
+    assert photo_version(photo, "a", 20) == version
+    others = [photo_version(photo, "a", None), photo_version(PhotoFile(other), "a", 20)]
+    others.append(photo_version(PhotoFile(path, 0, 10), "a", 20))
+    other.replace(path)  # the same bytes, and maybe the same time: still another file
+    others.append(photo_version(photo, "a", 20))
+    assert len({version, *others}) == 5
+    path.unlink()
+    with pytest.raises(PhotoGoneError):
+        photo_version(photo, "a", 20)
+
+
+def test_a_pipe_in_the_place_of_a_photo_is_no_photo(tmp_path: Path) -> None:
+    path = tmp_path / "photo"
+    os.mkfifo(path)  # a plain opening would wait for a writer
+    with pytest.raises(PhotoGoneError):
+        original_photo(PhotoFile(path), "a", DEFAULT_LIMITS)
+    with pytest.raises(PhotoGoneError):
+        resized_photo(PhotoFile(path), "a", 20, DEFAULT_LIMITS)
 
 
 def test_a_resized_photo_is_upright_small_and_without_metadata(turned: Path) -> None:
@@ -58,7 +158,7 @@ def test_what_is_no_photo_any_more_is_not_handed_out(tmp_path: Path, content: by
     if content is not None:
         path.write_bytes(content)
     for read in (
-        lambda: original_photo(PhotoFile(path), "a/b#1"),
+        lambda: original_photo(PhotoFile(path), "a/b#1", DEFAULT_LIMITS),
         lambda: resized_photo(PhotoFile(path), "a/b#1", 20, DEFAULT_LIMITS),
     ):
         with pytest.raises(PhotoGoneError) as failure:

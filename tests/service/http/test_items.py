@@ -190,3 +190,41 @@ async def test_the_surface_is_documented(service: Service) -> None:
     fields = {"text", "image", "id", "k", "offset", "candidates", "rerank", "fusion", "explain"}
     for described in body.values():
         assert set(described["schema"]["properties"]) == fields | {"filter"}
+
+
+async def test_a_client_that_has_a_photo_is_told_so(service: Service) -> None:
+    async with service() as client:
+        for params in ({}, {"size": 24}):
+            first = await client.get("/v1/images/plain", params=params)
+            etag = first.headers["ETag"]
+            assert "no-cache" in first.headers["Cache-Control"]
+            for known in (etag, f'"a", W/{etag}, "b"'):
+                again = await client.get(
+                    "/v1/images/plain", params=params, headers={"If-None-Match": known}
+                )
+                assert (again.status_code, again.content) == (304, b"")
+                assert again.headers["ETag"] == etag
+            other = await client.get(
+                "/v1/images/plain", params=params, headers={"If-None-Match": f'"{"0" * 64}"'}
+            )
+            assert other.content == first.content
+
+
+async def test_a_photo_that_was_replaced_is_never_stale(
+    service: Service, tiny_checkpoint: Path, data_file: Path, tmp_path: Path
+) -> None:
+    photo = tmp_path / "photo.png"
+    shutil.copy(data_file.parent / "photo-0.png", photo)
+    item = ImageItem(id="a", path=photo, uri="a.png")
+    build_index(tiny_checkpoint, tmp_path / "index", [item], None)
+    async with service(index=tmp_path / "index") as client:
+        first = await client.get("/v1/images/a", params={"size": 24})
+        again = await client.get("/v1/images/a", params={"size": 24})
+        assert again.content == first.content
+        shutil.copy(data_file.parent / "photo-1.png", tmp_path / "new.png")
+        (tmp_path / "new.png").replace(photo)
+        changed = await client.get(
+            "/v1/images/a", params={"size": 24}, headers={"If-None-Match": first.headers["ETag"]}
+        )
+        assert changed.status_code == 200
+        assert changed.content != first.content
