@@ -123,8 +123,9 @@ def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
         labels=("process", "kind"),
     )
     # By place and not by pid: a worker that takes another's place goes on with its series.
-    names = ["front", *(f"worker-{place}" for place in range(len(workers.pids)))]
-    for name, pid in zip(names, (os.getpid(), *workers.pids), strict=True):
+    pids = {"front": os.getpid()}
+    pids |= {f"worker-{place}": pid for place, pid in workers.pids.items()}
+    for name, pid in pids.items():
         held = process_memory(pid)
         if held is not None:
             memory.add_metric((name, "own"), held.own)

@@ -110,11 +110,11 @@ class ProcessWorkers:
             # While they take up a new one they differ; the last that changed has it.
             generation=self._generation if self._generation in generations else None,
             refused=next((state.refused for state in states if state.refused is not None), None),
-            pids=tuple(
-                link.pid
-                for link in self._links.values()
+            pids={
+                place: link.pid
+                for place, link in self._links.items()
                 if link.takes_work and link.pid is not None
-            ),
+            },
         )
 
     async def _keep_up(self, place: int, tried: asyncio.Event) -> None:

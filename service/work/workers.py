@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from service.work.job import Job
@@ -21,14 +22,15 @@ class WorkersHealth:
         generation: the live one; None where no index is live.
         refused: why the newest published generation was not taken up, None where it was; the
             one before it is still live then.
-        pids: of the worker processes that are alive; none where the workers are threads.
+        pids: of the worker processes that are alive, by their place; none where the workers are
+            threads.
     """
 
     wanted: int
     alive: int
     generation: int | None
     refused: str | None = None
-    pids: tuple[int, ...] = ()
+    pids: Mapping[int, int] = field(default_factory=dict[int, int])
 
     @property
     def ready(self) -> bool:

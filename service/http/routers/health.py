@@ -40,8 +40,9 @@ class Readiness(BaseModel):
     status: Literal["ready"] = "ready"
     generation: int
     workers: WorkersReady
-    refused: str | None = Field(
-        description="Why the newest published generation is not the live one; null: it is."
+    refused: bool = Field(
+        description="Whether a newer generation is published that cannot be served; the log says"
+        " why, for that is nobody's business who may ask here."
     )
 
 
@@ -63,11 +64,12 @@ async def readyz(service: Service) -> Readiness:
     if health.alive < health.wanted:
         raise WorkersMissingError(health.alive, health.wanted)
     if health.generation is None:
-        raise IndexNotReadyError(health.refused or "no index is live yet")
+        why = " yet" if health.refused is None else ": what is published cannot be served"
+        raise IndexNotReadyError(f"no index is live{why}")
     return Readiness(
         generation=health.generation,
         workers=WorkersReady(wanted=health.wanted, alive=health.alive),
-        refused=health.refused,
+        refused=health.refused is not None,
     )
 
 
