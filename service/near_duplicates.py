@@ -21,8 +21,11 @@ def first_of_each_kind(
     Returns:
         The places that are kept, in order.
     """
+    alike = embeddings @ embeddings.T >= threshold
+    left_out = np.zeros(len(embeddings), dtype=bool)
     kept: list[int] = []
-    for place, embedding in enumerate(embeddings):
-        if not kept or float((embeddings[kept] @ embedding).max()) < threshold:
+    for place, like_this in enumerate(alike):
+        if not left_out[place]:
             kept.append(place)
+            left_out |= like_this
     return kept

@@ -56,11 +56,14 @@ T = TypeVar("T")
 class AsyncAladinClient:
     """Asks a service over HTTP; every method is that of `AladinClient`, to be awaited.
 
+    >>> import asyncio
     >>> from service.client import AsyncAladinClient
-    >>> async def ids(words: str) -> list[str]:
+    >>> async def ranks(words: str) -> list[int]:
     ...     async with AsyncAladinClient(url) as client:
     ...         answer = await client.search_images(words, k=2)
-    ...         return [hit.id for hit in answer.hits]
+    ...     return [hit.rank for hit in answer.hits]
+    >>> asyncio.run(ranks("a red dog"))
+    [1, 2]
     """
 
     def __init__(

@@ -60,8 +60,8 @@ class AladinClient:
     >>> with AladinClient(url) as client:
     ...     client.wait_until_ready()
     ...     answer = client.search_images("a red dog", k=2)
-    ...     for hit in answer.hits:
-    ...         print(hit.rank, hit.id)
+    >>> [hit.rank for hit in answer.hits]
+    [1, 2]
     """
 
     def __init__(

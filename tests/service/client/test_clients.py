@@ -1,0 +1,411 @@
+"""Both clients: what they send, how they read answers, and how they try again."""
+
+from __future__ import annotations
+
+import asyncio
+import email.message
+import email.parser
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from aladin.errors import ConfigError, InputError
+from service.client import (
+    AladinClient,
+    AsyncAladinClient,
+    ClientError,
+    ConflictError,
+    NewPhoto,
+    NewText,
+    NoAccessError,
+    NotFoundError,
+    NotReadyError,
+    RefusedInputError,
+    RetryPolicy,
+    Search,
+    ServiceError,
+    ServiceUnreachableError,
+    TooBusyError,
+)
+
+HIT = {
+    "id": "a",
+    "rank": 1,
+    "score": 1.5,
+    "per_word": None,
+    "stages": {"match": {"rank": 1, "score": 0.5}, "align": None},
+    "uri": None,
+    "text": None,
+    "metadata": {},
+    "evidence": None,
+}
+ANSWER: dict[str, Any] = {
+    "hits": [HIT],
+    "reranked": False,
+    "fusion": None,
+    "candidates": 3,
+    "generation": 2,
+    "degraded": [],
+    "took_ms": {"decode": 0, "encode": 1, "retrieve": 2, "rerank": 3, "total": 6.5},
+    "of_a_later_version": True,
+}
+ADDED: dict[str, Any] = {
+    "added": ["n"],
+    "replaced": [],
+    "skipped": [],
+    "generation": 2,
+    "took_ms": {"decode": 0, "encode": 1, "write": 2, "total": 3},
+}
+AT_ONCE = RetryPolicy(attempts=4, total_s=30.0, first_wait_s=0.0)
+
+Ask = Callable[..., Any]
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+class Script:
+    """Answers requests by a list of answers and errors, and keeps what was sent."""
+
+    def __init__(self, *steps: httpx.Response | type[httpx.RequestError]) -> None:
+        self._steps = list(steps)
+        self.requests: list[httpx.Request] = []
+        self.bodies: list[bytes] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        self.bodies.append(request.content)
+        step = self._steps.pop(0)
+        if isinstance(step, httpx.Response):
+            return step
+        raise step("as the script says", request=request)
+
+
+def error(status: int, code: str, **headers: str) -> httpx.Response:
+    body = {"error": {"code": code, "message": f"it is {code}", "request_id": "r-1"}}
+    return httpx.Response(status, json=body, headers=headers)
+
+
+@pytest.fixture(params=["sync", "async"])
+def ask(request: pytest.FixtureRequest) -> Ask:
+    """Calls a method of either client: ``ask(script, "item", "images", "a")``.
+
+    What comes piece by piece is returned as a list.
+    """
+
+    def ask_sync(handler: Handler, method: str, *args: Any, **fields: Any) -> Any:
+        transport = httpx.MockTransport(handler)
+        with AladinClient("http://host/below", retries=AT_ONCE, transport=transport) as client:
+            result = getattr(client, method)(*args, **fields)
+            return list(result) if isinstance(result, Iterator) else result
+
+    def ask_async(handler: Handler, method: str, *args: Any, **fields: Any) -> Any:
+        async def run() -> Any:
+            # The script's answers are read by the mock, whose streams are not asynchronous.
+            async def handle(request: httpx.Request) -> httpx.Response:
+                await request.aread()
+                return handler(request)
+
+            async with AsyncAladinClient(
+                "http://host/below", retries=AT_ONCE, transport=httpx.MockTransport(handle)
+            ) as client:
+                result = getattr(client, method)(*args, **fields)
+                if inspect.isawaitable(result):
+                    return await result
+                return [each async for each in result]
+
+        return asyncio.run(run())
+
+    return ask_sync if request.param == "sync" else ask_async
+
+
+def form_of(script: Script) -> dict[str, bytes]:
+    """The fields of the last request, which is a multipart form."""
+    header = f"Content-Type: {script.requests[-1].headers['content-type']}\r\n\r\n".encode()
+    message = email.parser.BytesParser().parsebytes(header + script.bodies[-1])
+    found: dict[str, bytes] = {}
+    parts = message.get_payload()
+    assert isinstance(parts, list)
+    for part in parts:
+        assert isinstance(part, email.message.Message)
+        name = part.get_param("name", header="content-disposition")
+        content = part.get_payload(decode=True)
+        assert isinstance(content, bytes)
+        found[str(name)] = content
+    return found
+
+
+def test_a_search_sends_what_is_given_and_no_more(ask: Ask) -> None:
+    script = Script(httpx.Response(200, json=ANSWER))
+    answer = ask(script, "search_images", "a dog", k=3, rerank=False, filter={"a": [1]})
+    assert script.requests[0].method == "POST"
+    assert script.requests[0].url == "http://host/below/v1/search/images"
+    assert json.loads(script.bodies[0]) == {
+        "text": "a dog",
+        "k": 3,
+        "rerank": False,
+        "filter": {"a": [1]},
+    }
+    assert (answer.hits[0].id, answer.hits[0].score) == ("a", 1.5)
+    assert answer.took_ms.total == 6.5
+
+
+def test_a_picture_goes_as_a_file(ask: Ask, tmp_path: Any) -> None:
+    file = tmp_path / "dög.jpg"
+    file.write_bytes(b"\xff\xd8 pixels")
+    script = Script(*(httpx.Response(200, json=ANSWER) for _ in range(3)))
+    with file.open("rb") as opened:
+        for image in (file, opened, b"\xff\xd8 pixels"):
+            ask(script, "search_texts", image=image, explain=True, timeout_ms=12.5, filter={"b": 2})
+            assert form_of(script) == {
+                "image": b"\xff\xd8 pixels",
+                "explain": b"true",
+                "timeout_ms": b"12.5",
+                "filter": b'{"b": 2}',
+            }
+    assert script.requests[0].url.path == "/below/v1/search/texts"
+
+
+@pytest.mark.parametrize(
+    ("item_id", "written"),
+    [
+        ("dogs/red#1", "dogs%2Fred%231"),
+        ("bike 2?", "bike%202%3F"),
+        ("a%2Fb", "a%252Fb"),
+        ("..", "%2E%2E"),
+        ("../x.jpg", "%2E%2E%2Fx%2Ejpg"),
+        ("ü", "%C3%BC"),
+    ],
+)
+def test_ids_of_any_kind_reach_the_service(ask: Ask, item_id: str, written: str) -> None:
+    item = {"id": item_id, "uri": None, "text": None, "metadata": {"a": 1}}
+    script = Script(
+        httpx.Response(200, json=item),
+        httpx.Response(200, json={"deleted": item_id, "generation": 1}),
+        httpx.Response(200, content=b"jpeg", headers={"content-type": "image/jpeg"}),
+    )
+    assert ask(script, "item", "texts", item_id).metadata == {"a": 1}
+    assert ask(script, "delete", "images", item_id).deleted == item_id
+    assert ask(script, "photo", item_id, 64) == (b"jpeg", "image/jpeg")
+    paths = [request.url.raw_path.decode() for request in script.requests]
+    assert paths == [
+        f"/below/v1/items/texts/{written}",
+        f"/below/v1/items/images/{written}",
+        f"/below/v1/images/{written}?size=64",
+    ]
+    assert [request.method for request in script.requests] == ["GET", "DELETE", "GET"]
+
+
+def test_a_batch_comes_back_in_order_answers_and_errors(ask: Ask) -> None:
+    failed = {"status": 404, "error": {"code": "unknown_id", "message": "no x", "request_id": "r"}}
+    script = Script(httpx.Response(200, json={"answers": [ANSWER, failed], "took_ms": 3.0}))
+    first, second = ask(script, "search_batch", [Search("a", k=1), Search(image=b"xyz")])
+    assert json.loads(script.bodies[0]) == {
+        "queries": [
+            {"target": "images", "text": "a", "k": 1},
+            {"target": "images", "image": "eHl6"},
+        ]
+    }
+    assert first.hits[0].id == "a"
+    assert isinstance(second, NotFoundError)
+    assert (second.status, second.code, str(second), second.request_id) == (
+        *(404, "unknown_id"),
+        *("no x", "r"),
+    )
+
+
+def test_many_searches_go_in_batches(ask: Ask) -> None:
+    sizes: list[int] = []
+
+    def answer_all(request: httpx.Request) -> httpx.Response:
+        queries = json.loads(request.content)["queries"]
+        sizes.append(len(queries))
+        answers = [{**ANSWER, "candidates": int(query["text"])} for query in queries]
+        assert {query["target"] for query in queries} == {"texts"}
+        return httpx.Response(200, json={"answers": answers, "took_ms": 1.0})
+
+    answers = ask(answer_all, "search_many", map(str, range(7)), "texts", batch_size=3, k=2)
+    assert [answer.candidates for answer in answers] == list(range(7))
+    assert sizes == [3, 3, 1]
+
+
+def test_fewer_answers_than_searches_are_no_answer(ask: Ask) -> None:
+    script = Script(httpx.Response(200, json={"answers": [ANSWER], "took_ms": 3.0}))
+    with pytest.raises(ServiceUnreachableError, match="expected 2 answers, got 1"):
+        ask(script, "search_batch", [Search("a"), Search("b")])
+
+
+def test_an_answer_of_some_other_server_is_named(ask: Ask) -> None:
+    script = Script(httpx.Response(200, text="<html>"))
+    with pytest.raises(ServiceUnreachableError, match="not an answer of this service"):
+        ask(script, "index")
+
+
+def test_items_are_added_one_by_one_and_together(ask: Ask) -> None:
+    script = Script(*(httpx.Response(201, json=ADDED) for _ in range(3)))
+    photo = NewPhoto("n", b"pixels", text="10", metadata={"year": 3})
+    assert ask(script, "add_photo", photo, "skip").added == ["n"]
+    assert form_of(script) == {
+        "id": b"n",
+        "image": b"pixels",
+        "text": b"10",
+        "metadata": b'{"year": 3}',
+    }
+    assert script.requests[0].url == "http://host/below/v1/items/images?on_duplicate=skip"
+    ask(script, "add_photos", [photo, NewPhoto("m", b"", uri="u")])
+    assert script.requests[1].headers["content-type"] == "application/json"
+    assert json.loads(script.bodies[1]) == {
+        "items": [
+            {"id": "n", "metadata": {"year": 3}, "text": "10", "image": "cGl4ZWxz"},
+            {"id": "m", "metadata": {}, "uri": "u", "image": ""},
+        ]
+    }
+    ask(script, "add_text", NewText("t", "words"), "replace")
+    assert json.loads(script.bodies[2]) == {"items": [{"id": "t", "metadata": {}, "text": "words"}]}
+    with pytest.raises(InputError):
+        ask(script, "add_texts", [])
+
+
+def test_many_items_are_added_in_bounded_requests(ask: Ask) -> None:
+    script = Script(*(httpx.Response(201, json=ADDED) for _ in range(3)))
+    items = [NewText(str(number), "words") for number in range(5)]
+    reports = ask(script, "add_many", iter(items), "skip", max_items=2)
+    assert [report.generation for report in reports] == [2, 2, 2]
+    assert [len(json.loads(body)["items"]) for body in script.bodies] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, NoAccessError),
+        (403, NoAccessError),
+        (404, NotFoundError),
+        (409, ConflictError),
+        (413, RefusedInputError),
+        (415, RefusedInputError),
+        (422, RefusedInputError),
+        (500, ServiceError),
+    ],
+)
+def test_errors_are_told_by_kind(ask: Ask, status: int, kind: type[ServiceError]) -> None:
+    script = Script(error(status, "some_code"))
+    with pytest.raises(ClientError) as caught:
+        ask(script, "search_images", "a dog")
+    assert type(caught.value) is kind
+    assert caught.value.status == status
+    assert caught.value.code == "some_code"
+    assert caught.value.message == str(caught.value) == "it is some_code"
+    assert caught.value.request_id == "r-1"
+
+
+def test_an_error_of_something_in_between_has_a_code_too(ask: Ask) -> None:
+    script = Script(httpx.Response(504, text="<html>gateway</html>"))
+    with pytest.raises(ServiceError) as caught:
+        ask(script, "index")
+    assert (caught.value.status, caught.value.code) == (504, "http_504")
+    assert caught.value.request_id is None
+
+
+def test_a_busy_service_is_asked_again(ask: Ask) -> None:
+    script = Script(
+        error(429, "overloaded", **{"Retry-After": "0"}),
+        httpx.ConnectError,
+        error(503, "index_not_ready"),
+        httpx.Response(200, json=ANSWER),
+    )
+    assert ask(script, "search_images", image=b"pixels").candidates == 3
+    assert form_of(script) == {"image": b"pixels"}
+    assert len(script.requests) == 4
+
+
+def test_patience_ends_with_the_last_answer(ask: Ask) -> None:
+    script = Script(*(error(429, "overloaded", **{"Retry-After": "0"}) for _ in range(9)))
+    with pytest.raises(TooBusyError) as caught:
+        ask(script, "index")
+    assert caught.value.retry_after_s == 0.0
+    assert len(script.requests) == 4
+
+
+def test_a_wait_that_is_too_long_is_not_begun(ask: Ask) -> None:
+    script = Script(error(503, "index_not_ready", **{"Retry-After": "31"}))
+    with pytest.raises(NotReadyError):
+        ask(script, "index")
+    assert len(script.requests) == 1
+
+
+def test_an_addition_is_not_made_twice(ask: Ask) -> None:
+    text = NewText("t", "words")
+    script = Script(httpx.ReadError)
+    with pytest.raises(ServiceUnreachableError, match="as the script says"):
+        ask(script, "add_text", text)
+    script = Script(error(429, "overloaded"), httpx.ConnectError, error(409, "duplicate_id"))
+    with pytest.raises(ConflictError):
+        ask(script, "add_text", text)
+    script = Script(httpx.ReadError, httpx.Response(201, json=ADDED))
+    assert ask(script, "add_text", text, "replace").added == ["n"]
+    assert script.bodies[0] == script.bodies[1]
+
+
+def test_a_service_that_is_not_up_or_not_ready(ask: Ask) -> None:
+    assert ask(Script(httpx.Response(200, json={})), "health") is True
+    assert ask(Script(httpx.ConnectError), "health") is False
+    assert ask(Script(error(503, "index_not_ready")), "ready") is False
+    script = Script(
+        *(error(503, "index_not_ready", **{"Retry-After": "0"}) for _ in range(3)),
+        httpx.Response(200, json={}),
+    )
+    ask(script, "wait_until_ready", 30.0)
+    assert [request.url.path for request in script.requests] == ["/below/readyz"] * 4
+    with pytest.raises(NotReadyError):
+        ask(Script(error(503, "index_not_ready")), "wait_until_ready", 0.0)
+
+
+def test_the_key_is_the_one_given_or_that_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def sent_key(**arguments: Any) -> str | None:
+        script = Script(httpx.Response(200, json={}))
+        with AladinClient(
+            "http://host", transport=httpx.MockTransport(script), **arguments
+        ) as client:
+            client.ready()
+        return script.requests[0].headers.get("authorization")
+
+    monkeypatch.delenv("ALADIN_API_KEY", raising=False)
+    assert sent_key() is None
+    assert sent_key(api_key="one") == "Bearer one"
+    monkeypatch.setenv("ALADIN_API_KEY", "two")
+    assert sent_key() == "Bearer two"
+    assert sent_key(api_key="one") == "Bearer one"
+
+
+@pytest.mark.parametrize("url", ["", "host:8000", "ftp://host", "http://"])
+def test_a_url_that_is_none(url: str) -> None:
+    for client in (AladinClient, AsyncAladinClient):
+        with pytest.raises(ConfigError):
+            client(url)
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    def methods(client: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(method).parameters)
+            for name, method in vars(client).items()
+            if not name.startswith("_")
+        }
+
+    assert methods(AladinClient) == methods(AsyncAladinClient)
+
+
+def test_a_client_needs_neither_the_network_nor_the_service() -> None:
+    script = """
+import sys
+import service.client
+heavy = {"torch", "numpy", "faiss", "fastapi", "uvicorn", "PIL", "typer"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

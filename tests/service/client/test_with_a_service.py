@@ -1,0 +1,110 @@
+"""Both clients and a service on a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import doctest
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from PIL import Image
+
+from service.client import (
+    AladinClient,
+    AsyncAladinClient,
+    ConflictError,
+    NewPhoto,
+    NewText,
+    NotFoundError,
+    RefusedInputError,
+    Search,
+    SearchAnswer,
+    async_client,
+    sync_client,
+)
+
+
+@pytest.mark.parametrize("module", [sync_client, async_client])
+def test_the_examples_in_the_documentation(url: str, module: object) -> None:
+    examples = doctest.DocTestFinder().find(module, globs={"url": url})  # pyright: ignore
+    runner = doctest.DocTestRunner()
+    for example in examples:
+        runner.run(example)
+    assert (runner.summarize().failed, runner.tries > 0) == (0, True)
+
+
+def test_the_client_reads_what_the_service_answers(url: str) -> None:
+    with AladinClient(url) as client, httpx.Client(base_url=url) as plain:
+        body = {"text": "a red dog", "k": 3, "explain": True}
+        answer = client.search_images("a red dog", k=3, explain=True)
+        expected = plain.post("/v1/search/images", json=body).json()
+        same = {"took_ms"}
+        assert answer.model_dump(mode="json", exclude=same) == {
+            name: value for name, value in expected.items() if name not in same
+        }
+        assert client.index().images is not None
+        assert client.index().model_dump(mode="json") == plain.get("/v1/index").json()
+        assert client.health()
+        assert client.ready()
+
+
+def test_a_photo_is_searched_with_fetched_and_found(url: str, image_ids: list[str]) -> None:
+    with AladinClient(url) as client:
+        for item_id in image_ids:
+            assert client.item("images", item_id).id == item_id
+            photo = client.photo(item_id)
+            assert photo.media_type == "image/png"
+            found = client.search_images(image=io.BytesIO(photo.data), k=1)
+            assert found.hits[0].id == item_id
+            assert found.hits[0].score == pytest.approx(1, abs=1e-3)
+        small = client.photo(image_ids[0], 16)
+        with Image.open(io.BytesIO(small.data)) as picture:
+            assert max(picture.size) == 16
+
+
+def test_what_is_added_is_found_and_what_is_deleted_is_not(
+    url: str, query_photo: Image.Image, encoded: Callable[..., bytes], tmp_path: Path
+) -> None:
+    file = tmp_path / "new.png"
+    file.write_bytes(encoded(query_photo))
+    with AladinClient(url) as client:
+        assert client.add_photo(NewPhoto("new", file, metadata={"n": 1})).added == ["new"]
+        with pytest.raises(ConflictError):
+            client.add_photo(NewPhoto("new", file))
+        assert client.add_photo(NewPhoto("new", file), "skip").skipped == ["new"]
+        several = [NewPhoto("new", file), NewPhoto("../2", file, text="two")]
+        report = client.add_photos(several, "replace")
+        assert (report.added, report.replaced) == (["../2"], ["new"])
+        assert client.item("images", "../2").text == "two"
+        assert {hit.id for hit in client.search_images(image=file, k=2).hits} == {"new", "../2"}
+        for item_id in ("new", "../2"):
+            client.delete("images", item_id)
+            with pytest.raises(NotFoundError):
+                client.item("images", item_id)
+        with pytest.raises(RefusedInputError, match="broken"):
+            client.add_photo(NewPhoto("broken", b"no picture"))
+
+
+def test_many_items_and_many_searches(url: str) -> None:
+    async def run() -> None:
+        words = ["a dog", "two men", "a blue square", "a star on the grass", "the white triangle"]
+        texts = [NewText(f"t{number}", text) for number, text in enumerate(words)]
+        async with AsyncAladinClient(url) as client:
+            reports = [report async for report in client.add_many(texts, max_items=2)]
+            assert [report.added for report in reports] == [["t0", "t1"], ["t2", "t3"], ["t4"]]
+            queries = [*words[:2], " ", *words[2:]]
+            outcomes = [
+                outcome async for outcome in client.search_many(queries, "texts", batch_size=4, k=1)
+            ]
+            assert isinstance(outcomes.pop(2), RefusedInputError)
+            found = [each.hits[0].id for each in outcomes if isinstance(each, SearchAnswer)]
+            assert found == ["t0", "t1", "t2", "t3", "t4"]
+            alone = await client.search(Search(words[3], "texts", k=1))
+            assert alone.hits[0].id == "t3"
+            for text in texts:
+                await client.delete("texts", text.id)
+
+    asyncio.run(run())
