@@ -31,9 +31,8 @@ import numpy as np
 
 from benchmarks.load_client import ClosedLoop, LoadResult, search_request, start_load
 from benchmarks.service_process import ServiceProcess
-from benchmarks.swap_index import HITS, WORDS, SwapIndex
+from benchmarks.swap_index import HITS, SwapIndex, some_texts
 
-_QUERIES = 40
 _CLIENTS = 4
 # Longer than any run: the number of queries ends it.
 _LONGEST_S = 3600.0
@@ -73,7 +72,7 @@ def measure(swaps: int, queries: int, workers: int) -> Figures:
         queries: of the load.
         workers: of the service.
     """
-    texts = _texts()
+    texts = some_texts()
     requests = [search_request("images", {"text": text, "k": HITS}) for text in texts]
     with tempfile.TemporaryDirectory() as folder:
         index = SwapIndex(Path(folder) / "index", texts)
@@ -133,7 +132,7 @@ class _Swapper:
                 self.not_told += 1
                 break
             time.sleep(0.02)
-        self._index.make_live(sound)
+        self._index.repair(sound)
 
     def _wait_for_answers(self, count: float) -> None:
         """Wait until the service has answered so many requests; not for ever, if it does not."""
@@ -156,12 +155,6 @@ class _Swapper:
             return connection.getresponse().read()
         finally:
             connection.close()
-
-
-def _texts() -> list[str]:
-    random = np.random.default_rng(1)
-    words = WORDS.split()
-    return [" ".join(random.choice(words, 4)) for _ in range(_QUERIES)]
 
 
 def _figures(

@@ -27,7 +27,7 @@ from index.building.publish import describe_model, install_model, publish_genera
 from index.building.side_writer import EncodedPart
 from index.changes.compact import compact_index
 from index.changes.rollback import rollback_index
-from index.disk import disk_errors, only_builder
+from index.disk import disk_errors, only_builder, remove_folder
 from index.items.tables import StoredItem
 from index.layout import NEW_GENERATION, generation_folder, live_generation, published_generations
 from index.manifest import ModelEntry, read_manifest, write_manifest
@@ -43,6 +43,7 @@ from service.query_limits import QueryLimits
 
 WORDS = "two small dogs run on the green grass a man rides red motorcycle in street"
 HITS = 5
+_QUERIES = 40
 _PHOTOS, _TOKENS = 300, 4
 _EMBEDDING_DIM, _TOKEN_DIM = 32, 16
 _CODEC = TokenCodec("float16", _TOKEN_DIM)
@@ -50,6 +51,12 @@ _CODEC = TokenCodec("float16", _TOKEN_DIM)
 _DAMAGED, _HEADER = (EMBEDDINGS, ANN, ITEMS), 128
 # Scores of a text that is encoded with others differ in the last digits of float32.
 _TOLERANCE = 1e-4
+
+
+def some_texts() -> list[str]:
+    """Make up queries, the same at every call."""
+    random = np.random.default_rng(1)
+    return [" ".join(random.choice(WORDS.split(), 4)) for _ in range(_QUERIES)]
 
 
 class _Hit(NamedTuple):
@@ -140,9 +147,12 @@ class SwapIndex:
             publish_generation(self.root, folder, number)
         return live
 
-    def make_live(self, generation: int) -> None:
-        """Make an earlier generation live again."""
+    def repair(self, generation: int) -> None:
+        """Make an earlier generation live again, and remove the broken one."""
+        broken = self.generation
         rollback_index(self.root, generation)
+        with only_builder(self.root):
+            remove_folder(self.root, generation_folder(self.root, broken))
 
     def learn(self) -> None:
         """Note the right answers of the live generation as it is now."""
