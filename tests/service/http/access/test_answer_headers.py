@@ -1,0 +1,69 @@
+"""Headers that every answer has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+
+def policy_of(header: str) -> dict[str, list[str]]:
+    """Take a Content-Security-Policy apart."""
+    parts = [part.split() for part in header.split(";")]
+    policy = {name: sources for name, *sources in parts}
+    assert len(policy) == len(parts)  # a browser ignores what is said a second time
+    return policy
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 200),
+        ("GET", "/page/page.js", 200),
+        ("GET", "/docs", 200),
+        ("GET", "/healthz", 200),
+        ("POST", "/v1/search/images", 401),
+        ("GET", "/v1/nothing", 404),
+        ("PUT", "/", 405),
+    ],
+)
+async def test_every_answer_has_them_once(
+    door: Any, keys_file: Path, keys: dict[str, str], method: str, path: str, status: int
+) -> None:
+    assert keys
+    async with door(keys_file=keys_file) as client:
+        answer = await client.request(method, path)
+    assert answer.status_code == status
+    assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
+    assert answer.headers.get_list("referrer-policy") == ["no-referrer"]
+    assert answer.headers.get_list("cross-origin-resource-policy") == ["same-origin"]
+    (header,) = answer.headers.get_list("content-security-policy")
+    policy = policy_of(header)
+    for directive in ("default-src", "frame-ancestors", "base-uri", "form-action"):
+        assert policy[directive] == ["'none'"]
+    assert "server" not in answer.headers
+    assert "vary" not in answer.headers
+
+
+async def test_so_has_an_answer_to_an_unforeseen_failure(door: Any, workers: Any) -> None:
+    workers.failure = RuntimeError("secret internals")
+    async with door() as client:
+        answer = await client.post("/v1/search/images", json={"text": "a dog"})
+    assert answer.status_code == 500
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "content-security-policy" in answer.headers
+    assert "secret" not in answer.text
+
+
+async def test_scripts_come_from_the_service_alone(door: Any) -> None:
+    async with door() as client:
+        page = policy_of((await client.get("/")).headers["content-security-policy"])
+        assert page["script-src"] == page["style-src"] == page["connect-src"] == ["'self'"]
+        docs = policy_of((await client.get("/docs")).headers["content-security-policy"])
+        assert docs["script-src"] == ["'self'", "https://cdn.jsdelivr.net"]
+        assert docs["connect-src"] == ["'self'"]
+        data = policy_of((await client.get("/openapi.json")).headers["content-security-policy"])
+        assert "script-src" not in data

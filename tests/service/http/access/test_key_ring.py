@@ -1,0 +1,115 @@
+"""The keys that a service knows."""
+
+from __future__ import annotations
+
+import hmac
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aladin.errors import ConfigError
+from service.http.access.errors import RateLimitedError
+from service.http.access.key_ring import KeyRing
+from service.keys_file import add_key, remove_key
+
+
+def test_every_key_is_found_by_its_secret_alone(keys_file: Path, keys: dict[str, str]) -> None:
+    ring = KeyRing(keys_file)
+    for name, secret in keys.items():
+        found = ring.find(secret)
+        assert found is not None
+        assert found.name == name
+        for wrong in (secret[:-1], secret + "x", secret.upper(), found.sha256, "", "ü"):
+            assert ring.find(wrong) is None
+
+
+def test_every_digest_is_compared_whichever_matches(
+    keys_file: Path, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = KeyRing(keys_file)
+    compared: list[bytes] = []
+    compare = hmac.compare_digest
+
+    def note(known: bytes, presented: bytes) -> bool:
+        compared.append(known)
+        return compare(known, presented)
+
+    monkeypatch.setattr(hmac, "compare_digest", note)
+    for secret in (*keys.values(), "wrong"):
+        compared.clear()
+        ring.find(secret)
+        assert len(set(compared)) == len(compared) == len(keys)
+
+
+def test_a_removed_key_is_refused_a_second_later(
+    keys_file: Path, keys: dict[str, str], clock: Any
+) -> None:
+    ring = KeyRing(keys_file, clock)
+    remove_key(keys_file, "write")
+    new = add_key(keys_file, "new", ["read"])
+    clock.now_s += 0.9
+    assert ring.find(keys["write"]) is not None
+    clock.now_s += 0.2
+    assert ring.find(keys["write"]) is None
+    assert ring.find(new) is not None
+    assert ring.find(keys["read"]) is not None
+
+
+@pytest.mark.parametrize("broken", ["{", None])
+def test_a_broken_file_changes_nothing_and_is_reported_once(
+    keys_file: Path,
+    keys: dict[str, str],
+    clock: Any,
+    caplog: pytest.LogCaptureFixture,
+    broken: str | None,
+) -> None:
+    ring = KeyRing(keys_file, clock)
+    whole = keys_file.read_text()
+    if broken is None:
+        keys_file.unlink()
+    else:
+        keys_file.write_text(broken)
+    for _ in range(3):
+        clock.now_s += 2
+        assert ring.find(keys["read"]) is not None
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert "the keys stay as they were" in record.getMessage()
+    keys_file.write_text(whole)
+    remove_key(keys_file, "read")
+    clock.now_s += 2
+    assert ring.find(keys["read"]) is None
+
+
+@pytest.mark.parametrize("text", [None, "", "[]"])
+def test_a_service_does_not_start_on_a_broken_file(keys_file: Path, text: str | None) -> None:
+    if text is not None:
+        keys_file.write_text(text)
+    with pytest.raises(ConfigError):
+        KeyRing(keys_file)
+
+
+def test_a_reload_gives_nobody_a_full_bucket(keys_file: Path, clock: Any) -> None:
+    secret = add_key(keys_file, "slow", ["read"], requests_per_s=0.1, burst=1)
+    ring = KeyRing(keys_file, clock)
+
+    def ask() -> None:
+        key = ring.find(secret)
+        assert key is not None
+        bucket = ring.bucket(key)
+        assert bucket is not None
+        bucket.take(1)
+
+    ask()
+    add_key(keys_file, "other", ["read"])
+    clock.now_s += 2
+    with pytest.raises(RateLimitedError):
+        ask()
+
+
+def test_a_key_without_a_rate_has_no_bucket(keys_file: Path, keys: dict[str, str]) -> None:
+    ring = KeyRing(keys_file)
+    key = ring.find(keys["read"])
+    assert key is not None
+    assert ring.bucket(key) is None

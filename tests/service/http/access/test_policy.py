@@ -1,0 +1,53 @@
+"""Who gets in, by settings, keys and the address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aladin.errors import ConfigError
+from service.http.access.policy import make_policy
+from service.settings import ServiceSettings
+
+ALL = {"read", "write", "metrics"}
+
+
+def anonymous(host: str, **settings: Any) -> set[str]:
+    """Return the scopes of a request without a key."""
+    return set(make_policy(ServiceSettings(**settings), host).anonymous)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_without_keys_everybody_on_this_machine_may_do_everything(host: str) -> None:
+    assert anonymous(host) == ALL
+    assert anonymous(host, allow_anonymous=True) == ALL
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.7", "example.org"])
+def test_without_keys_nobody_else_gets_in_unless_somebody_said_so(host: str) -> None:
+    with pytest.raises(ConfigError, match="without keys the service listens on"):
+        anonymous(host)
+    assert anonymous(host, allow_anonymous=True) == {"read", "metrics"}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_with_keys_they_are_needed_everywhere(
+    host: str, keys_file: Path, keys: dict[str, str]
+) -> None:
+    assert keys
+    assert anonymous(host, keys_file=keys_file) == set()
+    assert anonymous(host, keys_file=keys_file, allow_anonymous=True) == {"read"}
+
+
+def test_a_file_that_lost_its_last_key_opens_nothing(keys_file: Path) -> None:
+    keys_file.write_text('{"schema_version": 1, "keys": []}')
+    assert anonymous("0.0.0.0", keys_file=keys_file) == set()
+
+
+def test_what_cannot_be_read_opens_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the keys"):
+        anonymous("127.0.0.1", keys_file=tmp_path / "none.json")
+    with pytest.raises(ConfigError, match="ALADIN_CORS_ORIGINS"):
+        anonymous("127.0.0.1", cors_origins=("*",))

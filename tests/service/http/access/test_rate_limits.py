@@ -1,0 +1,108 @@
+"""Buckets of tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.http.access import rate_limits
+from service.http.access.errors import RateLimitedError
+from service.http.access.rate_limits import ClientBuckets, TokenBucket, client_network
+
+
+def test_a_burst_then_the_rate(clock: Any) -> None:
+    bucket = TokenBucket(2.0, 3, clock)
+    for _ in range(3):
+        bucket.take(1)
+    with pytest.raises(RateLimitedError) as refused:
+        bucket.take(1)
+    assert refused.value.retry_after_s == pytest.approx(0.5)
+    clock.now_s += 0.5
+    bucket.take(1)
+    with pytest.raises(RateLimitedError):
+        bucket.take(1)
+
+
+def test_a_pause_fills_it_no_further_than_the_burst(clock: Any) -> None:
+    bucket = TokenBucket(2.0, 3, clock)
+    clock.now_s += 1000
+    bucket.take(3)
+    with pytest.raises(RateLimitedError):
+        bucket.take(1)
+
+
+def test_what_costs_more_than_a_bucket_holds_waits_for_a_full_one_and_leaves_a_debt(
+    clock: Any,
+) -> None:
+    bucket = TokenBucket(1.0, 4, clock)
+    bucket.take(10)  # 6 below nothing
+    with pytest.raises(RateLimitedError) as refused:
+        bucket.take(1)
+    assert refused.value.retry_after_s == pytest.approx(7)
+    with pytest.raises(RateLimitedError) as refused:
+        bucket.take(10)
+    assert refused.value.retry_after_s == pytest.approx(10)
+    clock.now_s += 10
+    bucket.take(10)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 3), st.integers(1, 6)), max_size=40),
+    st.floats(0.1, 10),
+    st.integers(1, 5),
+)
+def test_never_more_than_the_burst_and_the_rate(
+    asks: list[tuple[float, int]], per_s: float, burst: int
+) -> None:
+    now_s = 0.0
+    bucket = TokenBucket(per_s, burst, lambda: now_s)
+    taken = largest = 0
+    for pause_s, count in asks:
+        now_s += pause_s
+        try:
+            bucket.take(count)
+        except RateLimitedError as refused:
+            # Who waits as long as told is let in.
+            now_s += refused.retry_after_s + 1e-6
+            bucket.take(count)
+        taken += count
+        largest = max(largest, count)
+        # A last one may leave a debt of what it costs beyond the burst.
+        assert taken <= burst + per_s * now_s + max(0, largest - burst) + 1e-6
+
+
+def test_clients_do_not_share_a_bucket_but_a_network_does(clock: Any) -> None:
+    buckets = ClientBuckets(1.0, 1, clock)
+    assert buckets.of("10.0.0.1") is not buckets.of("10.0.0.2")
+    assert buckets.of("10.0.0.1") is buckets.of("10.0.0.1")
+    assert buckets.of("2001:db8::1") is buckets.of("2001:db8::ffff:1")
+    assert buckets.of("2001:db8::1") is not buckets.of("2001:db8:0:1::1")
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+        ("unix:", "unix:"),
+    ],
+)
+def test_whom_an_address_stands_for(address: str, network: str) -> None:
+    assert client_network(address) == network
+
+
+def test_only_so_many_clients_are_remembered(clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rate_limits, "_MAX_CLIENTS", 3)
+    buckets = ClientBuckets(1.0, 1, clock)
+    first, second = buckets.of("1"), buckets.of("2")
+    buckets.of("3")
+    assert buckets.of("1") is first  # the one that was not seen for longest is forgotten
+    buckets.of("4")
+    assert buckets.of("1") is first
+    assert buckets.of("2") is not second
