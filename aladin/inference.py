@@ -1,4 +1,4 @@
-"""From photos and texts to encodings, as indexing and serving do it: float32, no gradient."""
+"""From photos and texts to encodings, as indexing and serving do it: no gradient, float32 out."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
     """
     batch = tokenize(model, texts, truncate=truncate)
     device = _device(model)
-    return model.encode_texts(type(batch)(*(part.to(device) for part in batch)))
+    encoding = model.encode_texts(type(batch)(*(part.to(device) for part in batch)))
+    # The network may be of a lower precision, for queries.
+    return encoding._replace(embedding=encoding.embedding.float(), tokens=encoding.tokens.float())
 
 
 def tokenize(model: AladinModel, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:

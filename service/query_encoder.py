@@ -17,6 +17,7 @@ from aladin.errors import InputError, TextTooLongError
 from aladin.images import decode_image
 from aladin.inference import encode_pixels, encode_texts, tokenize
 from aladin.model import AladinModel
+from aladin.query_precision import Precision, QueryModels
 from index.searcher import TwoStageSearcher
 from service.encoding_cache import CachedEncoding, CacheKey, EncodingCache
 from service.queries import EmbeddingQuery, ItemQuery, Modality, PhotoQuery, Query, TextQuery
@@ -84,7 +85,11 @@ class QueryEncoder:
     """
 
     def __init__(
-        self, limits: QueryLimits, cache: EncodingCache | None = None, decode_threads: int = 1
+        self,
+        limits: QueryLimits,
+        cache: EncodingCache | None = None,
+        decode_threads: int = 1,
+        precision: Precision = "float32",
     ) -> None:
         """Encode nothing yet.
 
@@ -93,8 +98,10 @@ class QueryEncoder:
             cache: remembers encodings; None: nothing is remembered.
             decode_threads: photos that are decoded at the same time, whoever asks; each may take
                 as much memory as the limits allow.
+            precision: in which texts are encoded.
         """
         self._limits = limits
+        self._models = QueryModels(precision)
         self._cache = cache or EncodingCache(0)
         self._decoders = ThreadPoolExecutor(decode_threads, thread_name_prefix="decode")
 
@@ -132,7 +139,7 @@ class QueryEncoder:
                 if isinstance(item, _Input) and item.modality == modality and is_wanted(place)
             }
             if inputs:
-                encoded = self._run_network(_model(searcher), list(inputs.values()))
+                encoded = self._run_network(self._model(searcher, modality), list(inputs.values()))
                 for place, result in zip(inputs, encoded, strict=True):
                     results[place] = result
         return results
@@ -165,7 +172,7 @@ class QueryEncoder:
         if remembered is not None:
             return EncodedQuery(remembered.encoding, "text", text, cached=True)
         # In a batch, a text that the network does not take would fail the others.
-        tokenize(_model(searcher), [text])
+        tokenize(searcher.index.checkpoint.model, [text])
         return _Input("text", text, key, text=text)
 
     def _prepare_photo(
@@ -178,7 +185,7 @@ class QueryEncoder:
             return EncodedQuery(remembered.encoding, "image", None, remembered.size_px, cached=True)
         photo = decode_image(data, source, self._limits.image)
         size_px = photo.size
-        pixels = _model(searcher).image.encoder.preprocess(photo)
+        pixels = searcher.index.checkpoint.model.image.encoder.preprocess(photo)
         return _Input("image", pixels, key, size_px=size_px, decode_ms=_ms_since(started))
 
     def _run_network(
@@ -211,6 +218,10 @@ class QueryEncoder:
                 )
             )
         return results
+
+    def _model(self, searcher: TwoStageSearcher, modality: Modality) -> AladinModel:
+        model = searcher.index.checkpoint.model
+        return self._models.for_texts(model) if modality == "text" else model
 
     def _key(self, searcher: TwoStageSearcher, content: str | bytes) -> CacheKey | None:
         if not self._cache.is_on:
@@ -252,10 +263,6 @@ def _take_embedding(searcher: TwoStageSearcher, values: Sequence[float]) -> Enco
     token_dim = searcher.index.side(manifest.targets[0]).entry.token_dim
     nothing = torch.zeros(1, 0, token_dim), torch.zeros(1, 0, dtype=torch.bool)
     return EncodedQuery(Encoding(embedding / length, *nothing), modality=None)
-
-
-def _model(searcher: TwoStageSearcher) -> AladinModel:
-    return searcher.index.checkpoint.model
 
 
 def _ms_since(started_s: float) -> float:

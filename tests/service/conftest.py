@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -37,6 +37,14 @@ IDS = ["dogs/red#1", "bike 2?", "plain", "ünïcode", "a%2Fb", "../street"]
 def anyio_backend() -> str:
     """The event loop of asynchronous tests."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def exact_queries() -> Iterator[None]:
+    """Have services encode in float32 wherever the tests run: values are compared."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ALADIN_QUERY_PRECISION", "float32")
+        yield
 
 
 def make_photo(seed: int, size: tuple[int, int] = (48, 40)) -> Image.Image:

@@ -1,0 +1,73 @@
+"""Texts in bfloat16: close to float32, and of the same type and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from aladin.config import TextEncoderConfig
+from aladin.encoding import Encoding
+from aladin.inference import encode_texts
+from aladin.model import AladinModel
+from aladin.query_precision import QueryModels, choose_precision
+
+TEXTS = ["a dog", "two dogs run on the green grass", "the yellow star"]
+CPU = torch.device("cpu")
+RECURRENT = TextEncoderConfig(name="gru", architecture={"embedding_size": 6, "hidden_size": 10})
+
+
+def assert_close(found: Encoding, exact: Encoding) -> None:
+    """Expect the same items with directions that differ by what 8 bits leave out."""
+    assert found.embedding.dtype == found.tokens.dtype == torch.float32
+    assert torch.equal(found.mask, exact.mask)
+    for values, others in ((found.embedding, exact.embedding), (found.tokens, exact.tokens)):
+        torch.testing.assert_close(values.norm(dim=-1), torch.ones(values.shape[:-1]))
+        cosines = (values * others).sum(-1)
+        assert cosines.min() > 0.999
+        assert not torch.equal(values, others)  # it was another precision indeed
+
+
+@pytest.mark.parametrize("changes", [{}, {"text_encoder": RECURRENT}], ids=["bert", "gru"])
+def test_texts_in_bfloat16_are_close_and_float32(
+    build_tiny: Callable[..., AladinModel], changes: dict[str, object]
+) -> None:
+    model = build_tiny(**changes)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    reduced = QueryModels("bfloat16").for_texts(model)
+    assert_close(encode_texts(reduced, TEXTS), encode_texts(model, TEXTS))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_network_is_converted_once(build_tiny: Callable[..., AladinModel]) -> None:
+    models, model, other = QueryModels("bfloat16"), build_tiny(), build_tiny()
+    assert models.for_texts(model) is models.for_texts(model)
+    assert models.for_texts(model) is not models.for_texts(other)
+
+
+def test_float32_needs_no_copy(build_tiny: Callable[..., AladinModel]) -> None:
+    model = build_tiny()
+    assert QueryModels("float32").for_texts(model) is model
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "device", "expected"),
+    [
+        ({"avx512_bf16": True}, "cpu", "bfloat16"),
+        ({"amx_bf16": True, "avx512_bf16": False}, "cpu", "bfloat16"),
+        ({"avx512_f": True, "avx512_bf16": False}, "cpu", "float32"),
+        ({}, "cpu", "float32"),
+        ({"avx512_bf16": True}, "cuda", "float32"),
+    ],
+)
+def test_auto_goes_by_the_processor(
+    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], device: str, expected: str
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert choose_precision("auto", torch.device(device)) == expected
+
+
+def test_a_named_precision_is_taken_as_it_is() -> None:
+    assert choose_precision("float32", CPU) == "float32"
+    assert choose_precision("bfloat16", CPU) == "bfloat16"
