@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,6 +14,12 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from aladin.errors import ConfigError
 from aladin.images import MOST_PIXELS, UPLOAD_FORMATS, ImageLimits
 from service.query_limits import QueryLimits
+
+# The prefix is also that of variables which are no settings of a service: the key of a client, and
+# what Kubernetes tells every container of a service that happens to be called aladin-something.
+_OTHERS_VARIABLES = re.compile(
+    r"ALADIN_(API_KEY|(.+_)?SERVICE_(HOST|PORT(_.+)?)|(.+_)?PORT(_\d+_(TCP|UDP)(_.+)?)?)"
+)
 
 
 def _split(value: object) -> object:
@@ -141,8 +149,10 @@ def read_settings(workers: int | None = None) -> ServiceSettings:
         workers: in the place of what the environment says; others may depend on it.
 
     Raises:
-        ConfigError: a variable has an impossible value; every such one is named.
+        ConfigError: a variable has an impossible value, or is none of ours: one that was mistyped
+            would leave open what it should have closed. Every such one is named.
     """
+    _check_names()
     try:
         return ServiceSettings() if workers is None else ServiceSettings(workers=workers)
     except ValidationError as error:
@@ -151,3 +161,16 @@ def read_settings(workers: int | None = None) -> ServiceSettings:
             for fault in error.errors(include_url=False)
         ]
         raise ConfigError("; ".join(faults)) from None
+
+
+def _check_names() -> None:
+    known = [f"ALADIN_{name.upper()}" for name in ServiceSettings.model_fields]
+    faults: list[str] = []
+    for name in sorted({name.upper() for name in os.environ}):
+        if name.startswith("ALADIN_") and name not in known:
+            if _OTHERS_VARIABLES.fullmatch(name):
+                continue
+            near = difflib.get_close_matches(name, known, 1)
+            faults.append(f"{name}: no such setting" + "".join(f"; {each}?" for each in near))
+    if faults:
+        raise ConfigError("; ".join(faults))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import pytest
 
 from aladin.errors import ConfigError
-from service.settings import read_settings
+from service.settings import ServiceSettings, read_settings
 
 
 def test_the_environment_sets_limits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,3 +27,54 @@ def test_impossible_limits_are_named_all_at_once(monkeypatch: pytest.MonkeyPatch
         read_settings()
     assert "ALADIN_WORKERS=0: " in str(failure.value)
     assert "ALADIN_MAX_TEXT_CHARS=many: " in str(failure.value)
+
+
+def test_lists_are_written_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALADIN_ALLOWED_HOSTS", "search.example.org, aladin,")
+    monkeypatch.setenv("ALADIN_CORS_ORIGINS", "")
+    settings = read_settings()
+    assert settings.allowed_hosts == ("search.example.org", "aladin")
+    assert settings.cors_origins == ()
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("ALADIN_KEY_FILE", "ALADIN_KEYS_FILE"),
+        ("ALADIN_READONLY", "ALADIN_READ_ONLY"),
+        ("aladin_worker", "ALADIN_WORKERS"),
+        ("ALADIN_API_KEYS", "no such setting"),
+    ],
+)
+def test_a_mistyped_variable_is_refused(
+    monkeypatch: pytest.MonkeyPatch, variable: str, meant: str
+) -> None:
+    monkeypatch.setenv(variable, "x")
+    with pytest.raises(ConfigError, match="no such setting") as failure:
+        read_settings()
+    assert variable.upper() in str(failure.value)
+    assert meant in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "ALADIN_API_KEY",  # of `aladin search --url`
+        # What Kubernetes sets beside a service named aladin, or aladin-search.
+        "ALADIN_PORT",
+        "ALADIN_SERVICE_HOST",
+        "ALADIN_SERVICE_PORT_HTTP",
+        "ALADIN_PORT_8000_TCP_ADDR",
+        "ALADIN_SEARCH_SERVICE_PORT",
+        "ALADIN_SEARCH_PORT_8000_TCP",
+    ],
+)
+def test_variables_of_others_are_no_mistake(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "tcp://10.0.0.1:8000")
+    read_settings()
+
+
+def test_every_setting_is_described_once() -> None:
+    described = re.findall(r"^\s+(\w+): ", inspect.getdoc(ServiceSettings) or "", re.MULTILINE)
+    names = [name for name in described if name in ServiceSettings.model_fields]
+    assert names == list(ServiceSettings.model_fields)  # in the same order, too
