@@ -42,7 +42,9 @@ class TimesBySize:
         """Return the seconds that work of some size will take; 0.0 while nothing is known.
 
         Between two sizes that were seen it is interpolated. Outside of them a unit costs what it
-        costs at the nearest: rather too much for a larger size, too little for a smaller one.
+        costs at the nearest: rather too much for a larger size, too little for a smaller one. A
+        unit never costs more than at the nearest smaller size: one slow measurement of a large
+        size would else keep such sizes from ever being tried again.
 
         Args:
             size: 0 or more.
@@ -55,8 +57,9 @@ class TimesBySize:
                 largest = self._sizes[-1]
                 return self._seconds[largest] * size / largest
             above = self._sizes[place]
-            if above == size or place == 0:
+            if place == 0:
                 return self._seconds[above] * size / above
             below = self._sizes[place - 1]
             share = (size - below) / (above - below)
-            return self._seconds[below] * (1 - share) + self._seconds[above] * share
+            between = self._seconds[below] * (1 - share) + self._seconds[above] * share
+            return min(between, self._seconds[below] * size / below)
