@@ -27,7 +27,7 @@ _HEAD = """\
 
 
 def declared(extra: str) -> list[str]:
-    """Return the requirements of an image as pyproject.toml declares them.
+    """Return the requirements of an image as pyproject.toml declares them, traces included.
 
     Args:
         extra: `cpu` or `gpu`.
@@ -38,7 +38,8 @@ def declared(extra: str) -> list[str]:
     with file.open("rb") as stream:
         tables = tomllib.load(stream)
     project = tables["project"]
-    return [*project["dependencies"], *project["optional-dependencies"][extra]]
+    extras = project["optional-dependencies"]
+    return [*project["dependencies"], *extras[extra], *extras["otel"]]
 
 
 def build_requirements() -> list[str]:

@@ -1,0 +1,244 @@
+"""The compose files: what every container may do, and that they fit what they start."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+
+from service.cli import app
+from service.http.access.policy import make_policy
+from service.settings import ServiceSettings
+
+Tree = dict[str, Any]
+FILES = ("compose.yaml", "compose.gpu.yaml", "compose.keys.yaml")
+VARIABLE = re.compile(r"\$\{([A-Z_]+)(?::-([^}]*))?\}")
+PINNED = re.compile(r"^[a-z0-9./_-]+:v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}$")
+OURS = ("service", "index")
+
+
+@pytest.fixture(scope="module")
+def docker(root: Path) -> Path:
+    """The folder of the files."""
+    return root / "docker"
+
+
+@pytest.fixture(scope="module")
+def files(docker: Path) -> dict[str, Tree]:
+    """The files by name, without a `.env`."""
+
+    def read(name: str) -> Tree:
+        text = (docker / name).read_text(encoding="utf-8")
+        return yaml.safe_load(VARIABLE.sub(lambda found: found[2] or "", text))
+
+    return {name: read(name) for name in FILES}
+
+
+@pytest.fixture(scope="module")
+def services(files: dict[str, Tree]) -> dict[str, Tree]:
+    """The services of compose.yaml."""
+    return files["compose.yaml"]["services"]
+
+
+def merged(base: Tree, more: Tree) -> Tree:
+    """A file on top of another, as far as these files need it: commands are replaced."""
+    result = deepcopy(base)
+    for name, value in more.items():
+        both = isinstance(value, dict) and isinstance(result.get(name), dict)
+        result[name] = merged(result[name], value) if both else value
+    return result
+
+
+def test_there_are_these_services(services: dict[str, Tree]) -> None:
+    assert set(services) == {*OURS, "prometheus", "grafana"}
+    monitoring = [name for name, each in services.items() if each.get("profiles")]
+    assert monitoring == ["prometheus", "grafana"]
+
+
+@pytest.mark.parametrize("name", [*OURS, "prometheus", "grafana"])
+def test_a_container_can_do_little(services: dict[str, Tree], name: str) -> None:
+    service = services[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["mem_limit"]
+    assert service["pids_limit"] > 0
+    assert service["restart"] in ("unless-stopped", "on-failure:3")
+    assert not {"privileged", "cap_add", "devices", "user"} & set(service)
+    for port in service.get("ports", []):
+        assert port.startswith("127.0.0.1:")
+
+
+def test_images_of_others_are_pinned_by_version_and_digest(services: dict[str, Tree]) -> None:
+    for name, service in services.items():
+        if name in OURS:
+            assert re.fullmatch(r"aladin-search:\d+\.\d+\.\d+", service["image"])
+        else:
+            assert PINNED.match(service["image"]), service["image"]
+
+
+def test_photos_and_models_cannot_be_written(services: dict[str, Tree]) -> None:
+    written = {
+        name: sorted(
+            volume.split(":")[1]
+            for volume in services[name]["volumes"]
+            if not volume.endswith(":ro")
+        )
+        for name in services
+    }
+    assert written == {
+        "service": ["/index"],
+        "index": ["/demo", "/index"],
+        "prometheus": ["/prometheus"],
+        "grafana": ["/var/lib/grafana"],
+    }
+
+
+def test_the_service_sees_the_photos_where_the_job_indexed_them(services: dict[str, Tree]) -> None:
+    def places(name: str) -> set[tuple[str, ...]]:
+        return {tuple(each.split(":")[:2]) for each in services[name]["volumes"]}
+
+    assert places("index") - places("service") == {("no-model", "/model")}
+    assert places("service") <= places("index")
+
+
+def test_what_is_mounted_and_built_from_is_there(
+    files: dict[str, Tree], services: dict[str, Tree], docker: Path
+) -> None:
+    declared = files["compose.yaml"]["volumes"]
+    for service in services.values():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert source in declared or (docker / source).is_dir(), source
+        if "build" in service:
+            context = docker / service["build"]["context"]
+            assert (context / service["build"]["dockerfile"]).is_file()
+
+
+def test_a_compose_file_declares_the_secrets_that_it_hands_out(files: dict[str, Tree]) -> None:
+    for tree in files.values():
+        used = {name for each in tree["services"].values() for name in each.get("secrets", [])}
+        assert used == set(tree.get("secrets", {}))
+
+
+def test_the_example_of_settings_has_every_variable_with_its_value(docker: Path) -> None:
+    text = "".join((docker / name).read_text(encoding="utf-8") for name in FILES)
+    used: dict[str, str] = dict(VARIABLE.findall(text))
+    example = (docker / ".env.example").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^#([A-Z_]+)=(.*)$", example, re.MULTILINE))
+    assert set(shown) == set(used)
+    # Those without a value of their own show what one looks like.
+    free = {"PHOTOS", "SOURCE", "MODEL", "ALLOWED_HOSTS"}
+    assert {name: shown[name] for name in shown.keys() - free} == {
+        name: used[name] for name in used.keys() - free
+    }
+
+
+def environment(tree: Tree) -> dict[str, str]:
+    """The service's own settings, as it reads them."""
+    given = tree["services"]["service"]["environment"]
+    return {name: str(value) for name, value in given.items() if name.startswith("ALADIN_")}
+
+
+def settings_of(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> ServiceSettings:
+    """Read the settings that a compose file gives; each has to be one."""
+    for name, value in environment(tree).items():
+        assert name.removeprefix("ALADIN_").lower() in ServiceSettings.model_fields, name
+        monkeypatch.setenv(name, value)
+    return ServiceSettings()
+
+
+def test_without_keys_everybody_on_the_server_reads_and_nobody_writes(
+    files: dict[str, Tree], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of(files["compose.yaml"], monkeypatch)
+    policy = make_policy(settings, "0.0.0.0")
+    assert policy.anonymous == {"read", "metrics"}
+
+
+def test_with_keys_nobody_is_anonymous(
+    files: dict[str, Tree], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = merged(files["compose.yaml"], files["compose.keys.yaml"])
+    settings = settings_of(tree, monkeypatch)
+    assert settings.allow_anonymous is False
+    assert settings.keys_file == Path("/run/secrets") / tree["services"]["service"]["secrets"][0]
+
+
+def test_the_service_has_longer_to_stop_than_it_takes(
+    files: dict[str, Tree], services: dict[str, Tree], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grace_s = int(services["service"]["stop_grace_period"].removesuffix("s"))
+    assert grace_s > settings_of(files["compose.yaml"], monkeypatch).shutdown_s
+
+
+@pytest.mark.parametrize("on_top", [(), ("compose.gpu.yaml",)])
+@pytest.mark.parametrize("name", OURS)
+def test_commands_are_of_the_command_line(
+    files: dict[str, Tree], name: str, on_top: tuple[str, ...]
+) -> None:
+    tree = files["compose.yaml"]
+    for more in on_top:
+        tree = merged(tree, files[more])
+    words: list[str] = tree["services"][name]["command"]
+    command = typer.main.get_command(app).commands[words[0]]  # pyright: ignore
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= known
+    # Volumes are mounted where the command looks.
+    mounted = {volume.split(":")[1] for volume in tree["services"][name]["volumes"]}
+    named = {f"/{word.split('/')[1]}" for word in words if word.startswith("/")}
+    assert named <= mounted
+
+
+def test_the_gpu_changes_the_image_and_the_device_alone(files: dict[str, Tree]) -> None:
+    gpu = files["compose.gpu.yaml"]["services"]
+    for name, base in files["compose.yaml"]["services"].items():
+        if name in OURS:
+            assert gpu[name]["command"] == [*base["command"], "--device", "auto"]
+            assert gpu[name]["image"] == f"{base['image']}-gpu"
+            assert gpu[name]["build"]["args"] == {"EXTRA": "gpu", "PIP_EXTRA_INDEX_URL": ""}
+            (device,) = gpu[name]["deploy"]["resources"]["reservations"]["devices"]
+            assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+
+
+@pytest.mark.parametrize("keys", [False, True])
+def test_prometheus_reads_the_service_by_a_name_that_the_service_knows(
+    files: dict[str, Tree], docker: Path, monkeypatch: pytest.MonkeyPatch, keys: bool
+) -> None:
+    tree = files["compose.yaml"]
+    if keys:
+        tree = merged(tree, files["compose.keys.yaml"])
+    prometheus = tree["services"]["prometheus"]
+    (option,) = [each for each in prometheus["command"] if each.startswith("--config.file=")]
+    file = docker / "prometheus" / Path(option.split("=")[1]).name
+    config = yaml.safe_load(file.read_text(encoding="utf-8"))
+    (job,) = config["scrape_configs"]
+    (target,) = job["static_configs"][0]["targets"]
+    host, port = target.split(":")
+    assert host in tree["services"]
+    assert port == "8000"
+    assert host in settings_of(tree, monkeypatch).allowed_hosts
+    for rules in config["rule_files"]:
+        assert (file.parent / rules).is_file()
+    if keys:
+        (secret,) = prometheus["secrets"]
+        assert job["authorization"]["credentials_file"] == f"/run/secrets/{secret}"
+
+
+def test_grafana_asks_for_a_password_and_finds_its_dashboards(
+    services: dict[str, Tree], docker: Path
+) -> None:
+    grafana = services["grafana"]
+    assert grafana["environment"]["GF_AUTH_ANONYMOUS_ENABLED"] == "false"
+    (secret,) = grafana["secrets"]
+    assert grafana["environment"]["GF_SECURITY_ADMIN_PASSWORD__FILE"] == f"/run/secrets/{secret}"
+    (file,) = (docker / "grafana" / "provisioning" / "dashboards").glob("*.yml")
+    (provider,) = yaml.safe_load(file.read_text(encoding="utf-8"))["providers"]
+    mounted = dict(volume.split(":")[1::-1] for volume in grafana["volumes"])
+    folder = docker / mounted[provider["options"]["path"]]
+    assert list(folder.glob("*.json"))
