@@ -14,7 +14,7 @@ from aladin.errors import ImageError, ImageTooLargeError
 
 # Steps of the parsers that Pillow has in Python: markers, chunks and directories. A photo of 32 MB
 # in chunks of 1 kB needs fewer; at some microseconds each they would add up to minutes.
-_MAX_READS = 200_000
+_MAX_READS = 100_000
 
 # A progressive JPEG has about ten scans, each of them one pass over all pixels. Small pictures may
 # have more, as their passes are cheap.

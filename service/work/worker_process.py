@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 import torch
 
 from aladin.errors import AladinError
+from service.decoder_noise import silence_decoders
 from service.logs import LogSetup, log_to_stderr
 from service.work.live_index import LiveState
 from service.work.messages import (
@@ -65,6 +66,7 @@ def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> No
     _end_with_the_service()
     os.nice(NICENESS)
     log_to_stderr(logs)
+    silence_decoders()
     # Each batch runs on a thread of its own: more threads inside it would only fight.
     torch.set_num_threads(1)
     worker = plan.make()

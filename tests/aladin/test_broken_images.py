@@ -1,0 +1,66 @@
+"""Broken pictures and bombs: a picture or one clear error, whatever was done to the file."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from aladin.errors import ImageError, ImageTooLargeError
+from aladin.images import UPLOAD_FORMATS, ImageLimits, decode_image
+from benchmarks.broken_images import bombs, broken_images, seeds
+
+LIMITS = ImageLimits(formats=UPLOAD_FORMATS)
+SMALL = ImageLimits(formats=UPLOAD_FORMATS, max_pixels=1_000_000)
+LARGE = [name for name in bombs() if "billion pixels" in name or "68 million" in name]
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+
+
+@pytest.mark.parametrize("name", list(seeds()))
+def test_what_they_are_made_of_is_sound(name: str) -> None:
+    photo = decode_image(seeds()[name], limits=LIMITS)
+    assert photo.mode == "RGB"
+    assert photo.size == ((47, 61) if "exif" in name or "alpha" in name else (61, 47))
+    assert not photo.info
+
+
+def test_broken_pictures_are_pictures_or_one_clear_error() -> None:
+    outcomes = Counter[str]()
+    for image in broken_images(400, seed=7):
+        started = time.perf_counter()
+        try:
+            outcomes[decode_image(image.data, limits=SMALL).mode] += 1
+        except ImageError as error:
+            assert str(error).startswith("image: ")
+            outcomes[type(error).__name__] += 1
+        assert time.perf_counter() - started < 10, image.name
+    assert sum(outcomes.values()) == 400
+    assert set(outcomes) == {"RGB", "ImageError", "ImageTooLargeError"}
+    assert min(outcomes.values()) > 5  # the corpus has some of each
+
+
+@pytest.mark.parametrize("name", [name for name in LARGE if not name.startswith("tiff of")])
+def test_what_asks_for_too_many_pixels_says_so(name: str) -> None:
+    with pytest.raises(ImageTooLargeError):
+        decode_image(bombs()[name], limits=LIMITS)
+
+
+def test_scans_over_all_pixels_are_counted() -> None:
+    with pytest.raises(ImageTooLargeError, match=r"1005 scans of 59290000 pixels"):
+        decode_image(bombs()["jpeg of a thousand scans"], limits=LIMITS)
+
+
+@pytest.mark.parametrize(
+    "name", ["png of a million chunks", "jpeg of a million comments", "gif of comments"]
+)
+def test_parts_without_end_are_counted(name: str) -> None:
+    with pytest.raises(ImageError, match="more than 100000 parts"):
+        decode_image(bombs()[name], limits=LIMITS)
+
+
+def test_the_same_seed_gives_the_same_files() -> None:
+    first, again, other = (list(broken_images(60, seed)) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
