@@ -12,6 +12,7 @@ from aladin.errors import InputError
 from service.answer import SearchAnswer
 from service.http.access.rate_limits import charge
 from service.http.batch_feed import BatchedSearch, BatchEntry, BatchFeed
+from service.http.disconnect import until_disconnect
 from service.http.errors import ContentTypeError, ErrorBody, describe_faults, error_docs
 from service.http.json_body import read_json_object
 from service.http.state import Service
@@ -95,7 +96,8 @@ async def search_batch(request: Request, entries: Batch, service: Service) -> Re
     It is refused as a whole (429) only when not even its first search finds a place.
     """
     started = time.perf_counter()
-    bodies = await BatchFeed(service, entries, request.state.request_id).run()
+    feed = BatchFeed(service, entries, request.state.request_id)
+    bodies = await until_disconnect(request, feed.run())
     took_ms = 1000 * (time.perf_counter() - started)
     joined = b",".join(bodies)
     body = b'{"answers":[%b],"took_ms":%b}' % (joined, repr(took_ms).encode())

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from aladin.errors import InputError
 from service.http.bodies import Photo
+from service.http.disconnect import until_disconnect
 from service.http.errors import describe_faults, error_docs
 from service.http.json_body import read_json_object
 from service.http.requests import MAX_K
@@ -145,18 +146,7 @@ async def knn_service(
     request: Request, body: Annotated[KnnBody, Depends(read_knn_body)], service: Service
 ) -> Response:
     """Find images or texts for words, a photo or an embedding."""
-    photos_url = _photos_url(request)
-    query = await _query(body, service, photos_url)
-    answered = await run_search(service, query, body.target, SearchOptions(k=body.k))
-    results = await service.workers.call(
-        WriteKnnResults(
-            answer=answered.body,
-            target=body.target,
-            num_described=body.num_images,
-            deduplicate=body.deduplicate,
-            photos_url=photos_url,
-        )
-    )
+    results = await until_disconnect(request, _search(body, service, _photos_url(request)))
     return Response(results, media_type="application/json")
 
 
@@ -178,6 +168,20 @@ async def metadata(
     """Describe items by their ids; those that are not there are left out."""
     found = await service.workers.call(WriteKnnMetadata(tuple(body.ids), _photos_url(request)))
     return Response(found, media_type="application/json")
+
+
+async def _search(body: KnnBody, service: ServiceState, photos_url: str) -> bytes:
+    query = await _query(body, service, photos_url)
+    answered = await run_search(service, query, body.target, SearchOptions(k=body.k))
+    return await service.workers.call(
+        WriteKnnResults(
+            answer=answered.body,
+            target=body.target,
+            num_described=body.num_images,
+            deduplicate=body.deduplicate,
+            photos_url=photos_url,
+        )
+    )
 
 
 async def _query(body: KnnBody, service: ServiceState, photos_url: str) -> Query:

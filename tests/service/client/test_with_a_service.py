@@ -90,7 +90,7 @@ def test_what_is_added_is_found_and_what_is_deleted_is_not(
 
 def test_many_items_and_many_searches(url: str) -> None:
     async def run() -> None:
-        words = ["a dog", "two men", "a blue square", "a star on the grass", "the white triangle"]
+        words = ["a dog", "two men", "a blue square", "a yellow circle", "the white star"]
         texts = [NewText(f"t{number}", text) for number, text in enumerate(words)]
         async with AsyncAladinClient(url) as client:
             reports = [report async for report in client.add_many(texts, max_items=2)]

@@ -1,0 +1,271 @@
+"""Many searches in one request."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from aladin.errors import IndexNotReadyError, OverloadedError
+from service.answer import TookMs
+from service.http.app import create_app
+from service.metrics import Metrics
+from service.queries import TextQuery
+from service.settings import ServiceSettings
+from service.work.job import Job
+from service.work.search_job import Answered, SearchJob
+from service.work.workers import WorkersHealth
+
+pytestmark = pytest.mark.anyio
+
+Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+
+
+class Gate:
+    """Workers that answer a query when the test says so, from a line that has an end."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.waiting: dict[str, asyncio.Future[None]] = {}
+        self.most = 0
+        self.cancelled: list[str] = []
+        self.open = False
+        self.ready = True
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def call(self, job: Job[Any]) -> Any:
+        raise NotImplementedError
+
+    def health(self) -> WorkersHealth:
+        return WorkersHealth(wanted=1, alive=1, generation=1)
+
+    async def search(self, job: SearchJob) -> Answered:
+        assert isinstance(job.query, TextQuery)
+        words = job.query.text
+        if not self.ready:
+            raise IndexNotReadyError("no index is live yet")
+        if len(self.waiting) >= self.line:
+            raise OverloadedError(0.001)
+        self.waiting[words] = asyncio.get_running_loop().create_future()
+        self.most = max(self.most, len(self.waiting))
+        try:
+            if not self.open:
+                await self.waiting[words]
+        except asyncio.CancelledError:
+            self.cancelled.append(words)
+            raise
+        finally:
+            del self.waiting[words]
+        took_ms = TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0)
+        return Answered(json.dumps({"said": words}).encode(), 1, (), took_ms)
+
+    async def until(self, count: int) -> None:
+        """Wait until so many queries wait."""
+        async with asyncio.timeout(10):
+            while len(self.waiting) != count:
+                await asyncio.sleep(0)
+
+    def let(self, *words: str) -> None:
+        for each in words:
+            self.waiting[each].set_result(None)
+
+
+@asynccontextmanager
+async def gated(line: int, **limits: int) -> AsyncGenerator[tuple[Gate, httpx.AsyncClient]]:
+    gate, settings = Gate(line), ServiceSettings(**limits)  # pyright: ignore[reportArgumentType]
+    app = create_app(gate, settings, Metrics())
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        yield gate, client
+
+
+def batch(*words: str) -> dict[str, Any]:
+    return {"queries": [{"target": "images", "text": each} for each in words]}
+
+
+async def test_each_gets_what_it_would_get_alone(
+    service: Service, query_photo: Image.Image, encoded: Callable[..., bytes]
+) -> None:
+    photo = base64.b64encode(encoded(query_photo)).decode()
+    queries: list[dict[str, Any]] = [
+        {"target": "images", "text": "a red dog", "k": 2, "explain": True},
+        {"target": "texts", "image": photo, "k": 3, "fusion": 1.0},
+        {"target": "images", "id": "plain", "filter": {"tags": "even"}},
+        {"target": "texts", "text": "a man", "rerank": False, "offset": 2},
+        {"target": "images", "id": "nobody"},
+        {"target": "images", "text": " "},
+        {"target": "images", "image": "AAAA"},
+        {"target": "texts", "text": "a", "id": "b"},
+        {"target": "images", "text": "a", "k": 0},
+        {"target": "images", "text": "a", "k": "1"},
+        {"target": "images", "text": "a", "colour": "red"},
+    ]
+    async with service() as client:
+        together = await client.post("/v1/search/batch", json={"queries": queries})
+        assert together.status_code == 200
+        answers = together.json()["answers"]
+        assert together.json()["took_ms"] > 0
+        assert len(answers) == len(queries)
+        for query, answer in zip(queries, answers, strict=True):
+            fields = {name: value for name, value in query.items() if name != "target"}
+            alone = await client.post(f"/v1/search/{query['target']}", json=fields)
+            expected = alone.json()
+            if alone.status_code == 200:
+                assert answer.pop("took_ms").keys() == expected.pop("took_ms").keys()
+            else:
+                expected["status"] = alone.status_code
+                expected["error"]["request_id"] = together.headers["x-request-id"]
+            assert answer == expected
+    assert [answer.get("status", 200) for answer in answers] == [
+        *(200, 200, 200, 200),
+        *(404, 422, 415, 422, 422, 422, 422),
+    ]
+
+
+async def test_what_is_no_search_is_an_error_of_its_own(service: Service) -> None:
+    queries = [{"text": "a dog"}, 3, {"target": "sounds", "text": "a dog"}]
+    async with service() as client:
+        response = await client.post("/v1/search/batch", json={"queries": queries})
+        answers = response.json()["answers"]
+    assert [answer["status"] for answer in answers] == [422, 422, 422]
+    assert "target: Field required" in answers[0]["error"]["message"]
+    assert "target" in answers[2]["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({}, "queries: expected a list"),
+        ({"queries": {}}, "queries: expected a list"),
+        ({"queries": []}, "queries: expected 1 to 3, got 0"),
+        (batch("a", "b", "c", "d"), "queries: expected 1 to 3, got 4"),
+        ({**batch("a"), "k": 3}, "k: unknown field"),
+        ([], "Input should be an object"),
+    ],
+)
+async def test_what_is_no_batch_is_refused_whole(service: Service, body: Any, says: str) -> None:
+    async with service(max_batch_queries=3) as client:
+        response = await client.post("/v1/search/batch", json=body)
+    assert response.status_code == 422
+    assert response.json()["error"]["message"] == says
+
+
+async def test_a_batch_is_json(service: Service) -> None:
+    async with service() as client:
+        form = await client.post("/v1/search/batch", data={"queries": "[]"})
+    assert form.status_code == 415
+    assert "application/json" in form.json()["error"]["message"]
+
+
+async def test_a_batch_that_is_larger_than_the_line_takes_places_as_they_come_free() -> None:
+    words = [f"w{number}" for number in range(9)]
+    async with gated(line=2, max_batch=4) as (gate, client):
+        request = asyncio.create_task(client.post("/v1/search/batch", json=batch(*words)))
+        await gate.until(2)
+        gate.open = True
+        gate.let("w1", "w0")  # the answers come in another order than the queries
+        response = await request
+    answers = response.json()["answers"]
+    assert [answer["said"] for answer in answers] == words
+    assert gate.most == 2
+
+
+async def test_all_batches_together_hold_no_more_places_than_one_worker_takes() -> None:
+    async with gated(line=100, max_batch=3) as (gate, client):
+        first = asyncio.create_task(client.post("/v1/search/batch", json=batch(*"abcdefgh")))
+        await gate.until(3)
+        second = asyncio.create_task(client.post("/v1/search/batch", json=batch(*"ABCD")))
+        alone = asyncio.create_task(client.post("/v1/search/images", json={"text": "alone"}))
+        await gate.until(4)
+        assert set(gate.waiting) == {"a", "b", "c", "alone"}
+        gate.let("a", "alone")
+        assert (await alone).status_code == 200
+        gate.open = True
+        gate.let(*gate.waiting)
+        for request, words in ((first, "abcdefgh"), (second, "ABCD")):
+            answers = (await request).json()["answers"]
+            assert [answer["said"] for answer in answers] == list(words)
+
+
+async def test_a_batch_of_which_nothing_can_be_taken_is_refused_at_once() -> None:
+    async with gated(line=0) as (_, client):
+        response = await client.post("/v1/search/batch", json=batch("a", "b"))
+        assert response.status_code == 429
+        assert response.headers["retry-after"] == "1"
+        assert response.json()["error"]["code"] == "overloaded"
+
+
+async def test_without_an_index_the_whole_batch_is_told_so() -> None:
+    async with gated(line=9) as (gate, client):
+        gate.ready = False
+        response = await client.post("/v1/search/batch", json=batch("a", "b"))
+        assert response.status_code == 503
+        assert response.json()["error"]["code"] == "index_not_ready"
+
+
+async def test_what_fails_unforeseen_fails_alone_and_tells_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with gated(line=9) as (gate, client):
+        request = asyncio.create_task(client.post("/v1/search/batch", json=batch("a", "b")))
+        await gate.until(2)
+        gate.waiting["a"].set_exception(ZeroDivisionError("secret"))
+        gate.let("b")
+        failed, answered = (await request).json()["answers"]
+    assert answered == {"said": "b"}
+    assert (failed["status"], failed["error"]["code"]) == (500, "internal_error")
+    assert "secret" not in json.dumps(failed)
+    assert "secret" in caplog.text
+
+
+async def test_a_client_that_hangs_up_withdraws_all() -> None:
+    gate = Gate(9)
+    app = create_app(gate, ServiceSettings(max_batch=2), Metrics())
+    body = json.dumps(batch("a", "b", "c")).encode()
+    hangs_up = asyncio.Event()
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        if messages:
+            return messages.pop()
+        await hangs_up.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": "/v1/search/batch",
+        "raw_path": b"/v1/search/batch",
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"content-type", b"application/json"), (b"host", b"localhost")],
+        "client": ("127.0.0.1", 1),
+        "server": ("localhost", 80),
+    }
+    async with app.router.lifespan_context(app):
+        request = asyncio.create_task(app(scope, receive, send))  # pyright: ignore
+        await gate.until(2)
+        hangs_up.set()
+        async with asyncio.timeout(10):
+            await request
+    assert sorted(gate.cancelled) == ["a", "b"]
+    assert not gate.waiting
