@@ -62,10 +62,10 @@ class _Kills:
         """Count the requests around one kill."""
         running = waiting = 0
         for status, retry_after, answer in zip(
-            result.status, result.retry_after, result.answers, strict=True
+            result.status.tolist(), result.retry_after.tolist(), result.answers, strict=True
         ):
             died = answer is not None and status == 503 and b'"worker_died"' in answer.body
-            running += died and bool(retry_after)
+            running += died and retry_after
             waiting += status not in (0, 200) and not (died and retry_after)
         # More than that one worker does not run at a time.
         most = _MAX_BATCH * _QUERY_THREADS

@@ -1,0 +1,165 @@
+"""Which generation answers: what is taken over, what is refused, and what becomes of the old one."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aladin.errors import GenerationRefusedError, IndexCorruptError, IndexNotReadyError
+from index.building.publish import publish_generation
+from index.changes.generation_lease import sole_use
+from index.changes.rollback import rollback_index
+from index.changes.writer import ChangesWriter
+from index.disk import only_builder
+from index.layout import CURRENT, NEW_GENERATION, generation_folder, set_live_generation
+from index.manifest import read_manifest, write_manifest
+from service.queries import SearchOptions, TextQuery
+from service.query_limits import QueryLimits
+from service.work import live_index
+from service.work.live_index import LiveIndex, LiveState
+
+
+@pytest.fixture
+def index(index_folder: Path, tmp_path: Path) -> Path:
+    """An index that a test may change."""
+    return Path(shutil.copytree(index_folder, tmp_path / "index"))
+
+
+def publish_copy(index: Path, number: int, damage: str | None = None) -> None:
+    """Publish generation 1 again under another number; `damage` names a file to be zeros then."""
+    with only_builder(index):
+        folder = index / NEW_GENERATION
+        shutil.copytree(generation_folder(index, 1), folder)
+        write_manifest(folder, replace(read_manifest(folder), generation=number))
+        if damage is not None:
+            content = (folder / damage).read_bytes()
+            (folder / damage).write_bytes(content[:128] + bytes(len(content) - 128))
+        publish_generation(index, folder, number)
+
+
+def generations_mapped(index: Path) -> set[str]:
+    """Return the generations of which this process has files in its memory."""
+    folder = str(index.resolve() / "generations") + "/"
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    return {line.split(folder)[1].split("/")[0] for line in lines if folder in line}
+
+
+def hits(live: LiveIndex) -> int:
+    options = SearchOptions(k=100)
+    return len(live.engine().search(TextQuery("a dog"), "images", options).hits)
+
+
+def test_the_old_generation_is_closed_when_its_last_query_ends(index: Path) -> None:
+    live = LiveIndex(index, QueryLimits())
+    live.open()
+    running = live.engine()  # a query keeps it
+    assert hits(live) == 6
+    publish_copy(index, 2)
+    live.open()
+    assert live.state == LiveState(2)
+    assert running.search(TextQuery("a dog"), "images", SearchOptions()).generation == 1
+    assert generations_mapped(index) == {"000001", "000002"}
+    with sole_use(index, 1) as alone:
+        assert not alone
+    del running
+    gc.collect()
+    assert generations_mapped(index) == {"000002"}
+    with sole_use(index, 1) as alone:
+        assert alone
+    live.close()
+    gc.collect()
+    assert generations_mapped(index) == set()
+
+
+@pytest.mark.parametrize(
+    "damage", ["images/embeddings.npy", "texts/items.sqlite", "texts/ann.faiss"]
+)
+def test_a_broken_generation_is_refused_and_the_old_one_stays(
+    index: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    live = LiveIndex(index, QueryLimits())
+    live.open()
+    publish_copy(index, 2, damage)
+    for _ in range(3):
+        live.try_to_open()
+    state = live.state
+    assert (state.generation, state.refused_generation) == (1, 2)
+    assert state.refused is not None
+    assert Path(damage).name in state.refused
+    assert hits(live) == 6
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    # What is added would go to a generation that nobody sees.
+    with pytest.raises(GenerationRefusedError):
+        live.changer()
+    rollback_index(index, 1)
+    live.open()
+    assert live.state == LiveState(1)
+    live.changer()
+    live.close()
+
+
+def test_a_generation_that_is_put_right_is_taken_up(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = LiveIndex(index, QueryLimits())
+    live.open()
+    publish_copy(index, 2)
+    tokens = generation_folder(index, 2) / "images" / "tokens.npy"
+    away = tokens.rename(index / "tokens.npy")
+    live.try_to_open()
+    assert live.state.refused_generation == 2
+    assert live.is_current  # nobody tries again at once
+    away.rename(tokens)
+    monkeypatch.setattr(live_index.time, "monotonic", lambda: 1e12)
+    assert not live.is_current
+    live.open()
+    assert live.state == LiveState(2)
+    live.close()
+
+
+def test_one_that_starts_later_goes_on_with_what_the_others_have(index: Path) -> None:
+    publish_copy(index, 2, "images/embeddings.npy")
+    alone = LiveIndex(index, QueryLimits())
+    with pytest.raises(IndexCorruptError):
+        alone.open()
+    assert alone.state.generation is None
+    with pytest.raises(IndexNotReadyError, match="damaged"):
+        alone.engine()
+    live = LiveIndex(index, QueryLimits(), fallback=1)
+    live.try_to_open()
+    assert (live.state.generation, live.state.refused_generation) == (1, 2)
+    assert hits(live) == 6
+    rollback_index(index, 1)
+    live.open()
+    assert live.state == LiveState(1)
+    live.close()
+
+
+def test_an_unreadable_current_is_refused(index: Path) -> None:
+    live = LiveIndex(index, QueryLimits())
+    live.open()
+    (index / CURRENT).unlink()
+    (index / CURRENT).write_text("7 of 9\n")
+    live.try_to_open()
+    assert live.state.generation == 1
+    assert live.state.refused_generation is None
+    assert "7 of 9" in (live.state.refused or "")
+    set_live_generation(index, 1)
+    live.open()
+    assert live.state == LiveState(1)
+    live.close()
+
+
+def test_what_was_removed_does_not_make_a_generation_unsound(index: Path) -> None:
+    writer = ChangesWriter(index, read_manifest(generation_folder(index, 1)).model.id)
+    writer.delete("images", ["plain", "bike 2?"])
+    writer.close()
+    live = LiveIndex(index, QueryLimits())
+    live.open()
+    assert hits(live) == 4
+    live.close()
