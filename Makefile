@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard index/kernel/*.[ch])
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench
+.PHONY: help demo test check bench image docker-check
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.installed-cpu ## train, index and serve the demo on http://127.0.0.1:8000 (SERVE=0: stop after its table)
 	$(BIN)/aladin demo $(if $(filter 0,$(SERVE)),--no-serve)
@@ -26,6 +26,12 @@ check: $(VENV)/.installed-dev ## formatting, lint, strict types, import contract
 
 bench: $(VENV)/.installed-dev ## measure search on this machine (BENCH_ITEMS="10000 100000 1000000")
 	$(BIN)/python -m benchmarks.report $(if $(BENCH_ITEMS),--items $(BENCH_ITEMS))
+
+image: ## build the CPU image with Docker (the GPU's: docker/Dockerfile)
+	docker compose -f docker/compose.yaml build service
+
+docker-check: ## build the image and run all of it, with Docker or with podman (DOCKER_CHECK="--host-pip")
+	$(PYTHON) docker/check.py $(DOCKER_CHECK)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
