@@ -194,7 +194,11 @@ async def test_the_surface_is_documented(service: Service) -> None:
     assert set(body) == {"application/json", "multipart/form-data"}
     fields = {"text", "image", "id", "k", "offset", "candidates", "rerank", "fusion", "explain"}
     for described in body.values():
-        assert set(described["schema"]["properties"]) == fields | {"filter"}
+        assert set(described["schema"]["properties"]) == fields | {
+            "filter",
+            "timeout_ms",
+            "image_url",
+        }
 
 
 async def test_a_client_that_has_a_photo_is_told_so(service: Service) -> None:
