@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from aladin.errors import ConfigError, IndexNotReadyError
 from index.devices.search_device import DeviceName, FirstStageName
+from service.decoder_noise import silence_decoders
 from service.http.access.policy import make_policy
 from service.http.app import create_app
 from service.http.graceful_server import GracefulServer
@@ -76,6 +77,7 @@ def serve_index(
     policy = make_policy(settings, host)
     # Each query runs on one thread of the pool: more threads inside it would only fight.
     torch.set_num_threads(1)
+    silence_decoders()
     plan = WorkerPlan(
         index=path, settings=settings, device=device, first_stage=first_stage, warm=warm
     )

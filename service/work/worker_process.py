@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -99,8 +100,8 @@ class _WorkerProcess:
     def run(self, *, batch_threads: int) -> NoReturn:
         """Work until the service is gone."""
         self._report_if_new()
-        _start_threads("batch", batch_threads, self._take_batches)
-        _start_threads("job", JOB_THREADS, self._take_jobs)
+        _start_threads("batch", batch_threads, self._answer_next_batch)
+        _start_threads("job", JOB_THREADS, self._do_next_job)
         _start_threads("status", 1, self._say_status)
         try:
             while True:
@@ -124,44 +125,41 @@ class _WorkerProcess:
             case message:
                 raise AssertionError(f"unknown message {message!r}")
 
-    def _take_batches(self) -> None:
-        while True:
-            batch = self._batch_queue.get()
-            number = batch.message.number
-            self._wire.send(Begun(number))
-            error: Exception | None = None
+    def _answer_next_batch(self) -> None:
+        batch = self._batch_queue.get()
+        number = batch.message.number
+        self._wire.send(Begun(number))
 
-            def emit(place: int, answer: Answered | Exception, number: int = number) -> None:
-                self._report_if_new()
-                if isinstance(answer, Exception):
-                    answer = _for_the_service(answer)
-                self._wire.send(PlaceAnswered(number, place, answer))
-
-            try:
-                self._worker.answer(batch.message.jobs, emit, batch.is_wanted)
-            except Exception as raised:
-                error = _for_the_service(raised)
-            del self._batches[number]
-            self._wire.send(Done(number, error=error))
-
-    def _take_jobs(self) -> None:
-        while True:
-            message = self._job_queue.get()
-            self._wire.send(Begun(message.number))
-            result: Any = None
-            error: Exception | None = None
-            try:
-                result = message.job.run(self._worker)
-            except Exception as raised:
-                error = _for_the_service(raised)
+        def emit(place: int, answer: Answered | Exception) -> None:
             self._report_if_new()
-            self._wire.send(Done(message.number, result, error))
+            if isinstance(answer, Exception):
+                answer = _for_the_service(answer)
+            self._wire.send(PlaceAnswered(number, place, answer))
+
+        error: Exception | None = None
+        try:
+            self._worker.answer(batch.message.jobs, emit, batch.is_wanted)
+        except Exception as raised:
+            error = _for_the_service(raised)
+        del self._batches[number]
+        self._wire.send(Done(number, error=error))
+
+    def _do_next_job(self) -> None:
+        message = self._job_queue.get()
+        self._wire.send(Begun(message.number))
+        result: Any = None
+        error: Exception | None = None
+        try:
+            result = message.job.run(self._worker)
+        except Exception as raised:
+            error = _for_the_service(raised)
+        self._report_if_new()
+        self._wire.send(Done(message.number, result, error))
 
     def _say_status(self) -> None:
-        wait = threading.Event()
-        while not wait.wait(STATUS_S):
-            self._worker.live.try_to_open()
-            self._wire.send(Status(self._worker.live.state))
+        time.sleep(STATUS_S)
+        self._worker.live.try_to_open()
+        self._wire.send(Status(self._worker.live.state))
 
     def _report_if_new(self) -> None:
         """Tell of a new generation before any answer that comes from it."""
@@ -173,9 +171,16 @@ class _WorkerProcess:
 
 
 def _start_threads(name: str, count: int, work: Callable[[], None]) -> None:
+    """Have threads do a piece of work after the other.
+
+    Between two pieces a thread refers to nothing of the last one: an error's traceback would keep a
+    generation open, a photo its memory.
+    """
+
     def run() -> None:
         try:
-            work()
+            while True:
+                work()
         except OSError:  # the service is gone; the main thread has seen it, too
             os._exit(0)
         except BaseException:

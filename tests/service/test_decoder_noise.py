@@ -17,8 +17,9 @@ if sys.argv[1] == "silent":
     silence_decoders()
 target = io.BytesIO()
 Image.linear_gradient("L").save(target, "TIFF", compression="tiff_adobe_deflate")
-broken = target.getvalue().replace(b"\\x78\\x9c", b"\\xff\\xff").replace(b"\\x78\\x5e", b"\\xff\\xff")
-broken = broken.replace(b"\\x78\\x01", b"\\xff\\xff")
+broken = target.getvalue()
+for start in (b"\\x78\\x01", b"\\x78\\x5e", b"\\x78\\x9c", b"\\x78\\xda"):
+    broken = broken.replace(start, b"\\xff\\xff")
 for data in (broken, b"II*\\0\\x08\\0\\0\\0\\x01\\0\\0\\1\\x02\\0\\xff\\xff\\xff\\xff"):
     try:
         decode_image(data)
