@@ -64,7 +64,10 @@ def test_the_gpu_image_gets_the_cuda_libraries_of_both(constraints: dict[str, Ve
 
 
 def test_the_declared_ones_of_an_image_are_found_beside_the_program_too(
-    program: Callable[[str], ModuleType], root: Path, tmp_path: Path
+    program: Callable[[str], ModuleType],
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pins = program("pins")
     everywhere = pins.declared("cpu")
@@ -75,7 +78,7 @@ def test_the_declared_ones_of_an_image_are_found_beside_the_program_too(
     for name in ("pins.py", "pyproject.toml"):
         source = root / "docker" / name if name == "pins.py" else root / name
         (tmp_path / name).write_bytes(source.read_bytes())
-    pins.DOCKER = tmp_path
+    monkeypatch.setattr(pins, "DOCKER", tmp_path)
     assert pins.declared("cpu") == everywhere
 
 
@@ -102,7 +105,11 @@ def test_constraints_are_not_written_from_builds_for_cpus_alone(
 ) -> None:
     pins = program("pins")
     monkeypatch.setattr(pins, "CONSTRAINTS", tmp_path / "constraints.txt")
-    monkeypatch.setattr(pins, "resolve", lambda _: {"torch": "2.13.0"})
+
+    def for_cpus(_: list[str]) -> dict[str, str]:
+        return {"torch": "2.13.0"}
+
+    monkeypatch.setattr(pins, "resolve", for_cpus)
     with pytest.raises(SystemExit, match="CPU build of torch alone"):
         pins.make()
     assert not (tmp_path / "constraints.txt").exists()

@@ -1,0 +1,41 @@
+"""What a build is lent of a machine's configuration of pip."""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+def test_options_and_the_places_that_they_name_are_lent(
+    program: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels, index, certificate = tmp_path / "wheels", tmp_path / "index", tmp_path / "ca.pem"
+    wheels.mkdir()
+    (index / "simple").mkdir(parents=True)
+    certificate.touch()
+    config = tmp_path / "pip.conf"
+    config.write_text(
+        f"[global]\ncert = {certificate}\ncache-dir = {tmp_path}\ntimeout = 5\n"
+        f"extra-index-url = file://{index}/simple https://example.org/simple\n"
+    )
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(config))
+    # The environment wins over the file.
+    monkeypatch.setenv("PIP_TIMEOUT", "9")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    for name in ("PIP_CERT", "PIP_DEFAULT_TIMEOUT", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    target = tmp_path / "lent.conf"
+    mounts = program("host_pip").lend_pip(target)
+    lent = configparser.ConfigParser()
+    lent.read(target)
+    assert lent["global"]["timeout"] == "9"
+    assert lent["global"]["find-links"] == str(wheels)
+    assert lent["global"]["extra-index-url"] == f"file://{index}/simple https://example.org/simple"
+    assert "cache-dir" not in lent["global"]
+    # An index's pages name packages beside them.
+    assert {f"{each}:{each}:ro" for each in (wheels, index, certificate)} <= set(mounts)
+    assert f"{target}:/etc/pip.conf:ro" in mounts

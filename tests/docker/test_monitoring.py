@@ -1,0 +1,220 @@
+"""The dashboard and the alarms ask only for what the service tells, and for all of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import promql_parser
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from index.manifest import FileEntry, Manifest, ModelEntry
+from service.answer import TookMs
+from service.http.access.scopes import NEEDED
+from service.http.state_metrics import StateNow, render_state
+from service.metrics import REJECTIONS, Metrics
+from service.work.index_jobs import IndexState
+from service.work.search_job import Answered, Lane
+from service.work.workers import WorkersHealth
+
+DOCKER = Path(__file__).parents[2] / "docker"
+DASHBOARD = DOCKER / "grafana" / "dashboards" / "aladin.json"
+ALERTS = DOCKER / "prometheus" / "alerts.yml"
+
+# What Prometheus itself adds to every sample, and the one series that it makes of every target.
+ADDED_LABELS = {"instance", "job"}
+ADDED_SERIES = {"up"}
+
+Values = dict[str, set[str]]
+
+
+class Asked(NamedTuple):
+    """One query of the dashboard or of the alarms."""
+
+    where: str
+    query: str
+    legend: str
+
+
+def exposed() -> dict[str, Values]:
+    """Return the values of each label of each series of a service to which all has happened."""
+    metrics = Metrics()
+    took_ms = TookMs(decode=1, encode=1, retrieve=1, rerank=1, total=4)
+    for lane in get_args(Lane):
+        metrics.answered(lane, Answered(b"", 1, ("rerank_timeout",), took_ms))
+    for reason in REJECTIONS:
+        metrics.rejected(reason)
+    metrics.request("GET", "/v1/index", 200, 0.1)
+    entry = FileEntry(bytes=1, sha256="")
+    manifest = Manifest(
+        schema_version=2,
+        generation=1,
+        metric="inner_product",
+        default_candidates=1,
+        fingerprint="",
+        model=ModelEntry(id="", files={"model.safetensors": entry}),
+        images=None,
+        texts=None,
+        files={"images/tokens.npy": entry, "texts/tokens.npy": entry},
+    )
+    now = StateNow(
+        ready=True,
+        workers=WorkersHealth(wanted=1, alive=1, generation=1),
+        max_waiting=1,
+        live=IndexState(manifest, {"images": 1, "texts": 1}),
+    )
+    found: dict[str, Values] = {}
+    text = (metrics.render() + render_state(now)).decode()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            values = found.setdefault(sample.name, defaultdict(set))
+            for label, value in sample.labels.items():
+                values[label].add(value)
+    return found
+
+
+EXPOSED = exposed()
+
+
+def panels() -> list[dict[str, Any]]:
+    """Return the dashboard's panels without the headings of its rows."""
+    all_panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
+    return [panel for panel in all_panels if panel["type"] != "row"]
+
+
+def asked() -> Iterator[Asked]:
+    """Return every query that somebody wrote."""
+    for panel in panels():
+        for target in panel["targets"]:
+            yield Asked(panel["title"], target["expr"], target["legendFormat"])
+    for group in yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]:
+        for rule in group["rules"]:
+            yield Asked(rule["alert"], rule["expr"], rule["annotations"]["summary"])
+
+
+def parse(query: str) -> Any:
+    """Parse a query, with a length of time where Grafana puts one."""
+    return promql_parser.parse(query.replace("$__rate_interval", "5m"))
+
+
+def nodes(node: Any) -> Iterator[Any]:
+    """Return a query's node and all below it."""
+    yield node
+    below: list[Any] = [
+        getattr(node, name)
+        for name in ("lhs", "rhs", "expr", "vector_selector")
+        if getattr(node, name, None) is not None
+    ]
+    below += list(getattr(node, "args", []))
+    for each in below:
+        yield from nodes(each)
+
+
+def selectors(query: str) -> list[Any]:
+    """Return the series that a query selects."""
+    found = [node for node in nodes(parse(query)) if isinstance(node, promql_parser.VectorSelector)]
+    assert found
+    return found
+
+
+def labels_of(query: str) -> set[str]:
+    """Return the labels that anything in a query has."""
+    names = {label for each in selectors(query) for label in EXPOSED.get(each.name, {})}
+    return names | ADDED_LABELS
+
+
+every_query = pytest.mark.parametrize(
+    "one", [pytest.param(each, id=each.where) for each in asked()]
+)
+
+
+@every_query
+def test_every_series_that_is_asked_for_is_exposed(one: Asked) -> None:
+    for selector in selectors(one.query):
+        assert selector.name in EXPOSED.keys() | ADDED_SERIES
+
+
+@every_query
+def test_every_label_that_is_matched_is_there_and_can_have_the_value(one: Asked) -> None:
+    routes = [row.path for row in NEEDED]
+    for selector in selectors(one.query):
+        labels = EXPOSED.get(selector.name, {})
+        for matcher in selector.matchers.matchers:
+            assert matcher.name in labels.keys() | ADDED_LABELS
+            if matcher.name == "route":
+                for pattern in matcher.value.split("|"):
+                    assert any(re.fullmatch(pattern, route) for route in routes)
+            elif matcher.op in (promql_parser.MatchOp.Equal, promql_parser.MatchOp.NotEqual):
+                known = {"aladin"} if matcher.name == "job" else labels[matcher.name]
+                assert matcher.value in known
+
+
+@every_query
+def test_every_label_that_is_grouped_or_shown_is_there(one: Asked) -> None:
+    known = labels_of(one.query)
+    for node in nodes(parse(one.query)):
+        if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
+            assert set(node.modifier.labels) <= known
+    shown = {name for name in re.findall(r"{{\s*(?:\$labels\.)?(\w+)\s*}}", one.legend)}
+    assert shown <= known
+
+
+def test_all_that_is_exposed_is_shown_or_watched() -> None:
+    used = {selector.name for one in asked() for selector in selectors(one.query)}
+    families = {re.sub("_(bucket|sum|count)$", "", name) for name in used}
+    own = {name for name in EXPOSED if name.startswith("aladin_")}
+    unused = {name for name in own if re.sub("_(bucket|sum|count)$", "", name) not in families}
+    assert unused == set()
+
+
+def test_panels_have_their_own_ids_and_places() -> None:
+    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(set(ids)) == len(ids)
+    for one, other in itertools.combinations([each["gridPos"] for each in dashboard["panels"]], 2):
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        above = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        assert beside or above
+        assert one["x"] + one["w"] <= 24
+
+
+def test_the_dashboard_asks_the_provisioned_source() -> None:
+    file = DOCKER / "grafana" / "provisioning" / "datasources" / "prometheus.yml"
+    (source,) = yaml.safe_load(file.read_text(encoding="utf-8"))["datasources"]
+    asked_of = {panel["datasource"]["uid"] for panel in panels()}
+    assert asked_of == {source["uid"]}
+
+
+def test_names_and_mounts_are_those_of_compose() -> None:
+    services = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    grafana = DOCKER / "grafana" / "provisioning"
+    (source,) = yaml.safe_load((grafana / "datasources" / "prometheus.yml").read_text("utf-8"))[
+        "datasources"
+    ]
+    assert source["url"] == "http://prometheus:9090"
+    assert "prometheus" in services
+    (provider,) = yaml.safe_load((grafana / "dashboards" / "aladin.yml").read_text("utf-8"))[
+        "providers"
+    ]
+    mounts = [mount.split(":")[:2] for mount in services["grafana"]["volumes"]]
+    assert ["./grafana/dashboards", provider["options"]["path"]] in mounts
+
+
+@pytest.mark.parametrize("name", ["prometheus.yml", "prometheus.keys.yml"])
+def test_prometheus_scrapes_the_service_and_reads_the_alarms(name: str) -> None:
+    config = yaml.safe_load((ALERTS.parent / name).read_text(encoding="utf-8"))
+    assert [ALERTS.parent / each for each in config["rule_files"]] == [ALERTS]
+    (job,) = config["scrape_configs"]
+    assert job["job_name"] == "aladin"
+    ((target,),) = [each["targets"] for each in job["static_configs"]]
+    services = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    host, port = target.split(":")
+    assert port in services[host]["command"]
+    assert ("authorization" in job) == (name == "prometheus.keys.yml")
