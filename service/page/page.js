@@ -42,6 +42,7 @@ async function run(offset) {
   } catch (error) {
     if (mine !== running) return;
     at("status").textContent = "";
+    if (offset === 0) clear();
     if (error instanceof NeedsKey) askForKey(error);
     else showError(error);
   } finally {
@@ -52,15 +53,18 @@ async function run(offset) {
 // --- Showing ---
 
 function showAnswer(answer, target, offset, tookMs) {
-  if (offset === 0) {
-    hits.replaceChildren();
-    shown = 0;
-  }
+  if (offset === 0) clear();
   hits.className = target;
   hits.append(...answer.hits.map((hit) => hitElement(hit, target)));
   shown += answer.hits.length;
   at("more").hidden = answer.hits.length < PAGE_SIZE;
   at("status").textContent = statusLine(answer, tookMs);
+}
+
+function clear() {
+  hits.replaceChildren();
+  shown = 0;
+  at("more").hidden = true;
 }
 
 function statusLine(answer, tookMs) {
@@ -94,9 +98,9 @@ function hitElement(hit, target) {
 
 function stagesElement(hit) {
   const line = make("p", { className: "stages" });
-  line.append(make("strong", { textContent: `${hit.rank}. ${hit.score.toFixed(2)}` }));
+  line.append(make("strong", { textContent: `#${hit.rank}` }), ` score ${hit.score.toFixed(2)}`);
   for (const [stage, found] of Object.entries(hit.stages)) {
-    if (found) line.append(` · ${stage} ${found.score.toFixed(2)} (${found.rank}.)`);
+    if (found) line.append(` · ${stage} #${found.rank} ${found.score.toFixed(2)}`);
   }
   return line;
 }

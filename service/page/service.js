@@ -47,6 +47,7 @@ export async function showPhoto(image, id, sizePx) {
   try {
     const photo = await (await ask(address, {}, RETRIES)).blob();
     image.addEventListener("load", () => URL.revokeObjectURL(image.src), { once: true });
+    image.loading = "eager"; // it is here already
     image.src = URL.createObjectURL(photo);
   } catch {
     // What has no photo shows its name.
@@ -66,7 +67,8 @@ async function ask(address, request, retries = 0) {
   }
   const message = await errorMessage(response);
   if (response.status === 401) {
-    sessionStorage.removeItem(KEY);
+    // The user may have given another one meanwhile.
+    if (sessionStorage.getItem(KEY) === key) sessionStorage.removeItem(KEY);
     throw new NeedsKey(message, key !== null);
   }
   throw new Problem(message);

@@ -12,9 +12,14 @@ from fastapi.responses import Response
 router = APIRouter(include_in_schema=False)
 
 # Named one by one: no name of a request ever becomes a path.
-PageFile = Literal["page.js", "service.js", "page.css", "docs.js"]
+PageFile = Literal["page.js", "service.js", "page.css", "docs.js", "icon.svg"]
 
-_MEDIA_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
+_MEDIA_TYPES = {
+    "html": "text/html",
+    "js": "text/javascript",
+    "css": "text/css",
+    "svg": "image/svg+xml",
+}
 
 
 @router.get("/")
