@@ -6,16 +6,16 @@ import base64
 import binascii
 import json
 from collections.abc import Collection
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import Request
 from pydantic import BeforeValidator, WithJsonSchema
-from pydantic_core import from_json
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from aladin.errors import InputError
 from service.http.errors import ContentTypeError
+from service.http.json_body import read_json_object
 
 # One more than there are fields would do; some room lets the error name the unknown ones.
 _MAX_FORM_FIELDS = 20
@@ -66,14 +66,7 @@ async def read_body(request: Request, json_fields: Collection[str]) -> Body:
     content_type = request.headers.get("content-type", "")
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/json":
-        body = await request.body()
-        try:
-            fields = from_json(body)
-        except ValueError as error:
-            raise InputError(f"Invalid JSON: {error}") from None
-        if not isinstance(fields, dict):
-            raise InputError("Input should be an object")
-        return Body("json", cast(dict[str, Any], fields))
+        return Body("json", await read_json_object(request))
     if kind == "multipart/form-data":
         return Body("form", await _read_form(request, json_fields))
     raise ContentTypeError(content_type)

@@ -1,0 +1,85 @@
+"""``aladin search`` of a service, which prints what a search of its index prints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli import app
+
+
+def aladin(*words: object) -> str:
+    """What a command line prints; it has to succeed."""
+    result = CliRunner().invoke(app, ["search", *map(str, words)])
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def close(found: Any, expected: Any) -> bool:
+    """Whether two answers agree; queries that are encoded by other threads differ in rounding."""
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(
+            name == "took_ms" or close(found[name], expected[name]) for name in expected
+        )
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(close, found, expected))
+    if isinstance(expected, float):
+        return found == pytest.approx(expected, abs=1e-4)
+    return found == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["a red dog", "-k", "3", "--explain", "--timeout-ms", "60000"],
+        ["--id", "plain", "--target", "texts", "--no-rerank", "--filter", '{"tags": "even"}'],
+        ["--image", "PHOTO", "--candidates", "4", "--fusion", "0.25"],
+    ],
+)
+def test_both_ways_print_the_same(
+    url: str, index_folder: Path, data_file: Path, words: list[str]
+) -> None:
+    photo = str(data_file.parent / "photo-2.png")
+    words = [photo if word == "PHOTO" else word for word in words]
+    here, there = aladin(index_folder, *words, "--json"), aladin("--url", url, *words, "--json")
+    assert close(json.loads(there), json.loads(here))
+    assert here.splitlines()[:3] == there.splitlines()[:3]
+    assert aladin("--url", url, *words).splitlines()[0].split()[:2] == ["rank", "score"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--url", "URL", "index", "a dog"], "exactly one of INDEX and --url, got both"),
+        (["--url", "URL"], "exactly one of TEXT, --image and --id, got 0"),
+        (["--url", "URL", "a dog", "--id", "b"], "exactly one of TEXT, --image and --id, got 2"),
+        (["--url", "URL", "a dog", "--device", "auto"], "a service has its own"),
+        (["--url", "URL", "--id", "nobody"], "no item 'nobody'"),
+        (["--url", "URL", " "], "the text is empty"),
+        (["--url", "localhost", "a dog"], "http://127.0.0.1:8000"),
+        (["--id", "nobody"], "exactly one of INDEX and --url, got neither"),
+    ],
+)
+def test_the_users_mistakes(url: str, words: list[str], says: str) -> None:
+    words = [url if word == "URL" else word for word in words]
+    result = CliRunner().invoke(app, ["search", *words])
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_service_is_asked_without_what_searches_need(url: str) -> None:
+    script = f"""
+import sys
+from service.cli import app
+app(["search", "--url", {url!r}, "a dog"], standalone_mode=False)
+heavy = {{"torch", "numpy", "faiss", "fastapi", "PIL"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.PIPE)
