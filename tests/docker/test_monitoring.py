@@ -162,7 +162,7 @@ def test_every_label_that_is_grouped_or_shown_is_there(one: Asked) -> None:
     for node in nodes(parse(one.query)):
         if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
             assert set(node.modifier.labels) <= known
-    shown = {name for name in re.findall(r"{{\s*(?:\$labels\.)?(\w+)\s*}}", one.legend)}
+    shown = set(re.findall(r"{{\s*(?:\$labels\.)?(\w+)\s*}}", one.legend))
     assert shown <= known
 
 
