@@ -1,0 +1,144 @@
+"""A service under attack: it must answer, stay as large as it is, and give nothing away.
+
+    python -m benchmarks.hostile [--cases 10000] [--images 5000] [--workers 1] [--quick] [--json]
+
+Starts `aladin serve` on a copy of an index and sends it requests made from its own description,
+broken pictures and bombs, and paths that lead out of the index.
+
+    api_cases         requests to all routes, by schemathesis; half of them as described
+    images            broken pictures, each uploaded as a query and as a new item
+    paths             attempts to read a file outside the index
+    errors_5xx        answers of status 500 and more, 503 too, and connections that broke
+    hangs             requests without an answer for 30 s
+    undocumented      answers that the service's own description does not allow
+    leaks             answers with the content of a file outside the index
+    rss_growth_bytes  memory of all its processes at the end, less that after a first round of all
+                      the same: what the service keeps, as caches and pools, it has by then
+    statuses          number of answers of each status, by what was sent; 0: could not be sent
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.hostile_answers import Answers
+from benchmarks.hostile_api import send_api_cases
+from benchmarks.hostile_images import send_images
+from benchmarks.hostile_paths import send_paths
+from benchmarks.served_index import find_served_index
+from benchmarks.service_process import ServiceProcess
+
+_CASES, _IMAGES = 10_000, 5_000
+_QUICK_CASES, _QUICK_IMAGES = 300, 150
+# Part of everything that is sent before the memory is looked at for the first time.
+_FIRST = 0.2
+_SHOWN_FAULTS = 20
+
+
+class Figures(NamedTuple):
+    """What is printed."""
+
+    api_cases: int
+    images: int
+    paths: int
+    errors_5xx: int
+    hangs: int
+    undocumented: int
+    leaks: int
+    rss_growth_bytes: int
+    rss_bytes: int
+    seconds: float
+    statuses: dict[str, dict[str, int]]
+    faults: list[str]
+
+
+def attack(index: Path, cases: int, images: int, workers: int) -> Figures:
+    """Serve a copy of an index and attack it.
+
+    Args:
+        index: the index.
+        cases: requests made from the description.
+        images: broken pictures.
+        workers: of the service.
+    """
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        copy, canary = Path(folder) / "index", Path(folder) / "canary"
+        shutil.copytree(index, copy, symlinks=True)
+        canary.write_text("a canary outside of the index\n" * 3)
+        answers = Answers()
+        with ServiceProcess(copy, ["--workers", str(workers)]) as service:
+
+            def send(share: float, seed: int) -> tuple[int, int, int]:
+                return (
+                    send_api_cases(service.url, round(share * cases), answers, seed_=seed),
+                    send_images(service.url, round(share * images), answers, seed=seed),
+                    send_paths("127.0.0.1", service.port, canary, copy, answers),
+                )
+
+            first = send(_FIRST, 0)
+            before = service.memory().rss
+            rest = send(1 - _FIRST, 1000)
+            after = service.memory().rss
+            if not service.is_ready():
+                answers.fault("server_error", "/readyz", "not ready at the end")
+    api_cases, sent_images, paths = (sum(both) for both in zip(first, rest, strict=True))
+    return Figures(
+        api_cases=api_cases,
+        images=sent_images,
+        paths=paths,
+        errors_5xx=answers.count("server_error"),
+        hangs=answers.count("hang"),
+        undocumented=answers.count("undocumented"),
+        leaks=answers.count("leak"),
+        rss_growth_bytes=after - before,
+        rss_bytes=after,
+        seconds=round(time.perf_counter() - started, 1),
+        statuses={
+            group: {str(status): counts[status] for status in sorted(counts)}
+            for group, counts in sorted(answers.statuses.items())
+        },
+        faults=[f"{kind}: {asked} -> {told}" for kind, asked, told in answers.faults][
+            :_SHOWN_FAULTS
+        ],
+    )
+
+
+def main() -> None:
+    """Attack a service and print what came of it; exits with 1 if anything did."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--index", type=Path, help="an index to serve a copy of")
+    parser.add_argument("--cases", type=int, default=_CASES)
+    parser.add_argument("--images", type=int, default=_IMAGES)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="a few hundred of each")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    arguments = parser.parse_args()
+    cases = _QUICK_CASES if arguments.quick else arguments.cases
+    images = _QUICK_IMAGES if arguments.quick else arguments.images
+    index = find_served_index(arguments.index, quick=True)
+    figures = attack(index, cases, images, arguments.workers)
+    shown: dict[str, Any] = figures._asdict()
+    if arguments.json:
+        print(json.dumps(shown))
+    else:
+        faults = shown.pop("faults")
+        for name, value in shown.items():
+            print(f"{name:18} {value}")
+        for fault in faults:
+            print(f"  {fault}")
+    if figures.errors_5xx or figures.hangs or figures.leaks:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
