@@ -98,10 +98,13 @@ function hitElement(hit, target) {
 
 function stagesElement(hit) {
   const line = make("p", { className: "stages" });
-  line.append(make("strong", { textContent: `#${hit.rank}` }), ` score ${hit.score.toFixed(2)}`);
+  const parts = [make("strong", { textContent: `#${hit.rank} · ${hit.score.toFixed(2)}` })];
   for (const [stage, found] of Object.entries(hit.stages)) {
-    if (found) line.append(` · ${stage} #${found.rank} ${found.score.toFixed(2)}`);
+    if (!found) continue;
+    const textContent = `${stage} #${found.rank} · ${found.score.toFixed(2)}`;
+    parts.push(make("span", { textContent }));
   }
+  line.append(...parts);
   return line;
 }
 

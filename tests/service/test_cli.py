@@ -24,6 +24,9 @@ COMMANDS = [
     ["index", "verify"],
     ["search"],
     ["serve"],
+    ["key", "add"],
+    ["key", "list"],
+    ["key", "remove"],
 ]
 
 
@@ -34,7 +37,17 @@ def test_help_answers_within_a_second() -> None:
         result = subprocess.run([ALADIN, "--help"], capture_output=True, text=True, check=True)
         best_s = min(best_s, time.perf_counter() - started)
     assert best_s < 1
-    for command in ("demo", "train", "evaluate", "mine", "compare", "index", "search", "serve"):
+    for command in (
+        "demo",
+        "train",
+        "evaluate",
+        "mine",
+        "compare",
+        "index",
+        "search",
+        "serve",
+        "key",
+    ):
         assert command in result.stdout
 
 

@@ -20,6 +20,26 @@ def test_a_port_that_is_taken(index_folder: Path) -> None:
     assert f"cannot listen on 127.0.0.1, port {port}: " in result.stderr
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_without_keys_it_listens_on_this_machine_alone(index_folder: Path, host: str) -> None:
+    result = CliRunner().invoke(app, ["serve", str(index_folder), "--host", host, "--port", "0"])
+    assert result.exit_code == 2
+    last = result.stderr.splitlines()[-1]
+    assert f"without keys the service listens on 127.0.0.1 only, not on {host}" in last
+    assert "--keys" in last
+    assert "--allow-anonymous" in last
+
+
+@pytest.mark.parametrize("content", [None, "{}"])
+def test_keys_that_cannot_be_read(index_folder: Path, tmp_path: Path, content: str | None) -> None:
+    keys = tmp_path / "keys.json"
+    if content is not None:
+        keys.write_text(content)
+    result = CliRunner().invoke(app, ["serve", str(index_folder), "--keys", str(keys)])
+    assert result.exit_code == 2
+    assert str(keys) in result.stderr.splitlines()[-1]
+
+
 def test_a_damaged_index(index_folder: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     shutil.copytree(index_folder, index)

@@ -1,0 +1,94 @@
+"""The page at /, its files, and the description at /docs."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from importlib.resources import files
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+
+PAGE = files("service").joinpath("page")
+
+
+async def test_everything_the_pages_ask_for_is_there(service: Service) -> None:
+    async with service() as client:
+        for path in ("/", "/docs"):
+            page = await client.get(path)
+            assert page.headers["content-type"] == "text/html; charset=utf-8"
+            own = [
+                url for url in re.findall(r'(?:src|href)="([^"]+)"', page.text) if ":" not in url
+            ]
+            assert own
+            for url in own:
+                assert (await client.get(f"/{url}")).status_code == 200
+        script = await client.get("/page/page.js")
+        (imported,) = re.findall(r'from "\./([^"]+)"', script.text)
+        assert (await client.get(f"/page/{imported}")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type"),
+    [
+        ("page.js", "text/javascript; charset=utf-8"),
+        ("page.css", "text/css; charset=utf-8"),
+        ("icon.svg", "image/svg+xml"),
+    ],
+)
+async def test_a_file_is_what_it_says_and_asked_for_anew(
+    service: Service, name: str, media_type: str
+) -> None:
+    async with service() as client:
+        answer = await client.get(f"/page/{name}")
+    assert answer.content == PAGE.joinpath(name).read_bytes()
+    assert answer.headers["content-type"] == media_type
+    assert answer.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize(
+    "name", ["index.html", "none.js", "..%2Fsettings.py", "%2Fetc%2Fpasswd", "../settings.py", ""]
+)
+async def test_no_other_file_is(service: Service, name: str) -> None:
+    async with service() as client:
+        assert (await client.get(f"/page/{name}")).status_code in (404, 422)
+
+
+def test_nothing_in_the_pages_needs_more_than_their_policy_allows() -> None:
+    for name in ("index.html", "docs.html"):
+        text = PAGE.joinpath(name).read_text(encoding="utf-8")
+        assert not re.search(r"<script(?![^>]*\bsrc=)", text)
+        assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", text)
+    for name in ("page.js", "service.js"):
+        text = PAGE.joinpath(name).read_text(encoding="utf-8")
+        # What comes from the index is text, never markup or code.
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
+
+
+def test_what_comes_from_elsewhere_is_one_version_and_hashed() -> None:
+    text = PAGE.joinpath("docs.html").read_text(encoding="utf-8")
+    foreign = re.findall(r"<(?:script|link)[^>]*https://[^>]*>", text)
+    assert len(foreign) == 2
+    for tag in foreign:
+        assert re.search(r"@\d+\.\d+\.\d+/", tag)
+        assert 'crossorigin="anonymous"' in tag
+        (digest,) = re.findall(r'integrity="sha384-([^"]+)"', tag)
+        assert len(base64.b64decode(digest, validate=True)) == 48
+
+
+def test_every_control_has_a_name() -> None:
+    text = PAGE.joinpath("index.html").read_text(encoding="utf-8")
+    labelled = re.findall(r'<label for="([^"]+)"', text)
+    for tag in re.findall(r"<input[^>]*>", text):
+        named = re.search(r'id="([^"]+)"', tag)
+        assert (
+            "aria-label=" in tag
+            or 'type="radio"' in tag  # inside its label
+            or (named and named[1] in labelled)
+        ), tag
