@@ -1,4 +1,5 @@
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -335,3 +336,50 @@ def test_threads_get_the_answers_that_one_gets(searcher: TwoStageSearcher, score
     for thread in threads:
         thread.join()
     assert faults == []
+
+
+def test_with_time_enough_a_deadline_changes_nothing(
+    searcher: TwoStageSearcher, scores: Scores
+) -> None:
+    plain = searcher.search(scores.query, "text", "images", top_k=10)
+    timed = searcher.search(
+        scores.query, "text", "images", top_k=10, deadline_s=time.monotonic() + 60
+    )
+    assert timed.hits == plain.hits
+    assert (timed.reranked, timed.degraded) == (True, [])
+
+
+@pytest.mark.parametrize("offset", [0, 5])
+def test_after_the_deadline_the_first_stage_decides(
+    searcher: TwoStageSearcher, scores: Scores, offset: int
+) -> None:
+    late = searcher.search(
+        scores.query,
+        "text",
+        "images",
+        top_k=4,
+        offset=offset,
+        num_candidates=3,
+        explain=True,
+        query_text=QUERY,
+        deadline_s=time.monotonic() - 1,
+    )
+    plain = searcher.search(
+        scores.query, "text", "images", top_k=4, offset=offset, num_candidates=3, rerank=False
+    )
+    assert (late.reranked, late.fusion, late.degraded) == (False, None, ["rerank_timeout"])
+    assert [(hit.id, hit.rank, hit.score) for hit in late.hits] == [
+        (hit.id, hit.rank, hit.score) for hit in plain.hits
+    ]
+    for hit in late.hits:  # the second stage did not run at all
+        assert (hit.stages.align, hit.per_word, hit.evidence) == (None, None, None)
+
+
+def test_a_search_that_asks_for_no_second_stage_is_not_degraded_by_its_deadline(
+    searcher: TwoStageSearcher, scores: Scores
+) -> None:
+    late = time.monotonic() - 1
+    plain = searcher.search(scores.query, "text", "images", top_k=4, rerank=False, deadline_s=late)
+    assert plain.degraded == []
+    same = searcher.search(scores.query, "text", "texts", top_k=4, deadline_s=late)
+    assert same.degraded == []

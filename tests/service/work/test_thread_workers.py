@@ -1,0 +1,274 @@
+"""Threads that answer what waits: they die, they are replaced, and they finish what they took."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import service.work.thread_workers as thread_workers
+from aladin.errors import IndexNotReadyError, InputError, OverloadedError, WorkerDiedError
+from service.metrics import Metrics
+from service.queries import ItemQuery, SearchOptions, TextQuery
+from service.settings import ServiceSettings
+from service.work.item_jobs import GetItem
+from service.work.job import Job
+from service.work.search_job import Answered, SearchJob
+from service.work.thread_workers import ThreadWorkers
+from service.work.worker import Emit, Worker
+from service.work.worker_plan import WorkerPlan
+from service.work.worker_thread import WorkerThread
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass(frozen=True)
+class Hold(Job[str]):
+    """Occupies its thread until it is let go."""
+
+    begun: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+    def run(self, worker: Worker) -> str:  # noqa: ARG002
+        self.begun.set()
+        assert self.go_on.wait(10)
+        return "done"
+
+
+class Die(Job[None]):
+    """Ends its thread."""
+
+    def run(self, worker: Worker) -> None:  # noqa: ARG002
+        raise SystemExit
+
+
+class Fail(Job[None]):
+    """Fails as nobody foresaw."""
+
+    def run(self, worker: Worker) -> None:  # noqa: ARG002
+        raise ZeroDivisionError
+
+
+@asynccontextmanager
+async def running(index: Path, **settings: Any) -> AsyncGenerator[tuple[ThreadWorkers, Worker]]:
+    chosen = ServiceSettings(**settings)
+    worker = WorkerPlan(index=index, settings=chosen).make()
+    workers = ThreadWorkers(worker, chosen, Metrics())
+    async with asyncio.timeout(30):
+        await workers.start()
+        try:
+            yield workers, worker
+        finally:
+            await workers.stop()
+
+
+def text(words: str) -> SearchJob:
+    received_s = time.monotonic()
+    options = SearchOptions(k=1)
+    return SearchJob(
+        query=TextQuery(words), target="images", options=options, received_s=received_s
+    )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+async def test_queries_and_jobs_are_answered(index_folder: Path, image_ids: list[str]) -> None:
+    async with running(index_folder) as (workers, _):
+        answered = await workers.search(text("a dog"))
+        assert len(json.loads(answered.body)["hits"]) == 1
+        assert (await workers.call(GetItem("images", image_ids[0]))).id == image_ids[0]
+        health = workers.health()
+        assert health.ready
+        assert (health.alive, health.generation) == (health.wanted, 1)
+
+
+async def test_without_an_index_queries_are_told_so_and_it_is_not_ready(tmp_path: Path) -> None:
+    async with running(tmp_path / "nothing") as (workers, _):
+        with pytest.raises(IndexNotReadyError):
+            await workers.search(text("a dog"))
+        assert not workers.health().ready
+
+
+async def test_a_query_that_waited_is_not_answered_once_it_is_cancelled(
+    index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(index_folder, query_threads=1, max_wait_ms=60_000) as (workers, worker):
+        begun, go_on = threading.Event(), threading.Event()
+        real, taken = worker.answer, list[str]()
+
+        def slow(jobs: list[SearchJob], emit: Emit, is_wanted: Callable[[int], bool]) -> None:
+            taken.extend(job.query.text for job in jobs if isinstance(job.query, TextQuery))
+            begun.set()
+            assert go_on.wait(10)
+            real(jobs, emit, is_wanted)
+
+        monkeypatch.setattr(worker, "answer", slow)
+        first = asyncio.create_task(workers.search(text("first")))
+        await asyncio.to_thread(begun.wait, 10)
+        waiting = [asyncio.create_task(workers.search(text(name))) for name in ("b", "c")]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        go_on.set()
+        await asyncio.gather(first, waiting[1])
+        assert taken == ["first", "c"]
+
+
+async def test_a_dead_thread_fails_its_batch_shows_and_is_replaced(
+    index_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(thread_workers, "_RESTART_S", 0.0)
+    async with running(index_folder, query_threads=1) as (workers, worker):
+        real = worker.answer
+
+        def die(jobs: list[SearchJob], emit: Emit, is_wanted: Callable[[int], bool]) -> None:
+            real(jobs[:1], emit, is_wanted)
+            raise SystemExit
+
+        # Of two queries in the batch one is answered before the thread dies.
+        begun = asyncio.Event()
+        monkeypatch.setattr(worker, "answer", die)
+        restart = asyncio.Event()
+
+        async def wait_for_restart(_: float) -> None:
+            begun.set()
+            await restart.wait()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(thread_workers.asyncio, "sleep", wait_for_restart)
+            tasks = [asyncio.create_task(workers.search(text(name))) for name in ("a", "b")]
+            first, second = await asyncio.gather(*tasks, return_exceptions=True)
+            await begun.wait()
+        assert isinstance(first, Answered)
+        assert isinstance(second, WorkerDiedError)
+        assert not workers.health().ready
+        assert workers.health().alive == workers.health().wanted - 1
+        monkeypatch.setattr(worker, "answer", real)
+        waiting = asyncio.create_task(workers.search(text("c")))
+        restart.set()
+        assert isinstance(await waiting, Answered)
+        assert workers.health().ready
+    assert "the thread query-0 ends" in caplog.text
+
+
+async def test_a_dead_job_thread_fails_its_job_alone(
+    index_folder: Path, image_ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_workers, "_RESTART_S", 0.0)
+    async with running(index_folder) as (workers, _):
+        with pytest.raises(WorkerDiedError):
+            await workers.call(Die())
+        with pytest.raises(ZeroDivisionError):
+            await workers.call(Fail())
+        for _ in range(10):
+            await workers.call(GetItem("images", image_ids[0]))
+        await until(lambda: workers.health().ready)
+
+
+async def test_jobs_that_last_do_not_stand_in_front_of_queries_and_have_a_line_of_their_own(
+    index_folder: Path,
+) -> None:
+    async with running(index_folder, query_threads=1, max_waiting=1) as (workers, _):
+        holds = [Hold() for _ in range(4)]
+        tasks: list[asyncio.Task[str]] = []
+        for hold in holds:
+            tasks.append(asyncio.create_task(workers.call(hold)))
+            await until(hold.begun.is_set)
+        tasks.append(asyncio.create_task(workers.call(Hold(go_on=holds[0].go_on))))
+        await asyncio.sleep(0)
+        with pytest.raises(OverloadedError):
+            await workers.call(Hold())
+        assert isinstance(await workers.search(text("a dog")), Answered)
+        for hold in holds:
+            hold.go_on.set()
+        assert await asyncio.gather(*tasks) == ["done"] * 5
+
+
+async def test_the_end_finishes_what_runs_and_what_waits(
+    index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(index_folder, query_threads=1, max_wait_ms=60_000) as (workers, worker):
+        begun, go_on = threading.Event(), threading.Event()
+        real = worker.answer
+
+        def slow(jobs: list[SearchJob], emit: Emit, is_wanted: Callable[[int], bool]) -> None:
+            begun.set()
+            assert go_on.wait(10)
+            real(jobs, emit, is_wanted)
+
+        monkeypatch.setattr(worker, "answer", slow)
+        hold = Hold()
+        job = asyncio.create_task(workers.call(hold))
+        tasks = [asyncio.create_task(workers.search(text("runs")))]
+        await until(lambda: begun.is_set() and hold.begun.is_set())
+        tasks += [asyncio.create_task(workers.search(text("waits"))) for _ in range(3)]
+        await asyncio.sleep(0)
+        ending = asyncio.create_task(workers.stop())
+        await asyncio.sleep(0)
+        with pytest.raises(IndexNotReadyError):
+            await workers.search(text("too late"))
+        assert not ending.done()
+        hold.go_on.set()
+        go_on.set()
+        assert all(isinstance(answer, Answered) for answer in await asyncio.gather(*tasks))
+        assert await job == "done"
+        await ending
+        with pytest.raises(IndexNotReadyError):
+            worker.live.engine()  # closed
+
+
+async def test_what_does_not_end_is_cut_off(
+    index_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(thread_workers, "_STOP_S", 0.05)
+    hold = Hold()
+    async with running(index_folder) as (workers, _):
+        job = asyncio.create_task(workers.call(hold))
+        await until(hold.begun.is_set)
+        await workers.stop()
+        assert "cut off" in caplog.text
+        hold.go_on.set()
+        job.cancel()
+
+
+async def test_errors_of_queries_reach_their_own_clients_only(index_folder: Path) -> None:
+    async with running(index_folder, max_wait_ms=60_000) as (workers, _):
+        queries = [TextQuery("a dog"), TextQuery(" "), ItemQuery("plain"), TextQuery("a star")] * 5
+        results = await asyncio.gather(
+            *(
+                workers.search(
+                    SearchJob(
+                        query=query,
+                        target="images",
+                        options=SearchOptions(k=1),
+                        received_s=time.monotonic(),
+                    )
+                )
+                for query in queries
+            ),
+            return_exceptions=True,
+        )
+    kinds = [type(result) for result in results]
+    assert kinds == [Answered, InputError, Answered, Answered] * 5
+
+
+async def test_a_thread_does_one_thing_after_the_other_and_tells_its_errors() -> None:
+    thread = WorkerThread("test")
+    names = await asyncio.gather(
+        *(thread.run(lambda: threading.current_thread().name) for _ in range(3))
+    )
+    assert names == ["test"] * 3
+    with pytest.raises(ZeroDivisionError):
+        await thread.run(lambda: 1 // 0)
+    assert thread.is_alive
+    thread.close()

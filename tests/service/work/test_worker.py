@@ -1,0 +1,348 @@
+"""Batches of queries: the same answers as one by one, and nobody is harmed by a neighbour."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+import service.query_encoder as query_encoder
+from aladin.encoding import Encoding
+from aladin.errors import (
+    ImageError,
+    InputError,
+    ShapeError,
+    TextTooLongError,
+    UnknownItemError,
+)
+from aladin.model import AladinModel
+from service.queries import (
+    EmbeddingQuery,
+    ItemQuery,
+    PhotoQuery,
+    Query,
+    SearchOptions,
+    Target,
+    TextQuery,
+)
+from service.settings import ServiceSettings
+from service.work.search_job import Answered, SearchJob
+from service.work.worker import Worker
+from service.work.worker_plan import WorkerPlan
+
+Encoded = Callable[..., bytes]
+
+TEXTS = ["a red dog", "two men ride a motorcycle in the street", "a star", "the square is striped"]
+
+
+def make_worker(index: Path, **settings: Any) -> Worker:
+    # In float32 an encoding does not depend on what else is in the batch.
+    chosen = ServiceSettings(query_precision="float32", **settings)
+    return WorkerPlan(index=index, settings=chosen).make()
+
+
+@pytest.fixture(scope="module")
+def worker(index_folder: Path) -> Iterator[Worker]:
+    """A worker that remembers nothing."""
+    with closing(make_worker(index_folder, query_cache_bytes=0)) as worker:
+        yield worker
+
+
+def job(query: Query, target: Target = "images", **options: Any) -> SearchJob:
+    """A search for five hits, unless the options say otherwise, that comes now."""
+    received_s = time.monotonic()
+    options.setdefault("k", 5)
+    wanted = SearchOptions(**options)
+    return SearchJob(query=query, target=target, options=wanted, received_s=received_s)
+
+
+def answer(
+    worker: Worker, jobs: Sequence[SearchJob], **wanted: Callable[[int], bool]
+) -> dict[int, Answered | Exception]:
+    """Return what was emitted by place; each place at most once."""
+    emitted: dict[int, Answered | Exception] = {}
+
+    def emit(place: int, result: Answered | Exception) -> None:
+        assert place not in emitted
+        emitted[place] = result
+
+    worker.answer(jobs, emit, **wanted)
+    return emitted
+
+
+def hits(result: Answered | Exception) -> list[dict[str, Any]]:
+    """Return an answer's hits."""
+    assert isinstance(result, Answered), result
+    return json.loads(result.body)["hits"]
+
+
+def assert_same(actual: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """Compare hits: the same items in the same order, scores to 1e-4."""
+    assert [hit["id"] for hit in actual] == [hit["id"] for hit in expected]
+    for ours, theirs in zip(actual, expected, strict=True):
+        for part in ("score", "per_word"):
+            assert ours[part] == pytest.approx(theirs[part], abs=1e-4)
+        for stage in ("match", "align"):
+            if theirs["stages"][stage] is not None:
+                expected_score = pytest.approx(theirs["stages"][stage]["score"], abs=1e-4)
+                assert ours["stages"][stage]["score"] == expected_score
+
+
+@pytest.fixture(scope="module")
+def queries(query_photo: Image.Image, encoded: Encoded, image_ids: list[str]) -> list[Query]:
+    """Of every kind, texts of different lengths and photos of different sizes among them."""
+    photos = [encoded(query_photo), encoded(query_photo.resize((200, 30)), "JPEG")]
+    return [
+        *map(TextQuery, TEXTS),
+        *map(PhotoQuery, photos),
+        ItemQuery(image_ids[0]),
+        EmbeddingQuery(tuple(float(value) for value in range(1, 17))),
+    ]
+
+
+@pytest.mark.parametrize("target", ["images", "texts"])
+def test_a_batch_is_answered_as_its_queries_one_by_one(
+    worker: Worker, queries: list[Query], target: Target
+) -> None:
+    queries = [query for query in queries if not isinstance(query, EmbeddingQuery)]
+    together = answer(worker, [job(query, target) for query in queries])
+    assert sorted(together) == list(range(len(queries)))
+    for place, query in enumerate(queries):
+        alone = worker.engine().search(query, target, SearchOptions(k=5))
+        expected = json.loads(alone.model_dump_json())["hits"]
+        assert_same(hits(together[place]), expected)
+
+
+def test_an_answer_says_how_many_were_encoded_with_it(worker: Worker, queries: list[Query]) -> None:
+    results = answer(worker, [job(query) for query in queries if isinstance(query, TextQuery)])
+    assert [result.batch for result in results.values() if isinstance(result, Answered)] == [4] * 4
+
+
+BAD: list[tuple[Query, type[Exception]]] = [
+    (TextQuery(""), InputError),
+    (TextQuery("dog " * 100), TextTooLongError),
+    (TextQuery("x" * 2001), TextTooLongError),
+    (PhotoQuery(b"broken"), ImageError),
+    (PhotoQuery(b""), ImageError),
+    (ItemQuery("nobody"), UnknownItemError),
+    (EmbeddingQuery((1.0, 2.0)), ShapeError),
+    (EmbeddingQuery((0.0,) * 16), InputError),
+    (EmbeddingQuery((float("nan"),) * 16), InputError),
+]
+
+
+def test_what_is_wrong_with_a_query_is_its_own_trouble(
+    worker: Worker, queries: list[Query]
+) -> None:
+    good = [query for query in queries if not isinstance(query, EmbeddingQuery)]
+    alone = answer(worker, [job(query) for query in good])
+    mixed = [query for pair in zip(itertools.cycle(good), dict(BAD)) for query in pair]
+    results = answer(worker, [job(query) for query in mixed])
+    assert sorted(results) == list(range(len(mixed)))
+    for place, query in enumerate(mixed):
+        if query in good:
+            assert_same(hits(results[place]), hits(alone[good.index(query)]))
+        else:
+            assert type(results[place]) is dict(BAD)[query]
+
+
+def test_an_impossible_option_is_its_own_trouble(worker: Worker) -> None:
+    jobs = [job(TextQuery("a dog")), job(TextQuery("a dog"), filter={"number": {"no": 1}})]
+    results = answer(worker, jobs)
+    assert hits(results[0])
+    assert isinstance(results[1], InputError)
+
+
+def test_where_the_batch_fails_each_is_tried_alone(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = query_encoder.encode_texts
+    alone = answer(worker, [job(TextQuery(text)) for text in TEXTS])
+
+    def out_of_memory(model: AladinModel, texts: Sequence[str]) -> Encoding:
+        if len(texts) > 1 or texts[0] == TEXTS[1]:
+            raise RuntimeError("no memory left")
+        return real(model, texts)
+
+    monkeypatch.setattr(query_encoder, "encode_texts", out_of_memory)
+    results = answer(worker, [job(TextQuery(text)) for text in TEXTS])
+    for place in (0, 2, 3):
+        assert_same(hits(results[place]), hits(alone[place]))
+    assert isinstance(results[1], RuntimeError)
+    assert "could not be encoded together" in caplog.text
+
+
+def test_an_unforeseen_error_of_one_search_is_its_own(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searcher = worker.engine().searcher
+    real = searcher.search
+
+    def fail(*args: Any, top_k: int, **kwargs: Any) -> Any:
+        if top_k == 3:
+            raise ZeroDivisionError
+        return real(*args, top_k=top_k, **kwargs)
+
+    monkeypatch.setattr(searcher, "search", fail)
+    results = answer(worker, [job(TextQuery("a dog"), k=k) for k in (2, 3, 4)])
+    assert [len(hits(results[place])) for place in (0, 2)] == [2, 4]
+    assert isinstance(results[1], ZeroDivisionError)
+
+
+def test_what_nobody_waits_for_is_neither_encoded_nor_searched(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = query_encoder.encode_texts
+    encoded: list[str] = []
+
+    def note(model: AladinModel, texts: Sequence[str]) -> Encoding:
+        encoded.extend(texts)
+        return real(model, texts)
+
+    monkeypatch.setattr(query_encoder, "encode_texts", note)
+    jobs = [job(TextQuery(text)) for text in TEXTS]
+    results = answer(worker, jobs, is_wanted=lambda place: place != 2)
+    assert sorted(results) == [0, 1, 3]
+    assert encoded == [TEXTS[0], TEXTS[1], TEXTS[3]]
+    # Whoever hangs up while the batch is encoded is not searched for.
+    seen = set(range(4))
+
+    def hang_up(model: AladinModel, texts: Sequence[str]) -> Encoding:
+        seen.discard(1)
+        return real(model, texts)
+
+    monkeypatch.setattr(query_encoder, "encode_texts", hang_up)
+    assert sorted(answer(worker, jobs, is_wanted=seen.__contains__)) == [0, 2, 3]
+
+
+def test_answers_leave_as_soon_as_they_are_there(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searcher = worker.engine().searcher
+    real, order = searcher.search, list[str]()
+
+    def note(*args: Any, **kwargs: Any) -> Any:
+        order.append("search")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(searcher, "search", note)
+    jobs = [job(TextQuery(text)) for text in TEXTS[:3]]
+    worker.answer(jobs, lambda place, _: order.append(f"answer {place}"))
+    assert order == ["search", "answer 0", "search", "answer 1", "search", "answer 2"]
+
+
+def test_at_most_so_many_photos_are_decoded_at_a_time(
+    index_folder: Path,
+    query_photo: Image.Image,
+    encoded: Encoded,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real, lock, both = query_encoder.decode_image, threading.Lock(), threading.Barrier(2)
+    running, most = 0, 0
+
+    def watched(*args: Any) -> Image.Image:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        both.wait(10)  # passes only where two decode at the same time
+        photo = real(*args)
+        with lock:
+            running -= 1
+        return photo
+
+    monkeypatch.setattr(query_encoder, "decode_image", watched)
+    photos = [encoded(query_photo.rotate(angle)) for angle in range(6)]
+    with closing(make_worker(index_folder, decode_threads=2)) as worker:
+        results = answer(worker, [job(PhotoQuery(photo)) for photo in photos])
+    assert all(hits(result) for result in results.values())
+    assert most == 2
+
+
+def test_a_query_that_comes_again_does_not_go_through_the_network(
+    index_folder: Path, queries: list[Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [job(query) for query in queries if isinstance(query, TextQuery | PhotoQuery)]
+    with closing(make_worker(index_folder)) as worker:
+        first = answer(worker, jobs)
+
+        def refuse(*_: object) -> Encoding:
+            raise AssertionError("the network ran")
+
+        monkeypatch.setattr(query_encoder, "encode_texts", refuse)
+        monkeypatch.setattr(query_encoder, "encode_pixels", refuse)
+        monkeypatch.setattr(query_encoder, "decode_image", refuse)
+        again = answer(worker, jobs)
+    for place in range(len(jobs)):
+        before, after = first[place], again[place]
+        assert isinstance(before, Answered)
+        assert isinstance(after, Answered)
+        assert (before.cached, after.cached) == (False, True)
+        assert hits(after) == hits(before)
+
+
+def test_a_remembered_photo_still_has_its_boxes(
+    index_folder: Path, query_photo: Image.Image, encoded: Encoded
+) -> None:
+    photo = PhotoQuery(encoded(query_photo))
+    with closing(make_worker(index_folder)) as worker:
+        first, again = (
+            hits(answer(worker, [job(photo, "texts", explain=True)])[0]) for _ in range(2)
+        )
+    assert first == again
+    assert first[0]["evidence"][0]["box"] is not None
+
+
+def test_a_given_embedding_is_searched_by_its_direction(
+    worker: Worker, image_ids: list[str]
+) -> None:
+    searcher = worker.engine().searcher
+    embedding = searcher.encode_item(image_ids[2])[0].embedding[0]
+    results = answer(
+        worker,
+        [job(EmbeddingQuery(tuple((factor * embedding).tolist()))) for factor in (1.0, 7.0)],
+    )
+    by_item = hits(answer(worker, [job(ItemQuery(image_ids[2]))])[0])
+    for result in results.values():
+        assert_same(hits(result), by_item)
+        assert isinstance(result, Answered)
+        assert json.loads(result.body)["reranked"] is False
+
+
+def test_a_query_without_the_time_is_answered_in_match_order(worker: Worker) -> None:
+    late = job(TextQuery("a dog"), timeout_ms=0.001)
+    plain = job(TextQuery("a dog"), rerank=False)
+    in_time = job(TextQuery("a dog"), timeout_ms=60_000.0)
+    results = [
+        json.loads(_body(result)) for result in answer(worker, [late, plain, in_time]).values()
+    ]
+    assert [result["degraded"] for result in results] == [["rerank_timeout"], [], []]
+    assert [result["reranked"] for result in results] == [False, False, True]
+    assert [hit["id"] for hit in results[0]["hits"]] == [hit["id"] for hit in results[1]["hits"]]
+
+
+def _body(result: Answered | Exception) -> bytes:
+    assert isinstance(result, Answered), result
+    return result.body
+
+
+def test_encodings_that_are_kept_do_not_keep_their_batch(worker: Worker) -> None:
+    searcher = worker.engine().searcher
+    encoder = query_encoder.QueryEncoder(query_encoder.QueryLimits())
+    with closing(encoder):
+        results = encoder.encode(searcher, [TextQuery(text) for text in TEXTS])
+    for result in results:
+        assert isinstance(result, query_encoder.EncodedQuery)
+        for part in result.encoding:
+            assert part.untyped_storage().nbytes() == part.nbytes
+        assert bool(result.encoding.mask.all())
+        assert torch.isfinite(result.encoding.tokens).all()
