@@ -36,10 +36,9 @@ BatchEntry = BatchedSearch | InputError
 
 
 class BatchFeed:
-    """One batch on its way: holds as many places in the lines as are free for batches.
+    """One batch on its way: its queries take places in the lines as these come free.
 
-    All batches of a service share `ServiceState.batch_places`, as many as are encoded together:
-    so a worker that is free finds a whole batch, and who comes alone still gets in.
+    Several requests take turns: each has the next place in its turn, whatever its length.
     """
 
     def __init__(
@@ -66,16 +65,17 @@ class BatchFeed:
             In their order, of each the answer as JSON, or a `BatchedError`.
 
         Raises:
-            OverloadedError: not even the first could be taken.
+            OverloadedError: not even the first could be taken, or too many batches are under way.
             IndexNotReadyError: no index is live.
         """
         feeders = min(len(self._entries), self._service.settings.max_batch)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(feeders):
-                    group.create_task(self._feed())
-        except ExceptionGroup as refusals:
-            raise refusals.exceptions[0] from None
+        with self._service.batch_room.request():
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(feeders):
+                        group.create_task(self._feed())
+            except ExceptionGroup as refusals:
+                raise refusals.exceptions[0] from None
         return self._bodies
 
     async def _feed(self) -> None:
@@ -93,7 +93,7 @@ class BatchFeed:
 
     async def _answer(self, search: BatchedSearch) -> Answered:
         query = await search.query(self._service.fetcher)
-        async with self._service.batch_places:
+        async with self._service.batch_room.places:
             gives_up_s = time.monotonic() + _PATIENCE_S
             while True:
                 self._taken += 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from service.http.batch_room import BatchRoom
 from service.http.errors import ReadOnlyError
 from service.http.state_metrics import StateMetrics
 from service.intake.photo_fetcher import PhotoFetcher
@@ -28,7 +28,7 @@ class ServiceState:
         draining: whether the service finishes what it took and is to be sent nothing more; set by
             whoever ends it, told by ``/readyz``.
         state_metrics: tells ``/metrics`` how the workers and the index are.
-        batch_places: that queries of batch requests, all together, may have in the waiting lines.
+        batch_room: what batch requests, all together, may take up.
     """
 
     workers: Workers
@@ -37,11 +37,11 @@ class ServiceState:
     fetcher: PhotoFetcher
     draining: bool = False
     state_metrics: StateMetrics = field(default_factory=StateMetrics)
-    batch_places: asyncio.Semaphore = field(init=False)
+    batch_room: BatchRoom = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the places."""
-        self.batch_places = asyncio.Semaphore(self.settings.max_batch)
+        """Make the room."""
+        self.batch_room = BatchRoom(self.settings.max_batch)
 
 
 # Coroutines, though they wait for nothing: the framework runs plain functions on another thread,

@@ -7,10 +7,12 @@ import io
 import json
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.client import AladinClient, RefusedInputError
 from service.client.additions import NewItem, NewPhoto, NewText, add_call, add_calls
 from service.client.pictures import (
     base64_chunks,
@@ -148,3 +150,31 @@ def test_additions_are_sent_again_only_where_that_does_no_harm(
 ) -> None:
     call = add_call([NewPhoto("1", b"y"), NewPhoto("2", source)], on_duplicate)  # pyright: ignore
     assert call.again == again
+
+
+class Counter(httpx.BaseTransport):
+    """Takes a request piece by piece, and remembers how it came."""
+
+    longest = 0
+    total = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        assert isinstance(request.stream, httpx.SyncByteStream)
+        for chunk in request.stream:
+            self.longest = max(self.longest, len(chunk))
+            self.total += len(chunk)
+        return httpx.Response(422, json={})
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_large_photo_is_uploaded_piece_by_piece(together: bool) -> None:
+    file, counter = Large(20_000_000), Counter()
+    photo = NewPhoto("large", file)  # pyright: ignore[reportArgumentType]
+    with (
+        AladinClient("http://host", transport=counter) as client,
+        pytest.raises(RefusedInputError),
+    ):
+        client.add_photos([photo]) if together else client.add_photo(photo)
+    assert counter.total > 20_000_000
+    assert counter.longest < 200_000
+    assert file.most < 100_000

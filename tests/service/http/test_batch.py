@@ -81,7 +81,7 @@ class Gate:
 
 
 @asynccontextmanager
-async def gated(line: int, **limits: int) -> AsyncGenerator[tuple[Gate, httpx.AsyncClient]]:
+async def gated(line: int, **limits: float) -> AsyncGenerator[tuple[Gate, httpx.AsyncClient]]:
     gate, settings = Gate(line), ServiceSettings(**limits)  # pyright: ignore[reportArgumentType]
     app = create_app(gate, settings, Metrics())
     transport = httpx.ASGITransport(app)
@@ -198,6 +198,32 @@ async def test_all_batches_together_hold_no_more_places_than_one_worker_takes() 
         for request, words in ((first, "abcdefgh"), (second, "ABCD")):
             answers = (await request).json()["answers"]
             assert [answer["said"] for answer in answers] == list(words)
+
+
+async def test_more_batches_than_there_is_room_for_are_refused() -> None:
+    async with gated(line=100, max_batch=1) as (gate, client):
+        requests = [
+            asyncio.create_task(client.post("/v1/search/batch", json=batch(str(number))))
+            for number in range(18)
+        ]
+        done, _ = await asyncio.wait(requests, timeout=10, return_when="FIRST_COMPLETED")
+        while len(done) < 2:
+            done, _ = await asyncio.wait(requests, timeout=0.01)
+        assert {(await request).status_code for request in done} == {429}
+        gate.open = True
+        gate.let(*gate.waiting)
+        statuses = [(await request).status_code for request in requests]
+    assert sorted(statuses) == [200] * 16 + [429] * 2
+
+
+async def test_every_query_of_a_batch_counts_for_its_clients_rate() -> None:
+    async with gated(line=100, anonymous_requests_per_s=1e-6, anonymous_burst=5) as (gate, client):
+        gate.open = True
+        first = await client.post("/v1/search/batch", json=batch("a", "b", "c"))
+        second = await client.post("/v1/search/batch", json=batch("a", "b", "c"))
+        third = await client.post("/v1/search/images", json={"text": "a"})
+        assert [first.status_code, second.status_code, third.status_code] == [200, 429, 200]
+        assert second.json()["error"]["code"] == "rate_limited"
 
 
 async def test_a_batch_of_which_nothing_can_be_taken_is_refused_at_once() -> None:

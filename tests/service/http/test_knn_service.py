@@ -229,3 +229,16 @@ async def test_the_front_end_finds_an_index_to_choose(service: Service) -> None:
     async with service() as client:
         indices = await client.get("/indices-list")
     assert indices.json() == ["aladin"]
+
+
+async def test_the_front_end_may_be_another_sites(service: Service) -> None:
+    text = {"content-type": "text/plain;charset=UTF-8"}
+    async with service(cors_origins=("http://front:1234",)) as client:
+        for origin, status in (("http://front:1234", 200), ("http://elsewhere", 403)):
+            body = of_front_end(text="a dog")
+            answer = await client.post(
+                "/knn-service", content=body, headers={"origin": origin, **text}
+            )
+            assert answer.status_code == status
+            allowed = origin if status == 200 else None
+            assert answer.headers.get("access-control-allow-origin") == allowed
