@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -169,9 +170,12 @@ def _write_keys(file: Path, keys: Sequence[ApiKey]) -> None:
         "keys": [asdict(key) | {"scopes": sorted(key.scopes)} for key in keys],
     }
     text = json.dumps(stored, indent=2) + "\n"
-    # Somebody may have opened an existing file to the service's group.
-    mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else _OWNER_ONLY
+    before = file.stat() if file.exists() else None
     with atomic_file(file) as partial:
         partial.touch(mode=_OWNER_ONLY)
         partial.write_text(text, encoding="utf-8")
-        partial.chmod(mode)
+        if before is not None:
+            # Somebody may have opened the file to the service's group.
+            with contextlib.suppress(PermissionError):
+                os.chown(partial, -1, before.st_gid)
+            partial.chmod(stat.S_IMODE(before.st_mode))

@@ -1,4 +1,4 @@
-"""The limits of the service, read from the environment (prefix ``ALADIN_``)."""
+"""The settings of the service, read from the environment (prefix ``ALADIN_``)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def _query_threads(known: dict[str, Any]) -> int:
 
 
 class ServiceSettings(BaseSettings):
-    """What a query may cost, and whether the index may be changed.
+    """What requests may cost, how they are worked on, and who gets in.
+
+    Each is read from the variable of its name in capitals, after ``ALADIN_``; lists are written
+    with commas.
 
     Attributes:
         max_body_bytes: of any request. A photo in JSON is base64, a third larger than its file.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -146,3 +147,15 @@ def test_a_missing_file_is_said_to_be_missing(file: Path) -> None:
         remove_key(file, "one")
     with pytest.raises(ConfigError, match="cannot write the keys"):
         add_key(file / "below" / "keys.json", "one", ["read"])
+
+
+def test_the_group_that_was_given_the_file_keeps_it(file: Path) -> None:
+    add_key(file, "one", ["read"])
+    groups = [group for group in os.getgroups() if group != file.stat().st_gid]
+    if os.getuid() == 0:
+        groups.append(10001)
+    if not groups:
+        pytest.skip("this user can give a file to no other group")
+    os.chown(file, -1, groups[-1])
+    add_key(file, "two", ["read"])
+    assert file.stat().st_gid == groups[-1]

@@ -16,8 +16,7 @@ _PAGE = (
 # The description's viewer is too large to ship; its page names one version and what it hashes to.
 _CDN = "https://cdn.jsdelivr.net"
 _DOCS = (
-    f"script-src 'self' {_CDN}; style-src 'self' {_CDN}; connect-src 'self'; "
-    "img-src 'self' data:"
+    f"script-src 'self' {_CDN}; style-src 'self' {_CDN}; connect-src 'self'; img-src 'self' data:"
 )
 _POLICIES = {"/": f"{_NOTHING}; {_PAGE}".encode(), "/docs": f"{_NOTHING}; {_DOCS}".encode()}
 _DATA_POLICY = _NOTHING.encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from service.http.access.origins import check_origins, is_loopback
 from service.http.access.rate_limits import ClientBuckets, Clock
 from service.keys import SCOPES, Scope
 from service.settings import ServiceSettings
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,11 @@ def make_policy(
             f"without keys the service listens on 127.0.0.1 only, not on {host}: make one with "
             "aladin key add and give --keys, or let everybody read with --allow-anonymous"
         )
+    _LOG.info(
+        "who gets in: %s; without a key one may %s",
+        "nobody has a key" if keys is None else f"keys of {settings.keys_file}",
+        " and ".join(sorted(anonymous)) or "do nothing",
+    )
     clients = None
     if settings.anonymous_requests_per_s is not None:
         clients = ClientBuckets(settings.anonymous_requests_per_s, settings.anonymous_burst, clock)
