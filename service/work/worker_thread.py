@@ -19,8 +19,23 @@ _LOG = logging.getLogger(__name__)
 
 class _Task(NamedTuple):
     work: Callable[[], Any]
-    result: asyncio.Future[Any]
+    future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
+
+    def settle(self, result: object, error: Exception | None) -> None:
+        """Tell the event loop, from the thread."""
+        # The loop may be closed by now: then nobody waits.
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(_settle, self.future, result, error)
+
+
+def _settle(future: asyncio.Future[Any], result: object, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
 
 
 class WorkerThread:
@@ -53,36 +68,25 @@ class WorkerThread:
         loop = asyncio.get_running_loop()
         task = _Task(work, loop.create_future(), loop)
         self._tasks.put(task)
-        return cast(T, await task.result)
+        return cast(T, await task.future)
 
     def close(self) -> None:
         """Have the thread end after what it does now."""
         self._tasks.put(None)
 
     def _work(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            result: object = None
-            error: Exception | None = None
-            try:
-                result = task.work()
-            except Exception as raised:
-                error = raised
-            except BaseException:
-                # SystemExit and the like end a thread, wherever they come from.
-                _LOG.exception("the thread %s ends", self._thread.name)
-                self._dead = True
-                error = WorkerDiedError()
-            # The loop may be closed by now: then nobody waits.
-            with contextlib.suppress(RuntimeError):
-                task.loop.call_soon_threadsafe(_settle, task.result, result, error)
-            if self._dead:
-                return
+        while not self._dead and (task := self._tasks.get()) is not None:
+            self._do(task)
+            # While the thread waits for the next one, nothing of this one stays in memory.
+            del task
 
-
-def _settle(future: asyncio.Future[Any], result: object, error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
+    def _do(self, task: _Task) -> None:
+        try:
+            task.settle(task.work(), None)
+        except Exception as error:
+            task.settle(None, error)
+        except BaseException:
+            # SystemExit and the like end a thread, wherever they come from.
+            _LOG.exception("the thread %s ends", self._thread.name)
+            self._dead = True
+            task.settle(None, WorkerDiedError())
