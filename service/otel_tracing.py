@@ -6,6 +6,8 @@ the times that the answer carries: no worker knows of traces.
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from importlib.metadata import version
 from typing import NamedTuple
@@ -29,10 +31,12 @@ from service.metrics import METHODS
 from service.request_record import RequestRecord, SearchRecord
 from service.work.search_job import Answered
 
+_LOG = logging.getLogger(__name__)
+
 # What the SDK calls a service that nothing names.
 _NAMELESS = "unknown_service"
-# For the collector to take what is left when the service ends.
-_FLUSH_MS = 5000
+# For the collector to take what is left when the service ends; it may have ended before.
+_CLOSE_S = 3.0
 
 
 class OtelTracing:
@@ -87,8 +91,12 @@ class OtelTracing:
 
     def close(self) -> None:
         """Send what is not sent yet; blocks, for some seconds at worst."""
-        self._provider.force_flush(_FLUSH_MS)
-        self._provider.shutdown()
+        # The SDK's own limits of time are not kept while it tries to reach a collector.
+        last = threading.Thread(target=self._provider.shutdown, daemon=True)
+        last.start()
+        last.join(_CLOSE_S)
+        if last.is_alive():
+            _LOG.warning("the last traces were not sent: no collector took them in %g s", _CLOSE_S)
 
 
 class OtelRequestTrace:

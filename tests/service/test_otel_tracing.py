@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import httpx
@@ -22,10 +23,11 @@ from service.work.search_job import Answered, SearchJob
 
 pytest.importorskip("opentelemetry.sdk", reason="needs aladin-search[otel]")
 
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from service import otel_tracing
 from service.otel_tracing import OtelTracing, stage_times
 
 if TYPE_CHECKING:
@@ -220,3 +222,21 @@ def test_closing_sends_what_is_not_sent_yet(monkeypatch: pytest.MonkeyPatch) -> 
     (sent,) = exporter.get_finished_spans()
     assert sent.name == "GET /"
     assert sent.resource.attributes["service.name"] == "photos"
+
+
+def test_closing_does_not_wait_for_a_collector_that_takes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(otel_tracing, "_CLOSE_S", 0.05)
+    taken = threading.Event()
+
+    class Stuck(InMemorySpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            taken.wait(30)
+            return super().export(spans)
+
+    tracing = OtelTracing(BatchSpanProcessor(Stuck(), schedule_delay_millis=600_000))
+    tracing.begin({"method": "GET", "path": "/", "headers": []}).end("/", 200, RequestRecord("id"))
+    tracing.close()
+    taken.set()
+    assert "the last traces were not sent" in caplog.text
