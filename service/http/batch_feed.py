@@ -17,8 +17,8 @@ from service.work.search_job import Answered
 
 _LOG = logging.getLogger(__name__)
 
-# How long a batch that has begun waits for the next place while the lines are full of others'
-# queries; then what is left of it is refused.
+# How long a batch that has begun waits from one answer to the next while the lines are full of
+# others' queries; then what is left of it is refused.
 _PATIENCE_S = 30.0
 # The least and the most between two attempts to get into a full line.
 _LEAST_PAUSE_S = 0.005
@@ -57,6 +57,7 @@ class BatchFeed:
         self._next = iter(enumerate(entries))
         self._bodies: list[bytes] = [b""] * len(entries)
         self._taken = 0  # queries that a line has or had
+        self._gives_up_s = time.monotonic() + _PATIENCE_S  # put off by every answer
 
     async def run(self) -> list[bytes]:
         """Answer all; cancelling it withdraws what waits.
@@ -84,6 +85,7 @@ class BatchFeed:
                 if isinstance(entry, InputError):
                     raise entry
                 self._bodies[place] = (await self._answer(entry)).body
+                self._gives_up_s = time.monotonic() + _PATIENCE_S
             except (OverloadedError, IndexNotReadyError) as error:
                 if not self._taken:
                     raise
@@ -94,7 +96,6 @@ class BatchFeed:
     async def _answer(self, search: BatchedSearch) -> Answered:
         query = await search.query(self._service.fetcher)
         async with self._service.batch_room.places:
-            gives_up_s = time.monotonic() + _PATIENCE_S
             while True:
                 self._taken += 1
                 try:
@@ -102,7 +103,7 @@ class BatchFeed:
                 except (OverloadedError, IndexNotReadyError) as error:
                     self._taken -= 1  # it was not
                     is_full = isinstance(error, OverloadedError)
-                    if not (is_full and self._taken and time.monotonic() < gives_up_s):
+                    if not (is_full and self._taken and time.monotonic() < self._gives_up_s):
                         raise
                     pause_s = min(max(error.retry_after_s, _LEAST_PAUSE_S), _MOST_PAUSE_S)
                 await asyncio.sleep(pause_s)

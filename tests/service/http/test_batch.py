@@ -15,6 +15,7 @@ from PIL import Image
 
 from aladin.errors import IndexNotReadyError, OverloadedError
 from service.answer import TookMs
+from service.http import batch_feed
 from service.http.app import create_app
 from service.metrics import Metrics
 from service.queries import TextQuery
@@ -181,6 +182,20 @@ async def test_a_batch_that_is_larger_than_the_line_takes_places_as_they_come_fr
     answers = response.json()["answers"]
     assert [answer["said"] for answer in answers] == words
     assert gate.most == 2
+
+
+async def test_a_batch_that_gets_no_further_refuses_what_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch_feed, "_PATIENCE_S", 0.05)
+    async with gated(line=1, max_batch=1) as (gate, client):
+        request = asyncio.create_task(client.post("/v1/search/batch", json=batch("a", "b", "c")))
+        await gate.until(1)
+        gate.line = 0
+        gate.let("a")
+        answers = (await request).json()["answers"]
+    assert answers[0] == {"said": "a"}
+    assert [answer["status"] for answer in answers[1:]] == [429, 429]
 
 
 async def test_all_batches_together_hold_no_more_places_than_one_worker_takes() -> None:
