@@ -63,6 +63,7 @@ function showAnswer(answer, target, offset, tookMs) {
 
 function clear() {
   hits.replaceChildren();
+  hits.className = "";
   shown = 0;
   at("more").hidden = true;
 }
@@ -98,13 +99,12 @@ function hitElement(hit, target) {
 
 function stagesElement(hit) {
   const line = make("p", { className: "stages" });
-  const parts = [make("strong", { textContent: `#${hit.rank} · ${hit.score.toFixed(2)}` })];
+  line.append(make("strong", { textContent: `#${hit.rank} · ${hit.score.toFixed(2)}` }));
   for (const [stage, found] of Object.entries(hit.stages)) {
     if (!found) continue;
     const textContent = `${stage} #${found.rank} · ${found.score.toFixed(2)}`;
-    parts.push(make("span", { textContent }));
+    line.append(" ", make("span", { textContent }));
   }
-  line.append(...parts);
   return line;
 }
 
@@ -195,7 +195,10 @@ at("photo").addEventListener("change", () => {
   at("photo").value = ""; // the same file may be chosen again
 });
 at("example-remove").addEventListener("click", () => {
-  query = null;
+  running?.abort();
+  running = query = null;
+  clear();
+  at("status").textContent = "";
   showExample();
   words.focus();
 });
@@ -209,9 +212,10 @@ addEventListener("dragleave", (event) => {
   if (event.relatedTarget === null) document.body.classList.remove("dropping");
 });
 addEventListener("drop", (event) => {
+  if (!event.dataTransfer.files.length) return; // words, for the box that they fall on
   event.preventDefault();
   document.body.classList.remove("dropping");
-  if (event.dataTransfer.files.length) start({ file: event.dataTransfer.files[0] });
+  start({ file: event.dataTransfer.files[0] });
 });
 addEventListener("paste", (event) => {
   if (event.clipboardData.files.length) start({ file: event.clipboardData.files[0] });
