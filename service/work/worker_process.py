@@ -28,6 +28,7 @@ import torch
 
 from aladin.errors import AladinError
 from service.decoder_noise import silence_decoders
+from service.large_memory import return_large_memory
 from service.logs import LogSetup, log_to_stderr
 from service.work.live_index import LiveState
 from service.work.messages import (
@@ -68,6 +69,7 @@ def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> No
     os.nice(NICENESS)
     log_to_stderr(logs)
     silence_decoders()
+    return_large_memory()
     # Each batch runs on a thread of its own: more threads inside it would only fight.
     torch.set_num_threads(1)
     worker = plan.make()
@@ -194,9 +196,12 @@ def _start_threads(name: str, count: int, work: Callable[[], None]) -> None:
 
 def _for_the_service(error: Exception) -> Exception:
     """Return what the service is told of an error; others than our own may not travel."""
-    if isinstance(error, AladinError):
-        return error
-    return UnforeseenError("".join(traceback.format_exception(error)))
+    if not isinstance(error, AladinError):
+        return UnforeseenError("".join(traceback.format_exception(error)))
+    # The traceback refers to the frame that refers to the error: a circle, in which the generation
+    # that was searched would stay open until it is collected.
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 def _end_with_the_service() -> None:

@@ -1,4 +1,4 @@
-"""Which generation answers: what is taken over, what is refused, and what becomes of the old one."""
+"""Which generation answers: what is taken over, what is refused, what becomes of the old one."""
 
 from __future__ import annotations
 

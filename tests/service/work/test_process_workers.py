@@ -1,0 +1,185 @@
+"""Workers that are processes: what they answer, what they share, and what becomes of a dead one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from aladin.errors import UnknownItemError, WorkerDiedError
+from index.changes.compact import compact_index
+from index.layout import CURRENT
+from service.item_changes import TextToAdd
+from service.metrics import Metrics
+from service.queries import Query, SearchOptions, Target, TextQuery
+from service.settings import ServiceSettings
+from service.work.index_jobs import DescribeIndex
+from service.work.item_jobs import AddTexts, GetItem
+from service.work.job import Job
+from service.work.process_workers import ProcessWorkers
+from service.work.search_job import Answered, SearchJob
+from service.work.worker import Worker
+from service.work.worker_plan import WorkerPlan
+
+pytestmark = pytest.mark.anyio
+
+Start = Callable[..., AbstractAsyncContextManager[ProcessWorkers]]
+
+# For a worker to be replaced, on a machine that does much else.
+_LONG_S = 30.0
+
+
+@pytest.fixture
+def index(index_folder: Path, tmp_path: Path) -> Path:
+    """An index that a test may change."""
+    return Path(shutil.copytree(index_folder, tmp_path / "index"))
+
+
+@pytest.fixture
+def start(index: Path) -> Start:
+    """Starts workers of the index: ``async with start(workers=2) as workers``."""
+
+    @asynccontextmanager
+    async def run(**settings: float) -> AsyncGenerator[ProcessWorkers]:
+        limits = ServiceSettings(**{"workers": 2, "query_precision": "float32", **settings})
+        workers = ProcessWorkers(WorkerPlan(index=index, settings=limits), Metrics())
+        try:
+            await workers.start()
+            yield workers
+        finally:
+            await workers.stop()
+
+    return run
+
+
+def search(text: str = "a dog", target: Target = "images", k: int = 100) -> SearchJob:
+    query: Query = TextQuery(text)
+    options = SearchOptions(k=k)
+    return SearchJob(query=query, target=target, options=options, received_s=time.monotonic())
+
+
+def ids(answered: Answered) -> list[str]:
+    return [hit["id"] for hit in json.loads(answered.body)["hits"]]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(_LONG_S):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for does not."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return False
+    return fields[0] != "Z"
+
+
+async def test_they_answer_share_what_is_added_and_follow_what_is_published(
+    start: Start, index: Path
+) -> None:
+    async with start() as workers:
+        health = workers.health()
+        assert (health.wanted, health.alive, health.generation) == (2, 2, 1)
+        first, second = health.pids.values()
+        answers = await asyncio.gather(*(workers.search(search(f"a {n} dog")) for n in range(20)))
+        assert all(len(ids(answer)) == 6 for answer in answers)
+        with pytest.raises(UnknownItemError, match="'nobody'"):
+            await workers.call(GetItem("images", "nobody"))
+
+        # What one worker has added, the next search of either finds.
+        for number in range(6):
+            item = TextToAdd(id=f"new {number}", text=f"a red dog {number}")
+            await workers.call(AddTexts((item,), "error"))
+            found = await asyncio.gather(*(workers.search(search(target="texts")) for _ in "12345"))
+            assert all(f"new {number}" in ids(answer) for answer in found)
+
+        # So it is with a generation that somebody else publishes.
+        await asyncio.to_thread(compact_index, index, keep=0)
+        found = await asyncio.gather(*(workers.search(search(target="texts")) for _ in "12345"))
+        assert {answer.generation for answer in found} == {2}
+        # One that has nothing to do follows as well.
+        await until(lambda: _drop(index))
+        assert workers.health().generation == 2
+    await until(lambda: not is_alive(first) and not is_alive(second))
+
+
+def _drop(index: Path) -> bool:
+    """Compact again; whether nobody has the first generation open any more."""
+    compact_index(index, keep=0)
+    return not (index / "generations" / "000001").exists()
+
+
+async def test_a_worker_that_is_killed_takes_nothing_with_it_that_it_had_not_begun(
+    start: Start,
+) -> None:
+    async with start(workers=2, max_batch=1, query_threads=1, max_wait_ms=60_000) as workers:
+        victim, other = workers.health().pids.values()
+        os.kill(victim, signal.SIGSTOP)  # it reads no more: whatever it is sent, it does not begin
+        waiting = [asyncio.create_task(workers.search(search(f"dog {n}"))) for n in range(12)]
+        jobs = [asyncio.create_task(workers.call(DescribeIndex())) for _ in range(12)]
+        await asyncio.sleep(0)
+        os.kill(victim, signal.SIGKILL)
+        await until(lambda: not workers.health().ready)
+        assert list(workers.health().pids.values()) == [other]
+        answers = await asyncio.gather(*waiting)
+        assert all(len(ids(answer)) == 6 for answer in answers)
+        assert all(state.manifest.generation == 1 for state in await asyncio.gather(*jobs))
+        await until(lambda: workers.health().ready)
+        assert len(set(workers.health().pids.values()) - {victim, other}) == 1
+        assert not is_alive(victim)
+
+
+@pytest.mark.slow
+async def test_a_worker_that_hangs_is_killed_and_replaced(start: Start) -> None:
+    async with start(workers=1, job_timeout_s=1.5) as workers:
+        (pid,) = workers.health().pids.values()
+        os.kill(pid, signal.SIGSTOP)
+        answer = await workers.search(search())  # of the next worker
+        assert len(ids(answer)) == 6
+        assert not is_alive(pid)
+
+
+async def test_what_a_worker_has_begun_fails_with_it(start: Start) -> None:
+    async with start(workers=1) as workers:
+        with pytest.raises(WorkerDiedError):
+            await workers.call(EndWorker())
+        assert not workers.health().ready
+        assert len(ids(await workers.search(search()))) == 6  # of the next worker
+        await until(lambda: workers.health().ready)
+
+
+@pytest.mark.slow
+async def test_a_broken_generation_is_told_and_outlived(start: Start, index: Path) -> None:
+    async with start(workers=2) as workers:
+        (index / CURRENT).unlink()
+        (index / CURRENT).write_text("no number\n")
+        await until(lambda: workers.health().refused is not None)
+        health = workers.health()
+        assert (health.ready, health.generation) == (True, 1)
+        assert "no number" in (health.refused or "")
+        # A worker that is started now cannot open what is live: it begins with what the other has.
+        os.kill(next(iter(health.pids.values())), signal.SIGKILL)
+        await until(lambda: not workers.health().ready)
+        await until(lambda: workers.health().ready)
+        answers = await asyncio.gather(*(workers.search(search(f"dog {n}")) for n in range(10)))
+        assert {answer.generation for answer in answers} == {1}
+
+
+class EndWorker(Job[None]):
+    """Ends the process that does it."""
+
+    def run(self, worker: Worker) -> None:
+        """End without a word, as when memory is short."""
+        del worker
+        os.kill(os.getpid(), signal.SIGKILL)
