@@ -88,12 +88,13 @@ class RequestContext:
         except ClientDisconnect:
             _LOG.debug("the client hung up")
         except Exception as error:
-            _LOG.exception(
-                "request %s: %s %s failed", request_id, scope["method"], _shown_path(scope)
-            )
+            answer = error_response(error, request_id)
+            if answer.status_code >= 500:
+                where = f"{scope['method']} {_shown_path(scope)}"
+                _LOG.exception("request %s: %s failed", request_id, where)
             if sent.status != _HUNG_UP:  # half an answer is out: the connection has to break
                 raise
-            await error_response(error, request_id)(scope, receive, send_with_id)
+            await answer(scope, receive, send_with_id)
         finally:
             seconds = time.perf_counter() - started_s
             route = _route(scope)
