@@ -62,4 +62,5 @@ def rows_of(path: str) -> dict[str, Needed]:
     exact = _BY_PATH.get(path)
     if exact is not None:
         return exact
-    return next((rows for pattern, rows in _PATTERNS if pattern.match(path)), {})
+    # Not match: the router's own patterns would take "x" and a line break at the end for "x".
+    return next((rows for pattern, rows in _PATTERNS if pattern.fullmatch(path)), {})

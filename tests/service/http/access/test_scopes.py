@@ -65,7 +65,18 @@ def test_what_a_path_needs(method: str, path: str, scope: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", "//", "/v1/search", "/v1/search/images/", "/V1/index", "/page/a/b", "/docs/x"]
+    "path",
+    [
+        "",
+        "//",
+        "/v1/search",
+        "/v1/search/images/",
+        "/V1/index",
+        "/page/a/b",
+        "/docs/x",
+        "/healthz\n",
+        "/v1/items/texts/x\n",
+    ],
 )
 def test_paths_that_nobody_has(path: str) -> None:
     assert rows_of(path) == {}
