@@ -20,6 +20,8 @@ from service.http.app import create_app
 from service.http.graceful_server import GracefulServer
 from service.http.protocol import bounded_protocol
 from service.http.state import ServiceState
+from service.large_memory import return_large_memory
+from service.memory_arenas import share_arenas
 from service.metrics import Metrics
 from service.settings import read_settings
 from service.tracing import open_tracing
@@ -75,9 +77,11 @@ def serve_index(
     if allow_anonymous:
         settings = settings.model_copy(update={"allow_anonymous": True})
     policy = make_policy(settings, host)
+    share_arenas()
     # Each query runs on one thread of the pool: more threads inside it would only fight.
     torch.set_num_threads(1)
     silence_decoders()
+    return_large_memory()
     plan = WorkerPlan(
         index=path, settings=settings, device=device, first_stage=first_stage, warm=warm
     )

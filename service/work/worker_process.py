@@ -30,6 +30,7 @@ from aladin.errors import AladinError
 from service.decoder_noise import silence_decoders
 from service.large_memory import return_large_memory
 from service.logs import LogSetup, log_to_stderr
+from service.memory_arenas import share_arenas
 from service.work.live_index import LiveState
 from service.work.messages import (
     Begun,
@@ -66,6 +67,7 @@ def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> No
         logs: how to write the log.
     """
     _end_with_the_service()
+    share_arenas()
     os.nice(NICENESS)
     log_to_stderr(logs)
     silence_decoders()
