@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import threading
 import time
 from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import httpx
@@ -19,6 +21,7 @@ from service.http.request_context import RequestContext
 from service.metrics import Metrics
 from service.queries import SearchOptions, TextQuery
 from service.request_record import RequestRecord, current_request, note_search
+from service.tracing import open_tracing
 from service.work.search_job import Answered, SearchJob
 
 pytest.importorskip("opentelemetry.sdk", reason="needs aladin-search[otel]")
@@ -240,3 +243,39 @@ def test_closing_does_not_wait_for_a_collector_that_takes_nothing(
     tracing.close()
     taken.set()
     assert "the last traces were not sent" in caplog.text
+
+
+def test_spans_go_where_opentelemetrys_variable_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[str, bytes]] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            taken.append((self.path, body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            del format, args
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
+        thread = threading.Thread(target=collector.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{collector.server_port}"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        tracing = open_tracing(wanted=False)
+        assert tracing is not None
+        trace = tracing.begin({"method": "GET", "path": "/v1/index", "headers": []})
+        trace.end("/v1/index", 200, RequestRecord("id"))
+        tracing.close()
+        collector.shutdown()
+        thread.join()
+    ((path, body),) = taken
+    assert path == "/v1/traces"
+    assert b"GET /v1/index" in gzip_or_plain(body)
+    assert bytes.fromhex(trace.trace_id) in gzip_or_plain(body)
+
+
+def gzip_or_plain(body: bytes) -> bytes:
+    """Return a body as it was before it was packed, if it was."""
+    return gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body

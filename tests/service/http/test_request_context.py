@@ -13,7 +13,7 @@ import pytest
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import PlainTextResponse
 from starlette.requests import ClientDisconnect
-from starlette.types import Message
+from starlette.types import Message, Receive, Scope, Send
 
 from aladin.errors import OverloadedError
 from service.answer import TookMs
@@ -193,6 +193,19 @@ def test_a_refused_request_is_counted_by_its_reason(small: App, lines: Any) -> N
     )
     assert rejected == 1
     assert count(small, method="GET", route="/v1/full", status="429") == 1
+
+
+def test_an_error_of_a_middleware_that_was_foreseen_is_no_failure(lines: Any) -> None:
+    async def full(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive, send
+        raise OverloadedError(1.0)
+
+    app = RequestContext(full, Metrics())
+    answer = send(App(app, Metrics()), "GET", "/v1/index")  # pyright: ignore[reportArgumentType]
+    assert answer.status_code == 429
+    assert answer.headers["Retry-After"] == "1"
+    (access,) = lines()
+    assert (access["route"], access["status"], access["error"]) == ("other", 429, "overloaded")
 
 
 def test_a_bug_is_a_line_with_its_traceback_and_a_line_with_500(small: App, lines: Any) -> None:
