@@ -21,7 +21,7 @@ from service.queries import OnDuplicate, Target
 
 @dataclass(frozen=True)
 class NewPhoto:
-    """A picture that is to become an item.
+    """A picture that is to become an item: exactly one of `image` and `image_url` is given.
 
     Attributes:
         id: of the new item.
@@ -29,13 +29,15 @@ class NewPhoto:
         text: a caption that is shown with it; it takes no part in the search.
         uri: what is shown with it; None: its id.
         metadata: JSON values by field name.
+        image_url: where the service fetches the picture, if it is allowed to.
     """
 
     id: str
-    image: PictureSource
+    image: PictureSource | None = None
     text: str | None = None
     uri: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    image_url: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,9 @@ NewItem = NewPhoto | NewText
 
 
 def add_photo_call(photo: NewPhoto, on_duplicate: OnDuplicate) -> Call[Added]:
-    """Add one photo, as the file of a form; it is read while it is sent."""
+    """Add one photo; its file goes in a form, and is read while it is sent."""
+    if photo.image is None:
+        return add_call([photo], on_duplicate)
     return Call(
         method="POST",
         path="v1/items/images",
@@ -149,6 +153,7 @@ def _fields(item: NewItem) -> dict[str, Any]:
     fields: dict[str, Any] = {"id": item.id, "metadata": item.metadata}
     if item.text is not None:
         fields["text"] = item.text
-    if isinstance(item, NewPhoto) and item.uri is not None:
-        fields["uri"] = item.uri
+    if isinstance(item, NewPhoto):
+        own = {"uri": item.uri, "image_url": item.image_url}
+        fields.update((name, value) for name, value in own.items() if value is not None)
     return fields

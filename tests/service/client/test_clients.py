@@ -246,7 +246,7 @@ def test_an_answer_of_some_other_server_is_named(ask: Ask) -> None:
 
 
 def test_items_are_added_one_by_one_and_together(ask: Ask) -> None:
-    script = Script(*(httpx.Response(201, json=ADDED) for _ in range(3)))
+    script = Script(*(httpx.Response(201, json=ADDED) for _ in range(4)))
     photo = NewPhoto("n", b"pixels", text="10", metadata={"year": 3})
     assert ask(script, "add_photo", photo, "skip").added == ["n"]
     assert form_of(script) == {
@@ -266,6 +266,10 @@ def test_items_are_added_one_by_one_and_together(ask: Ask) -> None:
     }
     ask(script, "add_text", NewText("t", "words"), "replace")
     assert json.loads(script.bodies[2]) == {"items": [{"id": "t", "metadata": {}, "text": "words"}]}
+    ask(script, "add_photo", NewPhoto("f", image_url="https://far/a.jpg"))
+    assert json.loads(script.bodies[3]) == {
+        "items": [{"id": "f", "metadata": {}, "image_url": "https://far/a.jpg"}]
+    }
     with pytest.raises(InputError):
         ask(script, "add_texts", [])
 
