@@ -111,7 +111,7 @@ class ServiceSettings(BaseSettings):
     job_timeout_s: float = Field(default=60.0, gt=0)
     shutdown_s: int = Field(default=10, ge=1)
     query_threads: int = Field(default_factory=_query_threads, ge=1)
-    max_batch: int = Field(default=8, ge=1)
+    max_batch: int = Field(default=16, ge=1)
     batch_wait_ms: float = Field(default=0.0, ge=0)
     max_waiting: int = Field(default=128, ge=0)
     max_wait_ms: float | None = Field(default=None, gt=0)

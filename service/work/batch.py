@@ -38,6 +38,8 @@ class Batch:
         waiters: Sequence[Waiter],
         started_s: float,
         on_end: Callable[[Batch], None],
+        *,
+        was_alone: bool = False,
     ) -> None:
         """Take waiters over from their lane.
 
@@ -46,13 +48,16 @@ class Batch:
             waiters: at least one.
             started_s: now, by `time.monotonic`.
             on_end: called once, when the slot is through with it.
+            was_alone: whether it is one query, and nothing else ran or waited.
         """
         self.lane: Lane = lane
         self.jobs = [waiter.job for waiter in waiters]
         self.started_s = started_s
         self._answers = [waiter.answer for waiter in waiters]
         self._on_end: Callable[[Batch], None] | None = on_end
+        self.was_alone = was_alone
         self.answered = 0  # those that failed or were withdrawn cost next to nothing
+        self.uncached = 0  # of those that were answered
 
     def is_wanted(self, place: int) -> bool:
         """Whether someone still waits for an answer; may be called from any thread."""
@@ -71,6 +76,7 @@ class Batch:
                 future.set_exception(answer)
             return
         self.answered += 1
+        self.uncached += not answer.cached
         if not future.done():
             queue_s = self.started_s - self.jobs[place].received_s
             future.set_result(answer._replace(queue_ms=1000 * queue_s))

@@ -23,6 +23,8 @@ LANES: tuple[Lane, ...] = get_args(Lane)
 _WAIT_FACTOR = 6.0
 # But never refused if it takes less than this: there, a thread that runs late decides.
 _LEAST_BOUND_S = 0.02
+# Share of the newest lone query in their average time.
+_NEWEST = 0.2
 # Told to refused clients before the first batch is through.
 _UNKNOWN_RETRY_S = 1.0
 
@@ -60,6 +62,7 @@ class QueryLines:
         self._metrics = metrics
         self._lanes: dict[Lane, deque[Waiter]] = {lane: deque() for lane in LANES}
         self._times = {lane: TimesBySize() for lane in LANES}
+        self._lone_s: dict[Lane, float] = {}
         self._running: set[Batch] = set()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._pulling = 0  # slots in `next_batch`
@@ -146,23 +149,27 @@ class QueryLines:
         """
         if self._max_wait_s is not None:
             return self._max_wait_s
-        lanes = {lane, *(batch.lane for batch in self._running)}
+        lanes: set[Lane] = {lane, *(batch.lane for batch in self._running)}
         lanes.update(other for other in LANES if self._lanes[other])
-        lone_s = max(self._times[other].expect(1) for other in lanes)
+        lone_s = max(self._lone_s.get(other, 0.0) for other in lanes)
         return max(_WAIT_FACTOR * lone_s, _LEAST_BOUND_S)
 
     def _expected_s(self, lane: Lane) -> float:
         """How long one more query of a lane would take from now to its answer."""
         now = time.monotonic()
-        left = [
-            max(0.0, batch.started_s + self._times[batch.lane].expect(len(batch.jobs)) - now)
-            for batch in self._running
-        ]
-        free_in_s = 0.0 if self._pulling else min(left, default=0.0)
+        left_s: list[float] = []
+        pace = 1.0
+        for batch in self._running:
+            batch_s = self._times[batch.lane].expect(len(batch.jobs))
+            left_s.append(max(0.0, batch.started_s + batch_s - now))
+            if batch_s:
+                # One that takes longer than it should is the first sign that all will.
+                pace = max(pace, (now - batch.started_s) / batch_s)
+        free_in_s = 0.0 if self._pulling else min(left_s, default=0.0)
         own_s = self._times[lane].expect(min(len(self._lanes[lane]) + 1, self._max_batch))
         work_s = sum(self._work_s(other, extra=int(other == lane)) for other in LANES)
         slots = max(1, self._pulling + len(self._running))
-        return free_in_s + max(own_s, work_s / slots)
+        return free_in_s + pace * max(own_s, work_s / slots)
 
     def _work_s(self, lane: Lane, extra: int) -> float:
         """Seconds of one slot that a lane's queries, and some more, take in batches."""
@@ -187,7 +194,8 @@ class QueryLines:
     def _take(self, lane: Lane, now: float) -> Batch:
         waiters = self._lanes[lane]
         taken = [waiters.popleft() for _ in range(min(len(waiters), self._max_batch))]
-        batch = Batch(lane, taken, now, self._end)
+        was_alone = len(taken) == 1 and not self._running and not self.waiting
+        batch = Batch(lane, taken, now, self._end, was_alone=was_alone)
         self._running.add(batch)
         self._count(lane)
         self._metrics.batch(lane, len(taken))
@@ -197,8 +205,24 @@ class QueryLines:
 
     def _end(self, batch: Batch) -> None:
         self._running.discard(batch)
-        if batch.answered:
-            self._times[batch.lane].observe(batch.answered, time.monotonic() - batch.started_s)
+        if not batch.answered:
+            return
+        seconds = time.monotonic() - batch.started_s
+        self._times[batch.lane].observe(batch.answered, seconds)
+        if batch.uncached:
+            self._learn_lone(batch, seconds)
+
+    def _learn_lone(self, batch: Batch, seconds: float) -> None:
+        """Learn what a query takes that has the service to itself, and is not remembered.
+
+        Only such queries may raise it: while many come, all take longer, and the bound that is
+        made of it must not grow with the load. No batch takes less than a lone query.
+        """
+        known_s = self._lone_s.get(batch.lane, seconds)
+        if batch.was_alone and not self._running and not self.waiting:
+            self._lone_s[batch.lane] = known_s + _NEWEST * (seconds - known_s)
+        else:
+            self._lone_s[batch.lane] = min(known_s, seconds)
 
     async def _wait(self, seconds: float | None) -> None:
         """Wait until there may be something to take."""

@@ -65,15 +65,15 @@ def named(batch: Batch | None) -> list[str]:
     return [job.query.text for job in batch.jobs if isinstance(job.query, TextQuery)]
 
 
-def answer_of(name: str) -> Answered:
+def answer_of(name: str, *, cached: bool = False) -> Answered:
     took_ms = TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0)
-    return Answered(name.encode(), 1, (), took_ms)
+    return Answered(name.encode(), 1, (), took_ms, cached=cached)
 
 
-def answer_all(batch: Batch | None) -> None:
+def answer_all(batch: Batch | None, *, cached: bool = False) -> None:
     assert batch is not None
     for place in range(len(batch.jobs)):
-        batch.settle(place, answer_of(str(place)))
+        batch.settle(place, answer_of(str(place), cached=cached))
     batch.finish()
 
 
@@ -325,6 +325,66 @@ async def test_what_has_run_for_a_while_is_through_the_sooner(clock: Clock) -> N
     assert running is not None
     running.fail_rest(WorkerDiedError())
     lines.fail_waiting(WorkerDiedError())
+
+
+async def test_a_batch_that_takes_longer_than_it_should_shortens_the_line(clock: Clock) -> None:
+    lines = open_lines(max_batch=1, max_waiting=10_000)
+    await learn(lines, clock, 1, 0.010)
+    ask(lines, TextQuery("a"))
+    await turn()
+    running = await lines.next_batch()
+    clock.now_s += 0.025  # instead of 10
+    waiting, _ = await admitted(lines, 100)
+    assert waiting == 2  # each takes 25, too
+    assert running is not None
+    running.fail_rest(WorkerDiedError())
+    lines.fail_waiting(WorkerDiedError())
+
+
+async def room(lines: QueryLines, clock: Clock) -> int:
+    """Return how many may wait behind one that began a millisecond ago."""
+    ask(lines, TextQuery("a"))
+    await turn()
+    running = await lines.next_batch()
+    clock.now_s += 0.001
+    waiting, _ = await admitted(lines, 100)
+    assert running is not None
+    running.fail_rest(WorkerDiedError())
+    lines.fail_waiting(WorkerDiedError())
+    await turn()
+    return waiting
+
+
+async def test_the_bound_does_not_grow_with_the_load(clock: Clock) -> None:
+    lines = open_lines(max_batch=1, max_waiting=10_000)
+    await learn(lines, clock, 1, 0.0101)
+    assert await room(lines, clock) == 5
+    for _ in range(20):  # two at a time, each of which then takes 30
+        tasks = ask(lines, *texts("a", "b"))
+        await turn()
+        both = [await lines.next_batch(), await lines.next_batch()]
+        clock.now_s += 0.030
+        for batch in both:
+            answer_all(batch)
+        await settled(tasks)
+    assert await room(lines, clock) == 1  # within 60.6: 29 for what runs and 30 for it
+    for _ in range(40):  # and what a lone query takes may rise
+        await learn(lines, clock, 1, 0.0303)
+    assert await room(lines, clock) == 5
+
+
+async def test_what_is_remembered_does_not_tell_what_a_query_takes(clock: Clock) -> None:
+    lines = open_lines(max_batch=1, max_waiting=10_000)
+    await learn(lines, clock, 1, 0.100)
+    for _ in range(50):
+        tasks = ask(lines, TextQuery("a"))
+        await turn()
+        batch = await lines.next_batch()
+        clock.now_s += 0.011
+        answer_all(batch, cached=True)
+        await settled(tasks)
+    # The bound is six times 100 yet, and remembered ones take 11.
+    assert await room(lines, clock) == 53
 
 
 async def test_two_slots_work_the_line_off_twice_as_fast(clock: Clock) -> None:
