@@ -16,7 +16,7 @@ from service.http.errors import error_response
 from service.log_format import FIELDS
 from service.metrics import Metrics
 from service.request_record import RequestRecord, begin_request, end_request
-from service.tracing import Tracing
+from service.tracing import RequestTrace, Tracing
 
 _LOG = logging.getLogger(__name__)
 _ACCESS = logging.getLogger("service.access")
@@ -63,8 +63,7 @@ class RequestContext:
             await self._app(scope, receive, send)
             return
         started_s = time.perf_counter()
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        given = headers.get(b"x-request-id", b"")
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
         request_id = given.decode() if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
         record = RequestRecord(request_id)
@@ -97,32 +96,30 @@ class RequestContext:
             await answer(scope, receive, send_with_id)
         finally:
             seconds = time.perf_counter() - started_s
-            route = _route(scope)
-            self._metrics.request(scope["method"], route, sent.status, seconds)
-            if sent.status == 429:
-                self._metrics.rejected(record.error_code or _OTHER)
-            if trace is not None:
-                trace.end(
-                    None if route == _OTHER else route,
-                    None if sent.status == _HUNG_UP else sent.status,
-                    record,
-                )
-            level = logging.DEBUG if route in _PROBES and sent.status < 400 else logging.INFO
-            if _ACCESS.isEnabledFor(level):
-                fields = _fields(scope, route, seconds, sent, record)
-                declared = headers.get(b"content-length", b"")
-                if declared.isdigit():
-                    fields["request_bytes"] = int(declared)
-                _ACCESS.log(
-                    level,
-                    "%s %s %d %.1f ms",
-                    scope["method"],
-                    fields["path"],
-                    sent.status,
-                    fields["ms"],
-                    extra={FIELDS: fields},
-                )
+            self._finish(scope, record, sent, seconds, trace)
             end_request(before)
+
+    def _finish(
+        self,
+        scope: Scope,
+        record: RequestRecord,
+        sent: _Sent,
+        seconds: float,
+        trace: RequestTrace | None,
+    ) -> None:
+        """Count a request whose answer is out, end its trace and write its line."""
+        route = _route(scope)
+        self._metrics.request(scope["method"], route, sent.status, seconds)
+        if sent.status == 429:
+            self._metrics.rejected(record.error_code or _OTHER)
+        if trace is not None:
+            met = None if route == _OTHER else route
+            trace.end(met, None if sent.status == _HUNG_UP else sent.status, record)
+        level = logging.DEBUG if route in _PROBES and sent.status < 400 else logging.INFO
+        if _ACCESS.isEnabledFor(level):
+            fields = _fields(scope, route, seconds, sent, record)
+            line = (scope["method"], fields["path"], sent.status, fields["ms"])
+            _ACCESS.log(level, "%s %s %d %.1f ms", *line, extra={FIELDS: fields})
 
 
 def _route(scope: Scope) -> str:
@@ -156,6 +153,9 @@ def _fields(
         "client": None if client is None else client[0],
         "key": None if key is None else key.name,
     }
+    declared = dict(scope["headers"]).get(b"content-length", b"")
+    if declared.isdigit():
+        fields["request_bytes"] = int(declared)
     if record.error_code is not None:
         fields["error"] = record.error_code
     if record.searches:
