@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from aladin.errors import InputError
 from service.http.bodies import Photo
@@ -40,6 +40,10 @@ _INDEX_NAME = "aladin"
 _NO_EFFECT = "Taken and without effect, as where clip-retrieval runs without this model."
 
 
+# A program may take an id that looks like a number for one.
+ItemId = Annotated[str, WithJsonSchema({"type": ["string", "number"]})]
+
+
 class KnnBody(BaseModel):
     """What to search for: the first that is given of the first four fields; and options."""
 
@@ -54,7 +58,9 @@ class KnnBody(BaseModel):
         " fetches photos from.",
     )
     embedding_input: list[float] | None = Field(
-        default=None, description="An embedding of the index's own model; the first stage alone."
+        default=None,
+        min_length=1,
+        description="An embedding of the index's own model; the first stage alone.",
     )
     modality: Literal["image", "text"] = Field(default="image", description="What to find.")
     num_images: int = Field(default=100, ge=1, description="Results that are described.")
@@ -89,7 +95,7 @@ class MetadataBody(BaseModel):
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
-    ids: list[str] = Field(max_length=MAX_K, description="As results have them.")
+    ids: list[ItemId] = Field(max_length=MAX_K, description="As results have them.")
     indice_name: Any = Field(default=None, description="Whatever it is: the service has one index.")
 
 

@@ -225,6 +225,18 @@ async def test_queries_that_cannot_be_answered(
     assert says in response.json()["error"]["message"]
 
 
+async def test_an_id_that_looks_like_a_number_may_come_as_one(
+    service: Service, index_folder: Path, tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    shutil.copytree(index_folder, index)
+    async with service(index) as client:
+        item = {"id": "42", "text": "a dog"}
+        await client.post("/v1/items/texts", json=item)
+        described = await client.post("/metadata", content='{"ids": [42]}')
+    assert described.json() == [{"id": "42", "metadata": {"caption": "a dog"}}]
+
+
 async def test_the_front_end_finds_an_index_to_choose(service: Service) -> None:
     async with service() as client:
         indices = await client.get("/indices-list")
