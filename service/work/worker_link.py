@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
@@ -253,8 +254,6 @@ def prepare_processes() -> None:
     It is a program of its own: no thread of this one, and nothing that torch has begun here, comes
     into a worker.
     """
-    from multiprocessing import forkserver
-
     _context()
     with _signals_held():
         forkserver.ensure_running()
@@ -294,6 +293,8 @@ def _signals_held() -> Generator[None]:
     Ctrl-C and service managers signal all processes of a service; its own process ends the others
     when they have finished what it took.
     """
+    # It unblocks them when it starts a helper of its own: that has to be there before.
+    resource_tracker.ensure_running()
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield

@@ -103,14 +103,14 @@ class _WorkerProcess:
 
     def run(self, *, batch_threads: int) -> NoReturn:
         """Work until the service is gone."""
-        self._report_if_new()
         _start_threads("batch", batch_threads, self._answer_next_batch)
         _start_threads("job", JOB_THREADS, self._do_next_job)
         _start_threads("status", 1, self._say_status)
         try:
+            self._report_if_new()
             while True:
                 self._receive()
-        except EOFError:
+        except (EOFError, BrokenPipeError):
             # Not through the interpreter's own end, which would wait for threads that still work:
             # nobody is there to be told, and what is on disk is whole at every moment.
             os._exit(0)
