@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from aladin.progress import NullProgress
 from index.building.builder import build_index
 from index.layout import BUILD, generation_folder, live_generation
 from index.reader import open_index
+from service.demo import train_demo
 from service.preparation import prepare_index
 from service.sources import image_items, text_items
 
@@ -74,15 +76,21 @@ def test_photos_without_captions_make_an_index_of_photos(
     assert report.counts == {"images": 2}
 
 
+# Otherwise than the demo's own: one round of training of each stage.
+QUICK = ["stage.teacher.epochs=1", "stage.student.epochs=1", "precision=float32"]
+
+
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the job makes of nothing: of folders that are empty."""
     place = tmp_path_factory.mktemp("fresh")
     (place / "empty").mkdir()
     empty = place / "empty"
-    prepare_index(
-        place / "index", place / "demo", NullProgress(), photos=empty, model=empty, scenes=8
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service.preparation, "train_demo", partial(train_demo, overrides=QUICK))
+        prepare_index(
+            place / "index", place / "demo", NullProgress(), photos=empty, model=empty, scenes=8
+        )
     return place
 
 
@@ -106,8 +114,9 @@ def test_an_index_that_is_live_is_left_as_it_is(fresh: Path, data_file: Path) ->
 
 
 def test_without_a_model_photos_get_the_demos_and_nothing_is_trained_twice(
-    fresh: Path, tmp_path: Path, data_file: Path
+    fresh: Path, tmp_path: Path, data_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(service.preparation, "train_demo", partial(train_demo, overrides=QUICK))
     units = Units()
     report = prepare_index(tmp_path / "index", fresh / "demo", units, photos=data_file, scenes=8)
     assert report is not None
