@@ -69,7 +69,7 @@ class ServiceSettings(BaseSettings):
             free; 0: not at all, those that come while all are busy go together.
         max_waiting: queries that may wait for a worker; more are refused with 429.
         max_wait_ms: a query is refused with 429 that would take longer, as far as one can tell;
-            None: six times what such a query takes on its own.
+            None: eight times what such a query takes on its own.
         query_cache_bytes: memory of each worker for the encodings of queries that may come again;
             0: none.
         query_precision: in which texts are encoded; `auto`: bfloat16 on processors that multiply

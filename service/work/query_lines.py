@@ -20,7 +20,7 @@ LANES: tuple[Lane, ...] = get_args(Lane)
 # A query is refused that would take longer than this many times a lone query's time. An answer
 # within ten times is what the service promises; the rest is room for batches that take longer
 # than they lately did.
-_WAIT_FACTOR = 6.0
+_WAIT_FACTOR = 8.0
 # But never refused if it takes less than this: there, a thread that runs late decides.
 _LEAST_BOUND_S = 0.02
 # Share of the newest lone query in their average time.
