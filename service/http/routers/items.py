@@ -31,7 +31,7 @@ async def get_item(target: Target, item_id: str, service: Service) -> Item:
     "/{target}",
     status_code=201,
     openapi_extra=NEW_ITEMS_DOCS,
-    responses=error_docs(403, 404, 408, 409, 413, 415, 422, 429, 503),
+    responses=error_docs(403, 404, 408, 409, 413, 415, 422, 429, 503, 507),
 )
 async def add_items(
     target: Target,
@@ -76,7 +76,7 @@ async def add_items(
     )
 
 
-@router.delete("/{target}/{item_id:path}", responses=error_docs(403, 404, 422, 429, 503))
+@router.delete("/{target}/{item_id:path}", responses=error_docs(403, 404, 422, 429, 503, 507))
 async def delete_item(
     target: Target, item_id: str, service: WritableService, audit: Audit
 ) -> Deleted:

@@ -68,17 +68,18 @@ async def test_what_was_taken_is_finished_and_nothing_more_is_taken() -> None:
 
 @pytest.mark.slow
 def test_a_stop_signal_ends_all_processes_when_all_is_answered(index_folder: Path) -> None:
-    with ServiceProcess(index_folder, ["--workers", "2"]) as service:
+    settings = {"ALADIN_MAX_WAIT_MS": "60000"}  # nothing is refused for lack of room
+    with ServiceProcess(index_folder, ["--workers", "2"], settings) as service:
         pids = service.pids()
         assert len(pids) >= 4
         statuses: list[int] = []
 
         def ask() -> None:
-            with httpx.Client(base_url=service.url, timeout=_LONG_S) as client:
-                # Whoever has sent nothing yet when the service stops to listen is not taken.
-                with contextlib.suppress(httpx.TransportError):
-                    answer = client.post("/v1/search/images", json={"text": "a dog"})
-                    statuses.append(answer.status_code)
+            # Whoever has sent nothing yet when the service stops to listen is not taken.
+            with contextlib.suppress(httpx.TransportError):
+                url = f"{service.url}/v1/search/images"
+                answer = httpx.post(url, json={"text": "a dog"}, timeout=_LONG_S)
+                statuses.append(answer.status_code)
 
         clients = [threading.Thread(target=ask) for _ in range(30)]
         for client in clients:
