@@ -126,9 +126,12 @@ def test_an_image_in_json_is_base64(app: FastAPI, lines: bool) -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ({"text": "a", "image": "AAAA"}, "exactly one of text, image and id, got text and image"),
+        (
+            {"text": "a", "image": "AAAA"},
+            "exactly one of text, image, id, image_url, got text and image",
+        ),
         ({"text": "a", "id": "b"}, "got text and id"),
-        ({}, "exactly one of text, image and id, got none"),
+        ({}, "exactly one of text, image, id, image_url, got none"),
         ({"text": None}, "got none"),
         ({"text": "a", "colour": "red"}, "colour: unknown field"),
         ({"text": 7}, "text: Input should be a valid string"),
