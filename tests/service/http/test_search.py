@@ -296,3 +296,13 @@ async def test_hits_carry_what_the_user_said_of_them(
         assert hit["evidence"] is None
     assert {hit["text"] for hit in texts} == {text for pair in captions for text in pair}
     assert all(hit["uri"] is None for hit in texts)
+
+
+async def test_without_the_time_for_it_the_second_stage_is_left_out(service: Service) -> None:
+    async with service() as client:
+        late = await ask(client, "images", text=TEXT, timeout_ms=0.001)
+        in_time = await ask(client, "images", text=TEXT, timeout_ms=60_000)
+        plain = await ask(client, "images", text=TEXT, rerank=False)
+    assert (late["degraded"], late["reranked"]) == (["rerank_timeout"], False)
+    assert [hit["id"] for hit in late["hits"]] == [hit["id"] for hit in plain["hits"]]
+    assert (in_time["degraded"], in_time["reranked"]) == ([], True)
