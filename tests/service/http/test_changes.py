@@ -294,7 +294,8 @@ async def test_no_request_fails_while_generations_are_swapped(
             statuses.extend(answer.status_code for answer in answers)
             number += 1
 
-    async with service(index) as client:
+    # While a generation is opened queries wait: none may be refused for what others wait.
+    async with service(index, max_wait_ms=60_000) as client:
         working = [asyncio.create_task(work(client)) for work in (search, search, change)]
         for _ in range(4):
             await asyncio.to_thread(compact_index, index, keep=0)
@@ -325,7 +326,7 @@ async def test_the_new_routes_are_documented(service: Service) -> None:
     add = paths["/v1/items/{target}"]["post"]
     assert set(add["requestBody"]["content"]) == {"application/json", "multipart/form-data"}
     one, several = add["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
-    assert set(one["properties"]) == {"id", "image", "text", "uri", "metadata"}
+    assert set(one["properties"]) == {"id", "image", "image_url", "text", "uri", "metadata"}
     assert several["properties"]["items"]["items"] == one
     assert {"201", "403", "409", "413", "415", "422", "429", "503"} <= set(add["responses"])
     assert json.dumps(paths["/v1/items/{target}/{item_id}"]["delete"]).count("read-only") == 1
