@@ -26,7 +26,7 @@ def share_arenas() -> None:
 
 
 def keep_few_kernels() -> None:
-    """Have torch remember few of the kernels that it makes for shapes; call it before torch is imported.
+    """Have torch remember few of its kernels for shapes; call it before torch is imported.
 
     oneDNN makes one for every shape of a product in bfloat16, and queries come in all lengths and
     batches: with the usual room for a thousand, in two layers, 160 shapes held 700 MB more.
