@@ -144,8 +144,8 @@ class GenerationRefusedError(SearchIndexError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the newest generation of the index is unsound and was refused: nothing can be added or "
-            "deleted until a sound one is published"
+            "the newest generation of the index is unsound and was refused: nothing can be added "
+            "or deleted until a sound one is published"
         )
 
 
