@@ -27,7 +27,7 @@ from service.commands import (
     train,
 )
 from service.failures import exit_code, one_line
-from service.logs import LogSetup, log_setup, log_to_stderr
+from service.telemetry.logs import LogSetup, log_setup, log_to_stderr
 
 
 class Root(TyperGroup):

@@ -19,8 +19,8 @@ from service.engine import SearchEngine
 from service.evaluation import evaluate_served
 from service.queries import ItemQuery, SearchOptions, Target
 from service.query_limits import QueryLimits
+from service.reports.tables import MetricsRow
 from service.sources import image_items, text_items
-from service.tables import MetricsRow
 from training.data import Record, read_records
 from training.demo.scenes import draw_data_set
 from training.evaluation import evaluate_checkpoint

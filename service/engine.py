@@ -12,7 +12,7 @@ from index.changes.uploaded_photos import photo_of
 from index.items.tables import StoredItem
 from index.manifest import Manifest
 from index.searcher import TwoStageSearcher
-from service.answer import SearchAnswer, TookMs, build_answer
+from service.answers.search import SearchAnswer, TookMs, build_answer
 from service.queries import Query, SearchOptions, Target
 from service.query_encoder import EncodedQuery, QueryEncoder
 from service.query_limits import QueryLimits

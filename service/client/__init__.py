@@ -7,7 +7,9 @@ RetryPolicy                       how patient a client is
 ClientError and its kinds         see `service.client_errors`
 """
 
-from service.answer import SearchAnswer, SearchHit
+from service.answers.index import LiveIndexInfo
+from service.answers.items import Added, Deleted, Item
+from service.answers.search import SearchAnswer, SearchHit
 from service.client.additions import NewPhoto, NewText
 from service.client.async_client import AsyncAladinClient
 from service.client.calls import Photo
@@ -25,8 +27,6 @@ from service.client_errors import (
     ServiceUnreachableError,
     TooBusyError,
 )
-from service.index_answers import LiveIndexInfo
-from service.item_answers import Added, Deleted, Item
 
 __all__ = [
     "Added",

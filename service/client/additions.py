@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aladin.errors import InputError
+from service.answers.items import Added
 from service.client.calls import Call, content_body, form_body, read_as
 from service.client.pictures import (
     PictureSource,
@@ -15,7 +16,6 @@ from service.client.pictures import (
     picture_bytes,
 )
 from service.client.retries import Again
-from service.item_answers import Added
 from service.queries import OnDuplicate, Target
 
 

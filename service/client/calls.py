@@ -12,11 +12,11 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from service.answers.index import LiveIndexInfo
+from service.answers.items import Deleted, Item
 from service.client.pictures import PictureSource, open_picture, picture_name
 from service.client.retries import Again
 from service.client_errors import ServiceUnreachableError
-from service.index_answers import LiveIndexInfo
-from service.item_answers import Deleted, Item
 from service.queries import Target
 
 T = TypeVar("T")

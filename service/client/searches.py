@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from service.answer import SearchAnswer
+from service.answers.search import SearchAnswer
 from service.client.calls import (
     Call,
     content_body,

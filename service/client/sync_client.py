@@ -9,7 +9,9 @@ from typing import Self, TypeVar, Unpack
 
 import httpx
 
-from service.answer import SearchAnswer
+from service.answers.index import LiveIndexInfo
+from service.answers.items import Added, Deleted, Item
+from service.answers.search import SearchAnswer
 from service.client.additions import (
     NewItem,
     NewPhoto,
@@ -46,8 +48,6 @@ from service.client.searches import (
     search_call,
 )
 from service.client_errors import NotReadyError, ServiceUnreachableError
-from service.index_answers import LiveIndexInfo
-from service.item_answers import Added, Deleted, Item
 from service.queries import OnDuplicate, Target
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ def demo(
     searching finds; then the HTTP service of the index, until stopped.
     """
     from service.demo import run_demo
-    from service.tables import metrics_table, print_table
+    from service.reports.tables import metrics_table, print_table
 
     with stderr_progress() as progress:
         result = run_demo(out, progress)

@@ -43,8 +43,12 @@ def evaluate(
     exhaustive search, and what they gain over matching, with its 95 % interval.
     """
     from service.evaluation import evaluate_system
-    from service.evaluation_report import evaluation_data, evaluation_lines, evaluation_table
-    from service.tables import print_table
+    from service.reports.evaluation_report import (
+        evaluation_data,
+        evaluation_lines,
+        evaluation_table,
+    )
+    from service.reports.tables import print_table
 
     with stderr_progress() as progress:
         evaluation = evaluate_system(checkpoint, data, chosen_split(split), index, progress, folds)

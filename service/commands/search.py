@@ -21,7 +21,7 @@ from service.commands.device_options import (
 from service.queries import ItemQuery, PhotoQuery, Query, SearchOptions, Target, TextQuery
 
 if TYPE_CHECKING:
-    from service.answer import SearchAnswer
+    from service.answers.search import SearchAnswer
 
 
 class TargetName(StrEnum):
@@ -100,7 +100,7 @@ def search(
     rank, score, both stages' ranks and scores, uri and text; with --explain each word's best
     region, its box in fractions of the photo's size (x0 y0 x1 y1), and the cosine there.
     """
-    from service.answer_text import answer_lines
+    from service.answers.search_text import answer_lines
 
     if url is not None:
         index, text = None, _only_word(index, text)

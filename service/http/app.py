@@ -22,7 +22,7 @@ from service.http.state import ServiceState
 from service.intake.photo_fetcher import PhotoFetcher
 from service.metrics import Metrics
 from service.settings import ServiceSettings
-from service.tracing import Tracing
+from service.telemetry.tracing import Tracing
 from service.work.workers import Workers
 
 

@@ -42,8 +42,8 @@ from service.http.access.errors import (
 )
 from service.intake.photo_fetcher import ImageUrlFailedError
 from service.intake.photo_url import ImageUrlRefusedError
-from service.photos import PhotoGoneError
-from service.request_record import current_request
+from service.photos.photo_bytes import PhotoGoneError
+from service.telemetry.request_record import current_request
 
 _LOG = logging.getLogger(__name__)
 

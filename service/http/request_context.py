@@ -13,10 +13,10 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.errors import error_response
-from service.log_format import FIELDS
 from service.metrics import Metrics
-from service.request_record import RequestRecord, begin_request, end_request
-from service.tracing import RequestTrace, Tracing
+from service.telemetry.log_format import FIELDS
+from service.telemetry.request_record import RequestRecord, begin_request, end_request
+from service.telemetry.tracing import RequestTrace, Tracing
 
 _LOG = logging.getLogger(__name__)
 _ACCESS = logging.getLogger("service.access")

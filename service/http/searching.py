@@ -6,7 +6,7 @@ import time
 
 from service.http.state import ServiceState
 from service.queries import Query, SearchOptions, Target
-from service.request_record import note_search
+from service.telemetry.request_record import note_search
 from service.work.query_lines import lane_of
 from service.work.search_job import Answered, SearchJob
 

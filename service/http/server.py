@@ -14,17 +14,17 @@ from fastapi import FastAPI
 
 from aladin.errors import ConfigError, IndexNotReadyError
 from index.devices.search_device import DeviceName, FirstStageName
-from service.decoder_noise import silence_decoders
 from service.http.access.policy import make_policy
 from service.http.app import create_app
 from service.http.graceful_server import GracefulServer
 from service.http.protocol import bounded_protocol
 from service.http.state import ServiceState
-from service.large_memory import return_large_memory
-from service.memory_arenas import share_arenas
 from service.metrics import Metrics
+from service.process.decoder_noise import silence_decoders
+from service.process.large_memory import return_large_memory
+from service.process.memory_arenas import share_arenas
 from service.settings import read_settings
-from service.tracing import open_tracing
+from service.telemetry.tracing import open_tracing
 from service.work.process_workers import ProcessWorkers
 from service.work.thread_workers import ThreadWorkers
 from service.work.worker import Worker

@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from aladin.errors import AladinError, IndexNotReadyError
-from service.process_memory import process_memory
+from service.process.memory_use import process_memory
 from service.work.index_jobs import DescribeIndex, IndexState
 from service.work.workers import Workers, WorkersHealth
 

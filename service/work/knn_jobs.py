@@ -10,10 +10,10 @@ from urllib.parse import quote
 import numpy as np
 
 from index.items.tables import StoredItem
-from service.answer import SearchAnswer, SearchHit
-from service.near_duplicates import first_of_each_kind
+from service.answers.search import SearchAnswer, SearchHit
 from service.queries import Target
 from service.work.job import Job
+from service.work.near_duplicates import first_of_each_kind
 from service.work.worker import Worker
 
 # The cosine from which on clip-retrieval takes two results for duplicates.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from aladin.images import DEFAULT_LIMITS
-from service.photos import (
+from service.photos.photo_bytes import (
     PhotoBytes,
     PhotoGoneError,
     original_photo,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from service.answer import TookMs
+from service.answers.search import TookMs
 from service.queries import Query, SearchOptions, Target
 
 # Who waits together: texts and photos are encoded apart, the rest is not encoded at all.

@@ -8,8 +8,8 @@ from aladin.errors import AladinError
 from index.devices.search_device import SearchDevice
 from service.engine import SearchEngine
 from service.item_changes import ItemChanger
+from service.photos.thumbnail_cache import ThumbnailCache
 from service.query_encoder import EncodedQuery, QueryEncoder, always
-from service.thumbnail_cache import ThumbnailCache
 from service.work.live_index import LiveIndex
 from service.work.search_job import Answered, SearchJob
 

@@ -18,7 +18,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
 from aladin.errors import WorkerDiedError
-from service.logs import log_setup
+from service.telemetry.logs import log_setup
 from service.work.batch import Batch
 from service.work.job_line import WaitingJob
 from service.work.live_index import LiveState

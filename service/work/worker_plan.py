@@ -8,9 +8,9 @@ from pathlib import Path
 from aladin.query_precision import choose_precision
 from index.devices.search_device import DeviceName, FirstStageName, SearchDevice
 from service.encoding_cache import EncodingCache
+from service.photos.thumbnail_cache import ThumbnailCache
 from service.query_encoder import QueryEncoder
 from service.settings import ServiceSettings
-from service.thumbnail_cache import ThumbnailCache
 from service.work.live_index import LiveIndex
 from service.work.worker import Worker
 

@@ -27,10 +27,10 @@ from typing import Any, NoReturn
 import torch
 
 from aladin.errors import AladinError
-from service.decoder_noise import silence_decoders
-from service.large_memory import return_large_memory
-from service.logs import LogSetup, log_to_stderr
-from service.memory_arenas import share_arenas
+from service.process.decoder_noise import silence_decoders
+from service.process.large_memory import return_large_memory
+from service.process.memory_arenas import share_arenas
+from service.telemetry.logs import LogSetup, log_to_stderr
 from service.work.live_index import LiveState
 from service.work.messages import (
     Begun,

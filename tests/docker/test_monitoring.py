@@ -16,7 +16,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from index.manifest import FileEntry, Manifest, ModelEntry
-from service.answer import TookMs
+from service.answers.search import TookMs
 from service.http.access.scopes import NEEDED
 from service.http.state_metrics import StateNow, render_state
 from service.metrics import REJECTIONS, Metrics

@@ -11,7 +11,7 @@ from aladin.errors import ConfigError
 from aladin.progress import NullProgress
 from index.reader import open_index
 from service.demo import run_demo
-from service.tables import metrics_table
+from service.reports.tables import metrics_table
 
 QUICK = ["stage.teacher.epochs=1", "stage.student.epochs=1", "precision=float32"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.answer import TookMs
+from service.answers.search import TookMs
 from service.metrics import STAGES, Metrics
 from service.work.search_job import Answered
 

@@ -21,10 +21,10 @@ def info(
     what was measured of both stages when it was built and when it was tuned.
     """
     from index.info import describe
-    from service.index_curves import curve_tables
-    from service.index_facts import index_data, index_facts
-    from service.index_plot import draw_curves
-    from service.tables import facts_table, print_table
+    from service.reports.index_curves import curve_tables
+    from service.reports.index_facts import index_data, index_facts
+    from service.reports.index_plot import draw_curves
+    from service.reports.tables import facts_table, print_table
 
     described = describe(index)
     if plot is not None:

@@ -30,7 +30,7 @@ def print_generation(
         more: words for the end of the line.
     """
     from index.info import describe
-    from service.index_facts import recall_warnings
+    from service.reports.index_facts import recall_warnings
 
     for item_id, reason in left_out:
         typer.echo(f"left out {item_id}: {reason}", err=True)

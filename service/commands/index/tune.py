@@ -68,9 +68,9 @@ def tune(
     """
     from index.info import describe
     from index.tuning.tune import TuneOptions, tune_index
-    from service.index_curves import curve_tables, curves_data
-    from service.index_plot import draw_curves
-    from service.tables import print_table
+    from service.reports.index_curves import curve_tables, curves_data
+    from service.reports.index_plot import draw_curves
+    from service.reports.tables import print_table
     from service.tune_queries import queries_of
 
     options = TuneOptions(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from service.commands.key.arguments import KeysOption, NameArgument
-from service.keys import Scope
+from service.keys.api_key import Scope
 
 
 class ScopeName(StrEnum):
@@ -53,7 +53,7 @@ def add(
     Out: the key on stdout, this once: FILE keeps its digest alone.
     """
     from aladin.errors import ConfigError
-    from service.keys_file import add_key
+    from service.keys.keys_file import add_key
 
     if rate is not None and not 0 < rate < float("inf"):
         raise ConfigError(f"--rate: expected a number above 0, got {rate}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from service.commands.key.arguments import KeysOption
-from service.keys import ApiKey
+from service.keys.api_key import ApiKey
 
 
 def list_(
@@ -20,7 +20,7 @@ def list_(
     In: FILE. Out: on stdout the keys' names, scopes, rates and when they were made; the keys
     themselves nobody can list.
     """
-    from service.keys_file import read_keys
+    from service.keys.keys_file import read_keys
 
     known = read_keys(keys)
     if as_json:
@@ -28,7 +28,7 @@ def list_(
         return
     from rich.table import Table
 
-    from service.tables import print_table
+    from service.reports.tables import print_table
 
     table = Table("name", "scopes", "requests/s", "burst", "created")
     for key in known:

@@ -12,7 +12,7 @@ def remove(name: NameArgument, keys: KeysOption) -> None:
 
     In: FILE. Out: FILE without the key, which a running service refuses a second later.
     """
-    from service.keys_file import remove_key
+    from service.keys.keys_file import remove_key
 
     remove_key(keys, name)
     typer.echo(f"the key {name!r} is removed", err=True)

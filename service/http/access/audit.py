@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from service.log_format import FIELDS
-from service.request_record import current_request
+from service.telemetry.log_format import FIELDS
+from service.telemetry.request_record import current_request
 
 _LOG = logging.getLogger("service.audit")
 

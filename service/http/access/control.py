@@ -23,7 +23,7 @@ from service.http.access.policy import AccessPolicy
 from service.http.access.rate_limits import TokenBucket
 from service.http.access.scopes import Needed, rows_of
 from service.http.errors import error_response, unknown_route_response
-from service.keys import ApiKey
+from service.keys.api_key import ApiKey
 
 # What changes nothing and is cheap enough for a page that cannot read the answer.
 _SAFE_METHODS = ("GET", "HEAD")

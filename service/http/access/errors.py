@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aladin.errors import AladinError
-from service.keys import Scope
+from service.keys.api_key import Scope
 
 
 class AccessError(AladinError):

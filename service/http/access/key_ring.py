@@ -10,8 +10,8 @@ from pathlib import Path
 
 from aladin.errors import ConfigError
 from service.http.access.rate_limits import Clock, TokenBucket
-from service.keys import ApiKey
-from service.keys_file import read_keys
+from service.keys.api_key import ApiKey
+from service.keys.keys_file import read_keys
 
 _LOG = logging.getLogger(__name__)
 

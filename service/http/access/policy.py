@@ -10,7 +10,7 @@ from aladin.errors import ConfigError
 from service.http.access.key_ring import KeyRing
 from service.http.access.origins import check_origins, is_loopback
 from service.http.access.rate_limits import ClientBuckets, Clock
-from service.keys import SCOPES, Scope
+from service.keys.api_key import SCOPES, Scope
 from service.settings import ServiceSettings
 
 _LOG = logging.getLogger(__name__)

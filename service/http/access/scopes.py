@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from starlette.routing import compile_path
 
-from service.keys import Scope
+from service.keys.api_key import Scope
 
 
 class Needed(NamedTuple):

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field, ValidationError
 
 from aladin.errors import InputError
-from service.answer import SearchAnswer
+from service.answers.search import SearchAnswer
 from service.http.access.rate_limits import charge
 from service.http.batch_feed import BatchedSearch, BatchEntry, BatchFeed
 from service.http.disconnect import until_disconnect

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from service.answers.index import LiveIndexInfo
 from service.http.errors import error_docs
 from service.http.state import Service
-from service.index_answers import LiveIndexInfo
 from service.work.index_jobs import DescribeIndex
 
 router = APIRouter(prefix="/v1/index", tags=["index"])

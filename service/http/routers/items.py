@@ -7,11 +7,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from service.answers.items import Added, AddTookMs, Deleted, Item
 from service.http.access.audit import Audit
 from service.http.errors import error_docs
 from service.http.item_requests import NEW_ITEMS_DOCS, NewItems, photos_to_add
 from service.http.state import Service, WritableService
-from service.item_answers import Added, AddTookMs, Deleted, Item
 from service.queries import OnDuplicate, Target
 from service.work.item_jobs import AddPhotos, AddTexts, DeleteItem, GetItem
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from service.answer import SearchAnswer
+from service.answers.search import SearchAnswer
 from service.http.disconnect import until_disconnect
 from service.http.errors import error_docs
 from service.http.requests import SEARCH_REQUEST_DOCS, SearchBody, SearchRequest

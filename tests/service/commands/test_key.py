@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from service.cli import app
-from service.keys import digest
-from service.keys_file import read_keys
+from service.keys.api_key import digest
+from service.keys.keys_file import read_keys
 
 
 @pytest.fixture

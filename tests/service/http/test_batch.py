@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from aladin.errors import IndexNotReadyError, OverloadedError
-from service.answer import TookMs
+from service.answers.search import TookMs
 from service.http import batch_feed
 from service.http.app import create_app
 from service.metrics import Metrics

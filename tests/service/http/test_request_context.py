@@ -16,13 +16,13 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from aladin.errors import OverloadedError
-from service.answer import TookMs
+from service.answers.search import TookMs
 from service.http.errors import install_error_handlers
 from service.http.request_context import RequestContext
-from service.logs import LogSetup, StderrHandler, log_to_stderr
 from service.metrics import Metrics
 from service.queries import SearchOptions, TextQuery
-from service.request_record import current_request, note_search
+from service.telemetry.logs import LogSetup, StderrHandler, log_to_stderr
+from service.telemetry.request_record import current_request, note_search
 from service.work.search_job import Answered, SearchJob
 
 SECRETS = ["Bearer-s3cret", "k3y-s3cret", "a private query", "pa55word"]

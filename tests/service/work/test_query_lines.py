@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aladin.errors import AladinError, IndexNotReadyError, OverloadedError, WorkerDiedError
-from service.answer import TookMs
+from service.answers.search import TookMs
 from service.metrics import Metrics
 from service.queries import EmbeddingQuery, ItemQuery, PhotoQuery, Query, SearchOptions, TextQuery
 from service.settings import ServiceSettings

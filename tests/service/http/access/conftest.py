@@ -12,12 +12,12 @@ import pytest
 
 from aladin.errors import UnknownItemError
 from index.changes.writer import AddReport, DeleteReport
-from service.answer import TookMs
+from service.answers.search import TookMs
 from service.http.access.policy import make_policy
 from service.http.app import create_app
 from service.item_changes import TimedAddReport
-from service.keys import Scope
-from service.keys_file import add_key
+from service.keys.api_key import Scope
+from service.keys.keys_file import add_key
 from service.metrics import Metrics
 from service.settings import ServiceSettings
 from service.work.item_jobs import AddTexts, DeleteItem

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from service.http.access.scopes import NEEDED
-from service.keys_file import add_key, remove_key
+from service.keys.keys_file import add_key, remove_key
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import pytest
 from aladin.errors import ConfigError
 from service.http.access.errors import RateLimitedError
 from service.http.access.key_ring import KeyRing
-from service.keys_file import add_key, remove_key
+from service.keys.keys_file import add_key, remove_key
 
 
 def test_every_key_is_found_by_its_secret_alone(keys_file: Path, keys: dict[str, str]) -> None:

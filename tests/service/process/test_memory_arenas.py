@@ -11,7 +11,7 @@ import pytest
 # Prints the number of arenas after some threads have allocated at the same time.
 _PROGRAM = """
 import ctypes, re, threading
-from service.memory_arenas import share_arenas
+from service.process.memory_arenas import share_arenas
 {call}
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p

@@ -15,13 +15,13 @@ import pytest
 from fastapi import FastAPI
 
 from aladin.errors import IndexNotReadyError
-from service.answer import TookMs
+from service.answers.search import TookMs
 from service.http.errors import install_error_handlers
 from service.http.request_context import RequestContext
 from service.metrics import Metrics
 from service.queries import SearchOptions, TextQuery
-from service.request_record import RequestRecord, current_request, note_search
-from service.tracing import open_tracing
+from service.telemetry.request_record import RequestRecord, current_request, note_search
+from service.telemetry.tracing import open_tracing
 from service.work.search_job import Answered, SearchJob
 
 pytest.importorskip("opentelemetry.sdk", reason="needs aladin-search[otel]")
@@ -30,8 +30,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from service import otel_tracing
-from service.otel_tracing import OtelTracing, stage_times
+from service.telemetry import otel_tracing
+from service.telemetry.otel_tracing import OtelTracing, stage_times
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

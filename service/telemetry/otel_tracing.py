@@ -28,7 +28,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from starlette.types import Scope
 
 from service.metrics import METHODS
-from service.request_record import RequestRecord, SearchRecord
+from service.telemetry.request_record import RequestRecord, SearchRecord
 from service.work.search_job import Answered
 
 _LOG = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import logging
 import sys
 from typing import Literal, NamedTuple
 
-from service.log_format import JsonFormatter, TextFormatter
+from service.telemetry.log_format import JsonFormatter, TextFormatter
 
 LogFormat = Literal["text", "json"]
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from aladin.images import DEFAULT_LIMITS, ImageLimits
 from aladin.photo_file import PhotoFile
-from service.photos import PhotoGoneError, original_photo, photo_version, resized_photo
+from service.photos.photo_bytes import PhotoGoneError, original_photo, photo_version, resized_photo
 
 ORIENTATION, MAKE = 0x0112, 0x010F
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.photos import PhotoBytes
-from service.thumbnail_cache import ThumbnailCache
+from service.photos.photo_bytes import PhotoBytes
+from service.photos.thumbnail_cache import ThumbnailCache
 
 
 def photo(size: int) -> PhotoBytes:

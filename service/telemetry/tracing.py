@@ -12,7 +12,7 @@ from typing import Protocol
 from starlette.types import Scope
 
 from aladin.errors import ConfigError
-from service.request_record import RequestRecord
+from service.telemetry.request_record import RequestRecord
 
 # OpenTelemetry's own variables; the exporter reads them again, with the others of their kind.
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -68,7 +68,7 @@ def open_tracing(*, wanted: bool) -> Tracing | None:
     if named is None and not wanted:
         return None
     try:
-        from service.otel_tracing import OtelTracing
+        from service.telemetry.otel_tracing import OtelTracing
     except ModuleNotFoundError as error:
         cause = named or "ALADIN_TRACES"
         raise ConfigError(

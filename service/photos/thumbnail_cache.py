@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from service.photos import PhotoBytes
+from service.photos.photo_bytes import PhotoBytes
 
 # What the cache itself needs for a photo, about: its name, and its place in the order.
 _OVERHEAD_BYTES = 300

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from aladin.metrics import DirectionMetrics, RetrievalMetrics
 from service.evaluation import SystemEvaluation
-from service.tables import MetricsRow, metrics_table
+from service.reports.tables import MetricsRow, metrics_table
 
 
 def evaluation_data(evaluation: SystemEvaluation) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from aladin.errors import ImageError
 from aladin.images import decode_image
 from benchmarks.broken_images import broken_images
-from service.decoder_noise import silence_decoders
-from service.large_memory import return_large_memory
+from service.process.decoder_noise import silence_decoders
+from service.process.large_memory import return_large_memory
 silence_decoders()
 if sys.argv[1] == "returned":
     return_large_memory()

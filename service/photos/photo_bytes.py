@@ -11,7 +11,7 @@ from PIL import Image
 from aladin.errors import AladinError, ImageError
 from aladin.images import FORMATS, ImageLimits, decode_image
 from aladin.photo_file import PhotoFile
-from service.photo_metadata import is_bare
+from service.photos.photo_metadata import is_bare
 
 # Visibly lossless for photos at the sizes of a page of hits.
 _SMALL_JPEG_QUALITY = 87

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from aladin.atomic import atomic_file
 from aladin.errors import ConfigError
-from service.keys import ApiKey, Scope, digest, new_secret
+from service.keys.api_key import ApiKey, Scope, digest, new_secret
 
 _OWNER_ONLY = 0o600
 # It can go into a log line as it is.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from service.answer import Evidence, SearchAnswer, SearchHit
+from service.answers.search import Evidence, SearchAnswer, SearchHit
 
 
 def answer_lines(answer: SearchAnswer) -> Iterator[str]:

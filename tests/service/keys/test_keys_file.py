@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from aladin.errors import ConfigError
-from service.keys import PREFIX, digest, new_secret
-from service.keys_file import add_key, read_keys, remove_key
+from service.keys.api_key import PREFIX, digest, new_secret
+from service.keys.keys_file import add_key, read_keys, remove_key
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import logging
 import time
 from typing import Any
 
-from service.request_record import current_request
+from service.telemetry.request_record import current_request
 
 # The attribute of a record, set by ``extra``, that holds further fields of its JSON object.
 FIELDS = "fields"

@@ -12,7 +12,7 @@ import io, sys
 from PIL import Image
 from aladin.errors import ImageError
 from aladin.images import decode_image
-from service.decoder_noise import silence_decoders
+from service.process.decoder_noise import silence_decoders
 if sys.argv[1] == "silent":
     silence_decoders()
 target = io.BytesIO()

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from aladin.errors import ConfigError
-from service.tracing import open_tracing
+from service.telemetry.tracing import open_tracing
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
@@ -30,7 +30,8 @@ def test_traces_are_off_unless_something_asks_for_them(monkeypatch: pytest.Monke
 def test_nothing_of_it_is_imported_unless_it_is_on() -> None:
     # Its API alone is a dependency of FastAPI's.
     program = (
-        "import sys, service.http.request_context; from service.tracing import open_tracing;"
+        "import sys, service.http.request_context;"
+        "from service.telemetry.tracing import open_tracing;"
         "assert open_tracing(wanted=False) is None;"
         "imported = {'.'.join(name.split('.')[:2]) for name in sys.modules};"
         "sys.exit(bool(imported & {'opentelemetry.sdk', 'opentelemetry.exporter'}))"
@@ -44,7 +45,7 @@ def test_without_the_packages_it_says_what_to_install(
 ) -> None:
     if name in ENDPOINTS:
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    monkeypatch.delitem(sys.modules, "service.otel_tracing", raising=False)
+    monkeypatch.delitem(sys.modules, "service.telemetry.otel_tracing", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(ConfigError) as caught:
         open_tracing(wanted=name == "ALADIN_TRACES")

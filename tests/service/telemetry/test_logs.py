@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from service.cli import app
-from service.logs import LogFormat, LogSetup, StderrHandler, log_setup, log_to_stderr
-from service.request_record import RequestRecord, begin_request, end_request
+from service.telemetry.logs import LogFormat, LogSetup, StderrHandler, log_setup, log_to_stderr
+from service.telemetry.request_record import RequestRecord, begin_request, end_request
 
 LOG = logging.getLogger("service.test")
 

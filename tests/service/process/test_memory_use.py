@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.process_memory import process_memory
+from service.process.memory_use import process_memory
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.near_duplicates import first_of_each_kind
+from service.work.near_duplicates import first_of_each_kind
 
 
 def on_circle(*degrees: float) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""What the service answers, as JSON and as text."""

@@ -1,0 +1,1 @@
+"""Photos of the index on their way to a client."""

@@ -1,0 +1,1 @@
+"""What commands show of an index or an evaluation: tables, curves, plots."""
