@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from aladin.errors import AladinError, IndexNotReadyError, OverloadedError
 from service.work.job import Job
+from service.work.job_errors import without_frames
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ class WaitingJob:
     def fail(self, error: Exception) -> None:
         """Give an error, if somebody still waits."""
         if not self.result.done():
-            self.result.set_exception(error)
+            self.result.set_exception(without_frames(error))
 
 
 class JobLine:
@@ -40,10 +41,11 @@ class JobLine:
         """Wait for jobs and for workers.
 
         Args:
-            max_waiting: jobs that no worker has taken; more are refused.
+            max_waiting: jobs for which no worker is free; more are refused.
         """
-        # A queue of size 0 would have no end; a lone job has to pass through it in any case.
-        self._waiting: asyncio.Queue[WaitingJob] = asyncio.Queue(max(1, max_waiting))
+        self._max_waiting = max_waiting
+        self._waiting: asyncio.Queue[WaitingJob] = asyncio.Queue()
+        self._free = 0  # workers in `next_job`
         self._closed = False
 
     async def do(self, job: Job[T]) -> T:
@@ -56,19 +58,28 @@ class JobLine:
         """
         if self._closed:
             raise IndexNotReadyError("the service is shutting down")
+        # Each worker that is free takes one of those that are in the queue.
+        ahead = self._waiting.qsize() - self._free
+        if ahead >= self._max_waiting:
+            raise OverloadedError(_RETRY_AFTER_S)
         waiting = WaitingJob(job, asyncio.get_running_loop().create_future())
+        self._waiting.put_nowait(waiting)
         try:
-            self._waiting.put_nowait(waiting)
-        except asyncio.QueueFull:
-            raise OverloadedError(_RETRY_AFTER_S) from None
-        return cast(T, await waiting.result)
+            return cast(T, await waiting.result)
+        finally:
+            # An error's traceback refers to this frame: it must not lead back to the error.
+            del waiting
 
     async def next_job(self) -> WaitingJob:
         """Wait for a job that somebody waits for, and take it; the caller settles or fails it."""
-        while True:
-            waiting = await self._waiting.get()
-            if not waiting.result.done():
-                return waiting
+        self._free += 1
+        try:
+            while True:
+                waiting = await self._waiting.get()
+                if not waiting.result.done():
+                    return waiting
+        finally:
+            self._free -= 1
 
     def close(self, error: AladinError) -> None:
         """Take no more jobs, and fail those that wait."""

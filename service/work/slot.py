@@ -55,3 +55,4 @@ class Slot(Generic[T]):
             if work is None:
                 return
             await self._run(work)
+            del work  # while it waits for the next one, nothing of this one stays in memory

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aladin.errors import AladinError
 from index.devices.search_device import SearchDevice
 from service.engine import SearchEngine
 from service.item_changes import ItemChanger
 from service.photos.thumbnail_cache import ThumbnailCache
 from service.query_encoder import EncodedQuery, QueryEncoder, always
+from service.work.job_errors import without_frames
 from service.work.live_index import LiveIndex
 from service.work.search_job import Answered, SearchJob
 
@@ -98,11 +98,11 @@ def _find(
 ) -> Answered | Exception:
     """Search for one query; never raises."""
     if isinstance(query, Exception):
-        return _without_frames(query)
+        return without_frames(query)
     try:
         answer = engine.find(query, job.target, job.options, job.received_s)
     except Exception as error:
-        return _without_frames(error)
+        return without_frames(error)
     return Answered(
         body=answer.model_dump_json().encode(),
         generation=answer.generation,
@@ -111,15 +111,3 @@ def _find(
         cached=query.cached,
         batch=query.batch,
     )
-
-
-def _without_frames(error: Exception) -> Exception:
-    """Have an error for a client hold nothing but its message.
-
-    Its traceback refers to frames that refer to the error, and to a photo's bytes or to the index:
-    they would stay until the next collection of such circles.
-    """
-    if isinstance(error, AladinError):
-        error.__cause__ = error.__context__ = None
-        return error.with_traceback(None)
-    return error

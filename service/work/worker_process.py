@@ -31,6 +31,7 @@ from service.process.decoder_noise import silence_decoders
 from service.process.large_memory import return_large_memory
 from service.process.memory_arenas import share_arenas
 from service.telemetry.logs import LogSetup, log_to_stderr
+from service.work.job_errors import without_frames
 from service.work.live_index import LiveState
 from service.work.messages import (
     Begun,
@@ -200,10 +201,7 @@ def _for_the_service(error: Exception) -> Exception:
     """Return what the service is told of an error; others than our own may not travel."""
     if not isinstance(error, AladinError):
         return UnforeseenError("".join(traceback.format_exception(error)))
-    # The traceback refers to the frame that refers to the error: a circle, in which the generation
-    # that was searched would stay open until it is collected.
-    error.__cause__ = error.__context__ = None
-    return error.with_traceback(None)
+    return without_frames(error)
 
 
 def _end_with_the_service() -> None:

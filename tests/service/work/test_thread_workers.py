@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 import time
+import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -48,6 +50,20 @@ class Die(Job[None]):
 
     def run(self, worker: Worker) -> None:  # noqa: ARG002
         raise SystemExit
+
+
+class Photo:
+    """Stands for an upload."""
+
+
+@dataclass(frozen=True)
+class Refuse(Job[None]):
+    """Fails as foreseen."""
+
+    photo: Photo
+
+    def run(self, worker: Worker) -> None:  # noqa: ARG002
+        raise InputError("damaged")
 
 
 class Fail(Job[None]):
@@ -173,6 +189,22 @@ async def test_a_dead_job_thread_fails_its_job_alone(
         for _ in range(10):
             await workers.call(GetItem("images", image_ids[0]))
         await until(lambda: workers.health().ready)
+
+
+async def test_a_refused_photo_is_gone_with_its_refusal(index_folder: Path) -> None:
+    async with running(index_folder) as (workers, _):
+        gc.disable()  # what is gone has gone by itself
+        try:
+            photo = Photo()
+            gone = weakref.ref(photo)
+            job = Refuse(photo)
+            del photo
+            with pytest.raises(InputError, match="damaged"):
+                await workers.call(job)
+            del job
+            await until(lambda: gone() is None)
+        finally:
+            gc.enable()
 
 
 async def test_jobs_that_last_do_not_stand_in_front_of_queries_and_have_a_line_of_their_own(
