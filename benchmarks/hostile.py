@@ -3,7 +3,8 @@
     python -m benchmarks.hostile [--cases 10000] [--images 5000] [--workers 1] [--quick] [--json]
 
 Starts `aladin serve` on a copy of an index and sends it requests made from its own description,
-broken pictures and bombs, and paths that lead out of the index.
+broken pictures and bombs, and paths that lead out of the index, in ten rounds of all three; each
+round is told on stderr.
 
     api_cases         requests to all routes, by schemathesis; half of them as described
     images            broken pictures, each uploaded as a query and as a new item
@@ -12,8 +13,11 @@ broken pictures and bombs, and paths that lead out of the index.
     hangs             requests without an answer for 30 s
     undocumented      answers that the service's own description does not allow
     leaks             answers with the content of a file outside the index
-    rss_growth_bytes  memory of all its processes at the end, less that after a first round of all
-                      the same: what the service keeps, as caches and pools, it has by then
+    rss_growth_bytes  memory of all its processes after the last round, less that after the second:
+                      what the service takes when it first meets something of a kind, as buffers,
+                      caches and pools, it has by then. What it gives back again while nobody asks
+                      does not count
+    rss_mb_by_round   that memory after each round
     statuses          number of answers of each status, by what was sent; 0: could not be sent
 """
 
@@ -37,8 +41,9 @@ from benchmarks.service_process import ServiceProcess
 
 _CASES, _IMAGES = 10_000, 5_000
 _QUICK_CASES, _QUICK_IMAGES = 300, 150
-# Part of everything that is sent before the memory is looked at for the first time.
-_FIRST = 0.2
+_ROUNDS, _WARM_UP_ROUNDS = 10, 2
+# How long the memory of a service that has nothing to do is watched, for its least.
+_REST_S, _LOOKS = 1.0, 10
 _SHOWN_FAULTS = 20
 
 
@@ -53,7 +58,7 @@ class Figures(NamedTuple):
     undocumented: int
     leaks: int
     rss_growth_bytes: int
-    rss_bytes: int
+    rss_mb_by_round: list[int]
     seconds: float
     statuses: dict[str, dict[str, int]]
     faults: list[str]
@@ -74,22 +79,23 @@ def attack(index: Path, cases: int, images: int, workers: int) -> Figures:
         shutil.copytree(index, copy, symlinks=True)
         canary.write_text("a canary outside of the index\n" * 3)
         answers = Answers()
+        sent: list[tuple[int, int, int]] = []
+        held: list[int] = []
         with ServiceProcess(copy, ["--workers", str(workers)]) as service:
-
-            def send(share: float, seed: int) -> tuple[int, int, int]:
-                return (
-                    send_api_cases(service.url, round(share * cases), answers, seed_=seed),
-                    send_images(service.url, round(share * images), answers, seed=seed),
-                    send_paths("127.0.0.1", service.port, canary, copy, answers),
+            for number in range(_ROUNDS):
+                seed = 1_000_000 * number
+                sent.append(
+                    (
+                        send_api_cases(service.url, -(-cases // _ROUNDS), answers, seed_=seed),
+                        send_images(service.url, -(-images // _ROUNDS), answers, seed=seed),
+                        send_paths("127.0.0.1", service.port, canary, copy, answers),
+                    )
                 )
-
-            first = send(_FIRST, 0)
-            before = service.memory().rss
-            rest = send(1 - _FIRST, 1000)
-            after = service.memory().rss
+                held.append(_memory_at_rest(service))
+                _tell(number, answers, held[-1], time.perf_counter() - started)
             if not service.is_ready():
                 answers.fault("server_error", "/readyz", "not ready at the end")
-    api_cases, sent_images, paths = (sum(both) for both in zip(first, rest, strict=True))
+    api_cases, sent_images, paths = (sum(each) for each in zip(*sent, strict=True))
     return Figures(
         api_cases=api_cases,
         images=sent_images,
@@ -98,8 +104,8 @@ def attack(index: Path, cases: int, images: int, workers: int) -> Figures:
         hangs=answers.count("hang"),
         undocumented=answers.count("undocumented"),
         leaks=answers.count("leak"),
-        rss_growth_bytes=after - before,
-        rss_bytes=after,
+        rss_growth_bytes=held[-1] - held[_WARM_UP_ROUNDS - 1],
+        rss_mb_by_round=[round(rss / 1e6) for rss in held],
         seconds=round(time.perf_counter() - started, 1),
         statuses={
             group: {str(status): counts[status] for status in sorted(counts)}
@@ -108,6 +114,25 @@ def attack(index: Path, cases: int, images: int, workers: int) -> Figures:
         faults=[f"{kind}: {asked} -> {told}" for kind, asked, told in answers.faults][
             :_SHOWN_FAULTS
         ],
+    )
+
+
+def _memory_at_rest(service: ServiceProcess) -> int:
+    """Return the least that the service holds within a second, in bytes."""
+    looks: list[int] = []
+    for _ in range(_LOOKS):
+        looks.append(service.memory().rss)
+        time.sleep(_REST_S / _LOOKS)
+    return min(looks)
+
+
+def _tell(number: int, answers: Answers, rss: int, seconds: float) -> None:
+    """Say on stderr how far the attack is."""
+    asked = sum(counts.total() for counts in answers.statuses.values())
+    print(
+        f"round {number + 1} of {_ROUNDS}: {asked} answers, {len(answers.faults)} faults, "
+        f"{rss / 1e6:.0f} MB, {seconds:.0f} s",
+        file=sys.stderr,
     )
 
 
