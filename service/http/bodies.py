@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Collection
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import Request
 from pydantic import BeforeValidator, WithJsonSchema
+from pydantic_core import from_json
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
@@ -108,7 +108,7 @@ async def _read_field(form: FormData, name: str, json_fields: Collection[str]) -
         raise InputError(f"{name}: expected a plain value, got a file")
     if name in json_fields:
         try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
+            return from_json(value)  # as deep as a body in JSON may be, and no deeper
+        except ValueError:
             raise InputError(f"{name}: not JSON") from None
     return value

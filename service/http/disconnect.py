@@ -25,11 +25,13 @@ async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
     """
     waiter = asyncio.current_task()
     assert waiter is not None  # a coroutine that runs is some task's
-    has_hung_up = False
+    has_hung_up = is_over = False
 
     def stop(listener: asyncio.Task[None]) -> None:
         nonlocal has_hung_up
-        if not listener.cancelled() and listener.exception() is None:
+        # It may be called when the work is done: a client that leaves in that moment, as the
+        # answer is made, would cancel whatever its request does next.
+        if not is_over and not listener.cancelled() and listener.exception() is None:
             has_hung_up = True
             waiter.cancel()
 
@@ -43,7 +45,7 @@ async def until_disconnect(request: Request, work: Awaitable[T]) -> T:
             raise ClientDisconnect from None
         raise
     finally:
-        listener.remove_done_callback(stop)
+        is_over = True
         listener.cancel()
 
 

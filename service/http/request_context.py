@@ -31,6 +31,7 @@ _OTHER = "other"
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 # A longer path is nobody's that uses this service.
 _SHOWN_PATH_CHARS = 500
+_LENGTH_DIGITS = 18
 
 
 @dataclass(slots=True)
@@ -154,7 +155,8 @@ def _fields(
         "key": None if key is None else key.name,
     }
     declared = dict(scope["headers"]).get(b"content-length", b"")
-    if declared.isdigit():
+    # Numbers of thousands of digits are nothing that int() takes, nor any body's length.
+    if declared.isdigit() and len(declared) <= _LENGTH_DIGITS:
         fields["request_bytes"] = int(declared)
     if record.error_code is not None:
         fields["error"] = record.error_code

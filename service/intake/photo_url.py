@@ -48,7 +48,11 @@ class PhotoUrl(NamedTuple):
         Raises:
             ImageUrlRefusedError: as `parse_photo_url`.
         """
-        return parse_photo_url(urljoin(str(self), location), hosts)
+        try:
+            url = urljoin(str(self), location)
+        except ValueError:
+            raise ImageUrlRefusedError("redirected to what is no URL") from None
+        return parse_photo_url(url, hosts)
 
 
 def parse_photo_url(url: str, hosts: Sequence[str]) -> PhotoUrl:

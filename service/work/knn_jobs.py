@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+from pydantic_core import to_json
 
 from index.items.tables import StoredItem
 from service.answers.search import SearchAnswer, SearchHit
@@ -60,7 +60,7 @@ class WriteKnnResults(Job[bytes]):
             # The cosine, as there: whatever the order is by.
             match = {"id": hit.id, "similarity": hit.stages.match.score}
             results.append({**described, **match})
-        return json.dumps(results).encode()
+        return _write(results)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,12 @@ class WriteKnnMetadata(Job[bytes]):
                     metadata = _describe(item, self.photos_url)
                     found.append({"id": item_id, "metadata": metadata})
                     break
-        return json.dumps(found).encode()
+        return _write(found)
+
+
+def _write(results: list[dict[str, Any]]) -> bytes:
+    # A table's empty cells may have become NaN in the metadata, which JSON does not have.
+    return to_json(results, inf_nan_mode="null")
 
 
 def _describe(item: StoredItem, photos_url: str) -> dict[str, Any]:

@@ -127,7 +127,7 @@ class ProcessWorkers:
             lived_s = 0.0
             try:
                 lived_s = await self._live(link, tried)
-            except OSError:
+            except (OSError, EOFError):  # the latter of a server of forks that dies meanwhile
                 _LOG.exception("worker %d cannot be started", place)
             finally:
                 how = await link.close()

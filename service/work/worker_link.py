@@ -121,7 +121,11 @@ class WorkerLink:
         Returns:
             Whether the batch is settled; False: the worker ended before it began with it.
         """
-        sent = self._send(lambda number: RunBatch(number, batch.jobs), batch.settle)
+        try:
+            sent = self._send(lambda number: RunBatch(number, batch.jobs), batch.settle)
+        except Exception as error:  # of what cannot be pickled: nothing was sent
+            batch.fail_rest(error)
+            return True
         if sent is None:
             return False
         number, record = sent
@@ -134,7 +138,7 @@ class WorkerLink:
             for place in range(len(batch.jobs)):
                 if place not in told and not record.done.done() and not batch.is_wanted(place):
                     told.add(place)
-                    self._write(Unwanted(number, place))
+                    self._write(pack(Unwanted(number, place)))
         done = record.done.result()
         if done is None:
             if record.begun_s is None:
@@ -153,7 +157,11 @@ class WorkerLink:
         Returns:
             Whether the job is settled; False: the worker ended before it began with it.
         """
-        sent = self._send(lambda number: RunJob(number, waiting.job))
+        try:
+            sent = self._send(lambda number: RunJob(number, waiting.job))
+        except Exception as error:  # of what cannot be pickled: nothing was sent
+            waiting.fail(error)
+            return True
         if sent is None:
             return False
         done = await sent[1].done
@@ -195,18 +203,23 @@ class WorkerLink:
         message: Callable[[int], object],
         on_answer: Callable[[int, Answered | Exception], None] | None = None,
     ) -> tuple[int, _Sent] | None:
-        """Send work; None where the worker has ended."""
+        """Send work; None where the worker has ended.
+
+        Raises:
+            Exception: as `pack`.
+        """
         if not self.takes_work:
             return None
         number = next(self._numbers)
+        data = pack(message(number))
         done: asyncio.Future[Done | None] = asyncio.get_running_loop().create_future()
         record = self._sent[number] = _Sent(done, on_answer)
-        self._write(message(number))
+        self._write(data)
         return number, record
 
-    def _write(self, message: object) -> None:
+    def _write(self, data: bytes) -> None:
         assert self._writer is not None
-        self._writer.write(pack(message))
+        self._writer.write(data)
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         try:

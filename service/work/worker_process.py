@@ -119,14 +119,15 @@ class _WorkerProcess:
     def _receive(self) -> None:
         match self._wire.receive():
             case RunBatch() as message:
-                batch = _Batch(message)
-                self._batches[message.number] = batch
-                self._batch_queue.put(batch)
+                new = _Batch(message)
+                self._batches[message.number] = new
+                self._batch_queue.put(new)
             case RunJob() as message:
                 self._job_queue.put(message)
             case Unwanted(number, place):
-                if number in self._batches:
-                    self._batches[number].unwanted.add(place)
+                batch = self._batches.get(number)  # a thread may be through with it by now
+                if batch is not None:
+                    batch.unwanted.add(place)
             case message:
                 raise AssertionError(f"unknown message {message!r}")
 
@@ -159,7 +160,12 @@ class _WorkerProcess:
         except Exception as raised:
             error = _for_the_service(raised)
         self._report_if_new()
-        self._wire.send(Done(message.number, result, error))
+        try:
+            self._wire.send(Done(message.number, result, error))
+        except OSError:
+            raise
+        except Exception as raised:  # what cannot be pickled is no reason to end
+            self._wire.send(Done(message.number, error=_for_the_service(raised)))
 
     def _say_status(self) -> None:
         time.sleep(STATUS_S)

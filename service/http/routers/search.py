@@ -11,6 +11,7 @@ from service.http.requests import SEARCH_REQUEST_DOCS, SearchBody, SearchRequest
 from service.http.searching import run_search
 from service.http.state import Service, ServiceState
 from service.queries import Target
+from service.work.search_job import Answered
 
 router = APIRouter(
     prefix="/v1/search",
@@ -34,7 +35,10 @@ async def search_texts(request: Request, body: SearchRequest, service: Service) 
 async def _search(
     request: Request, body: SearchBody, target: Target, service: ServiceState
 ) -> Response:
-    query = await body.query(service.fetcher)
-    search = run_search(service, query, target, body.options())
-    answered = await until_disconnect(request, search)
+    answered = await until_disconnect(request, _find(body, target, service))
     return Response(answered.body, media_type="application/json")
+
+
+async def _find(body: SearchBody, target: Target, service: ServiceState) -> Answered:
+    query = await body.query(service.fetcher)  # which may have to be fetched
+    return await run_search(service, query, target, body.options())

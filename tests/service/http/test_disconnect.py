@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 
 import pytest
@@ -127,3 +127,31 @@ async def test_a_cancelled_wait_is_no_disconnect() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert work.cancelled.is_set()
+
+
+async def test_who_hangs_up_in_the_moment_of_the_answer_cancels_nothing() -> None:
+    request = Receiving()
+
+    async def answer() -> int:
+        request.hang_up.set()
+        # As long as it takes until the disconnect is noticed, and not yet told.
+        while not any(task.done() for task in listeners):
+            await asyncio.sleep(0)
+        return 7
+
+    async def handle() -> int:
+        result = await until_disconnect(request, answer())  # pyright: ignore[reportArgumentType]
+        await asyncio.sleep(0)  # to send the answer
+        return result
+
+    listeners: list[asyncio.Task[object]] = []
+    create = asyncio.create_task
+
+    def create_and_note(work: Coroutine[object, object, object]) -> asyncio.Task[object]:
+        listeners.append(create(work))
+        return listeners[-1]
+
+    handling = create(handle())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "create_task", create_and_note)
+        assert await handling == 7

@@ -6,8 +6,9 @@ import base64
 import io
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -254,3 +255,20 @@ async def test_the_front_end_may_be_another_sites(service: Service) -> None:
             assert answer.status_code == status
             allowed = origin if status == 200 else None
             assert answer.headers.get("access-control-allow-origin") == allowed
+
+
+async def test_metadata_that_json_cannot_hold_becomes_null(
+    service: Service, index_folder: Path, tmp_path: Path
+) -> None:
+    index = Path(shutil.copytree(index_folder, tmp_path / "index"))
+    (items,) = index.glob("generations/*/images/items.sqlite")
+    with closing(sqlite3.connect(items)) as database:
+        # As an empty cell of a table becomes; the file keeps its length.
+        database.execute("""UPDATE items SET metadata = '{"size": NaN}' WHERE row = 0""")
+        database.commit()
+    async with service(index) as client:
+        results = await ask(client, of_clip_client(text="a red dog", deduplicate=False))
+        (found,) = [result for result in results if "size" in result]
+        answer = await client.post("/metadata", content=json.dumps({"ids": [found["id"]]}))
+    assert found["size"] is None
+    assert b"NaN" not in answer.content

@@ -190,6 +190,8 @@ def test_a_weight_that_is_no_number(app: FastAPI, number: str) -> None:
         ({"k": ["1", "2"]}, {"image": b"x"}, "k: given 2 times"),
         ({"filter": "{"}, {"image": b"x"}, "filter: not JSON"),
         ({"filter": "[" * 90_000}, {"image": b"x"}, "filter: not JSON"),
+        # Deeper than what can be sent to a worker process.
+        ({"filter": '{"not":' * 500 + "{}" + "}" * 500}, {"image": b"x"}, "filter: not JSON"),
         ({"filter": "[1]"}, {"image": b"x"}, "filter: Input should be a valid dictionary"),
     ],
 )

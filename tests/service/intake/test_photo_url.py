@@ -87,3 +87,10 @@ def test_a_redirect_is_checked_like_the_first_url() -> None:
     for location in ("http://127.0.0.1/", "//evil.test/", "file:///etc/passwd", "http://a b/"):
         with pytest.raises(ImageUrlRefusedError):
             url.after_redirect(location, HOSTS)
+
+
+@pytest.mark.parametrize("location", ["//[", "http://[::1", "http://\u2100.com"])
+def test_a_redirect_to_what_is_no_url(location: str) -> None:
+    url = parse_photo_url("http://photos.example.com/a", HOSTS)
+    with pytest.raises(ImageUrlRefusedError, match="no URL"):
+        url.after_redirect(location, HOSTS)

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,11 @@ from service.item_changes import TextToAdd
 from service.metrics import Metrics
 from service.queries import Query, SearchOptions, Target, TextQuery
 from service.settings import ServiceSettings
+from service.work import worker_link
 from service.work.index_jobs import DescribeIndex
 from service.work.item_jobs import AddTexts, GetItem
 from service.work.job import Job
+from service.work.messages import UnforeseenError
 from service.work.process_workers import ProcessWorkers
 from service.work.search_job import Answered, SearchJob
 from service.work.worker import Worker
@@ -159,6 +162,43 @@ async def test_what_a_worker_has_begun_fails_with_it(start: Start) -> None:
         await until(lambda: workers.health().ready)
 
 
+async def test_what_cannot_be_sent_fails_alone(start: Start) -> None:
+    endless: list[object] = []
+    for _ in range(10_000):
+        endless = [endless]
+    query, options = TextQuery("a dog"), SearchOptions(filter={"a": endless})
+    deep = SearchJob(query=query, target="images", options=options, received_s=time.monotonic())
+    async with start(workers=1, query_threads=1) as workers:
+        (pid,) = workers.health().pids.values()
+        for _ in range(5):  # more than there are threads for either
+            with pytest.raises(RecursionError):
+                await workers.search(deep)
+            with pytest.raises(RecursionError):
+                await workers.call(ReturnDeep(endless))
+            with pytest.raises(UnforeseenError, match="RecursionError"):
+                await workers.call(ReturnDeep([]))
+        assert len(ids(await workers.search(search()))) == 6
+        assert list(workers.health().pids.values()) == [pid]
+
+
+async def test_a_worker_that_cannot_be_started_is_tried_again(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = worker_link._start_process  # pyright: ignore[reportPrivateUsage]
+    faults: list[Exception] = [OSError("no room"), EOFError("the server of forks is gone")]
+
+    def begin_later(plan: WorkerPlan) -> object:
+        if faults:
+            raise faults.pop()
+        return begin(plan)
+
+    monkeypatch.setattr(worker_link, "_start_process", begin_later)
+    async with start(workers=1) as workers:
+        assert not workers.health().ready
+        await until(lambda: workers.health().ready)
+        assert len(ids(await workers.search(search()))) == 6
+
+
 @pytest.mark.slow
 async def test_a_broken_generation_is_told_and_outlived(start: Start, index: Path) -> None:
     async with start(workers=2) as workers:
@@ -174,6 +214,21 @@ async def test_a_broken_generation_is_told_and_outlived(start: Start, index: Pat
         await until(lambda: workers.health().ready)
         answers = await asyncio.gather(*(workers.search(search(f"dog {n}")) for n in range(10)))
         assert {answer.generation for answer in answers} == {1}
+
+
+@dataclass(frozen=True)
+class ReturnDeep(Job[object]):
+    """Returns what is too deep to be sent back, and may be too deep to be sent at all."""
+
+    content: object
+
+    def run(self, worker: Worker) -> object:
+        """Return lists in lists."""
+        del worker
+        result: list[object] = []
+        for _ in range(10_000):
+            result = [result]
+        return result
 
 
 class EndWorker(Job[None]):
