@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
 from typing import NamedTuple
 
 from aladin.encoding import Encoding
+from service.lru_cache import LruCache
 
 # What an entry takes beside its numbers and its key: tensors, tuples and the table's own.
 _ENTRY_BYTES = 1500
@@ -48,58 +47,12 @@ class CachedEncoding(NamedTuple):
     size_px: tuple[int, int] | None
 
 
-class EncodingCache:
-    """Keeps the encodings that were used last, within a number of bytes.
+class EncodingCache(LruCache[CacheKey, CachedEncoding]):
+    """Keeps the encodings that were used last; see `LruCache`."""
 
-    Safe to use from any number of threads.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        """Keep nothing yet.
-
-        Args:
-            max_bytes: of all entries; 0 keeps none.
-        """
-        self._max_bytes = max_bytes
-        self._entries: OrderedDict[CacheKey, CachedEncoding] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    @property
-    def size_bytes(self) -> int:
-        """What the entries take now."""
-        return self._bytes
-
-    @property
-    def is_on(self) -> bool:
-        """Whether it may keep anything at all."""
-        return self._max_bytes > 0
-
-    def get(self, key: CacheKey) -> CachedEncoding | None:
-        """Return an entry, or None where there is none."""
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is not None:
-                self._entries.move_to_end(key)
-            return entry
-
-    def put(self, key: CacheKey, entry: CachedEncoding) -> None:
-        """Keep an entry; those that were not used for longest make room."""
-        size = _entry_bytes(key, entry)
-        if size > self._max_bytes:
-            return
-        with self._lock:
-            replaced = self._entries.pop(key, None)
-            if replaced is not None:
-                self._bytes -= _entry_bytes(key, replaced)
-            self._entries[key] = entry
-            self._bytes += size
-            while self._bytes > self._max_bytes:
-                self._bytes -= _entry_bytes(*self._entries.popitem(last=False))
-
-
-def _entry_bytes(key: CacheKey, entry: CachedEncoding) -> int:
-    # A text is at most four bytes a character in memory.
-    content = key.content
-    of_key = len(content) if isinstance(content, bytes) else 4 * len(content)
-    return _ENTRY_BYTES + of_key + sum(part.nbytes for part in entry.encoding)
+    def entry_bytes(self, key: CacheKey, entry: CachedEncoding) -> int:
+        """Return the memory that an entry takes, its key included."""
+        # A text is at most four bytes a character in memory.
+        content = key.content
+        of_key = len(content) if isinstance(content, bytes) else 4 * len(content)
+        return _ENTRY_BYTES + of_key + sum(part.nbytes for part in entry.encoding)
