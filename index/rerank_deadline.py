@@ -15,6 +15,10 @@ from index.times_by_size import TimesBySize
 # millisecond for them.
 _ROWS_A_LOOK = 1024
 
+# What was learnt so long ago is tried once more, against all odds: where every query has a
+# deadline, a machine that was slow for a minute would else never re-rank again.
+_RETRY_S = 10.0
+
 
 class OutOfTimeError(Exception):
     """The second stage was given up; it never leaves the searcher."""
@@ -32,6 +36,7 @@ class RerankDeadline:
             "text_to_image": TimesBySize(),
             "image_to_text": TimesBySize(),
         }
+        self._learnt_s: dict[Direction, float] = {}
 
     def guard(
         self, align: AlignScorer, direction: Direction, candidates: int, deadline_s: float | None
@@ -46,12 +51,17 @@ class RerankDeadline:
                 it never does.
 
         Raises:
-            OutOfTimeError: they will not be through by then, as far as one can tell.
+            OutOfTimeError: they will not be through by then, as far as one can tell; now and then
+                one query may try nevertheless.
         """
         if deadline_s is None:
             return align
-        if time.monotonic() + self._times[direction].expect(candidates) > deadline_s:
-            raise OutOfTimeError
+        now_s = time.monotonic()
+        if now_s + self._times[direction].expect(candidates) > deadline_s:
+            age_s = now_s - self._learnt_s.get(direction, now_s)
+            if now_s > deadline_s or age_s < _RETRY_S:
+                raise OutOfTimeError
+            self._learnt_s[direction] = now_s
 
         def score(rows: NDArray[np.int64]) -> NDArray[np.float32]:
             scores = np.empty(len(rows), dtype=np.float32)
@@ -75,3 +85,4 @@ class RerankDeadline:
         # A filter may leave any number of candidates: the few powers of two stand for them all.
         size = 1 << (candidates - 1).bit_length()
         self._times[direction].observe(size, seconds * size / candidates)
+        self._learnt_s[direction] = time.monotonic()

@@ -69,3 +69,23 @@ def test_what_is_known_of_the_direction_decides_beforehand(clock: Clock) -> None
 def test_a_deadline_that_is_over_is_over_whatever_is_known(clock: Clock) -> None:
     with pytest.raises(OutOfTimeError):
         RerankDeadline().guard(clock.align, "image_to_text", 1, clock.now_s - 0.001)
+
+
+def test_what_was_slow_long_ago_is_tried_again_by_one_query_at_a_time(clock: Clock) -> None:
+    deadline = RerankDeadline()
+    rows = np.arange(100, dtype=np.int64)  # in truth 0.1 s
+    deadline.observe("text_to_image", len(rows), 20.0)
+    tries = 0
+    for _ in range(600):
+        clock.now_s += 0.5
+        try:
+            score = deadline.guard(clock.align, "text_to_image", len(rows), clock.now_s + 0.3)
+        except OutOfTimeError:
+            continue
+        tries += 1
+        score(rows)
+        deadline.observe("text_to_image", len(rows), 0.1)
+    # From 20 s to below 0.3 s by a fifth each, 10 s apart; from then on all of them.
+    assert 300 < tries < 600
+    with pytest.raises(OutOfTimeError):  # what is over is not tried
+        deadline.guard(clock.align, "text_to_image", len(rows), clock.now_s - 1)
