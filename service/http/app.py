@@ -15,6 +15,7 @@ from service.http.access.openapi import describe_access
 from service.http.access.policy import AccessPolicy, make_policy
 from service.http.errors import install_error_handlers
 from service.http.middleware import BodyLimit
+from service.http.overload_gate import OverloadGate
 from service.http.request_context import RequestContext
 from service.http.routers import batch, health, images, index, items, knn_service, page, search
 from service.http.routers import metrics as metrics_router
@@ -75,6 +76,7 @@ def create_app(
     app.add_middleware(
         BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s
     )
+    app.add_middleware(OverloadGate, workers=workers)
     app.add_middleware(AccessControl, policy=policy)
     app.add_middleware(RequestContext, metrics=metrics, tracing=tracing)
     app.add_middleware(AnswerHeaders, policy=policy)

@@ -125,7 +125,10 @@ class RequestContext:
 
 def _route(scope: Scope) -> str:
     """Return the template of the route that was met, such as ``/v1/items/{target}/{item_id}``."""
-    return getattr(scope.get("route"), "path_format", _OTHER)
+    route = scope.get("route")
+    if route is None:  # one that was refused before its route was looked for may still tell it
+        return scope["state"].get("route", _OTHER)
+    return getattr(route, "path_format", _OTHER)
 
 
 def _shown_path(scope: Scope) -> str:

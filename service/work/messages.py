@@ -1,7 +1,8 @@
 """What the service and a worker process say to each other.
 
 The service numbers the batches and the jobs that it sends to a worker. The worker says of each
-when it begins with it and when it is done; of a batch also what became of each query, at once.
+when it begins with it and when it is done; of a batch also what became of its queries, some at a
+time.
 """
 
 from __future__ import annotations
@@ -53,12 +54,11 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class PlaceAnswered:
-    """From the worker: what became of one query of a batch."""
+class PlacesAnswered:
+    """From the worker: what became of some queries of a batch, each with its place."""
 
     number: int
-    place: int
-    answer: Answered | Exception
+    answers: list[tuple[int, Answered | Exception]]
 
 
 @dataclass(frozen=True)

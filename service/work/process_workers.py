@@ -20,14 +20,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from aladin.errors import IndexNotReadyError
+from aladin.errors import IndexNotReadyError, OverloadedError
 from service.metrics import Metrics
 from service.work.batch import Batch
 from service.work.job import Job
 from service.work.job_line import JobLine, WaitingJob
 from service.work.live_index import LiveState
 from service.work.query_lines import QueryLines
-from service.work.search_job import Answered, SearchJob
+from service.work.search_job import Answered, Lane, SearchJob
 from service.work.slot import Slot
 from service.work.worker_link import WorkerLink
 from service.work.worker_plan import JOB_THREADS, WorkerPlan
@@ -95,6 +95,10 @@ class ProcessWorkers:
     async def search(self, job: SearchJob) -> Answered:
         """Answer one query; see `Workers.search`."""
         return await self._lines.answer(job)
+
+    def refusal(self, lane: Lane) -> OverloadedError | None:
+        """Say why a query would be refused; see `Workers.refusal`."""
+        return self._lines.refusal(lane)
 
     async def call(self, job: Job[T]) -> T:
         """Do one job; see `Workers.call`."""

@@ -82,7 +82,11 @@ class QueryLines:
             IndexNotReadyError: the lines are closed.
         """
         lane = lane_of(job.query)
-        self._admit(lane)
+        if self._closed:
+            raise IndexNotReadyError("the service is shutting down")
+        refusal = self.refusal(lane)
+        if refusal is not None:
+            raise refusal
         waiter = Waiter(job, asyncio.get_running_loop().create_future(), time.monotonic())
         self._lanes[lane].append(waiter)
         self._count(lane)
@@ -95,6 +99,17 @@ class QueryLines:
                 self._lanes[lane].remove(waiter)
                 self._count(lane)
             raise
+
+    def refusal(self, lane: Lane) -> OverloadedError | None:
+        """Say why one more query of a lane would be refused now; None: it would be taken."""
+        # Each slot that is free takes at least one of those that wait.
+        ahead = self.waiting - self._pulling
+        if ahead < 0:
+            return None
+        expected_s = self._expected_s(lane)
+        if ahead < self._max_waiting and expected_s <= self._bound_s(lane):
+            return None
+        return OverloadedError(round(expected_s, 3) or _UNKNOWN_RETRY_S)
 
     async def next_batch(self) -> Batch | None:
         """Wait for queries and take them; the caller answers them, then calls `Batch.finish`.
@@ -129,17 +144,6 @@ class QueryLines:
                     waiter.answer.set_exception(error)
             waiters.clear()
             self._count(lane)
-
-    def _admit(self, lane: Lane) -> None:
-        if self._closed:
-            raise IndexNotReadyError("the service is shutting down")
-        # Each slot that is free takes at least one of those that wait.
-        ahead = self.waiting - self._pulling
-        if ahead < 0:
-            return
-        expected_s = self._expected_s(lane)
-        if ahead >= self._max_waiting or expected_s > self._bound_s(lane):
-            raise OverloadedError(round(expected_s, 3) or _UNKNOWN_RETRY_S)
 
     def _bound_s(self, lane: Lane) -> float:
         """How long a query of a lane may take, waiting included.

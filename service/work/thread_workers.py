@@ -7,14 +7,14 @@ import logging
 from functools import partial
 from typing import TypeVar
 
-from aladin.errors import IndexNotReadyError
+from aladin.errors import IndexNotReadyError, OverloadedError
 from service.metrics import Metrics
 from service.settings import ServiceSettings
 from service.work.batch import Batch
 from service.work.job import Job
 from service.work.job_line import JobLine, WaitingJob
 from service.work.query_lines import QueryLines
-from service.work.search_job import Answered, SearchJob
+from service.work.search_job import Answered, Lane, SearchJob
 from service.work.slot import Slot
 from service.work.worker import Worker
 from service.work.worker_thread import WorkerThread
@@ -91,6 +91,10 @@ class ThreadWorkers:
     async def search(self, job: SearchJob) -> Answered:
         """Answer one query; see `Workers.search`."""
         return await self._lines.answer(job)
+
+    def refusal(self, lane: Lane) -> OverloadedError | None:
+        """Say why a query would be refused; see `Workers.refusal`."""
+        return self._lines.refusal(lane)
 
     async def call(self, job: Job[T]) -> T:
         """Do one job; see `Workers.call`."""

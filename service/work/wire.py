@@ -46,13 +46,14 @@ class Wire:
         self._socket = connected
         self._sending = threading.Lock()
 
-    def send(self, message: object) -> None:
-        """Send a message whole.
+    def send(self, *messages: object) -> None:
+        """Send messages whole, one right after the other.
 
         Raises:
             OSError: the other end is gone.
+            Exception: whatever pickle raises of what cannot be pickled; nothing is sent then.
         """
-        data = pack(message)
+        data = b"".join(map(pack, messages))
         with self._sending:
             self._socket.sendall(data)
 

@@ -22,7 +22,7 @@ from service.telemetry.logs import log_setup
 from service.work.batch import Batch
 from service.work.job_line import WaitingJob
 from service.work.live_index import LiveState
-from service.work.messages import Begun, Done, PlaceAnswered, RunBatch, RunJob, Status, Unwanted
+from service.work.messages import Begun, Done, PlacesAnswered, RunBatch, RunJob, Status, Unwanted
 from service.work.search_job import Answered
 from service.work.wire import pack, read_message
 from service.work.worker_plan import WorkerPlan
@@ -249,10 +249,11 @@ class WorkerLink:
                     self._on_change(self, before)
             case Begun(number):
                 self._sent[number].begun_s = time.monotonic()
-            case PlaceAnswered(number, place, answer):
+            case PlacesAnswered(number, answers):
                 on_answer = self._sent[number].on_answer
                 assert on_answer is not None  # only batches have places
-                on_answer(place, answer)
+                for place, answer in answers:
+                    on_answer(place, answer)
             case Done(number):
                 record = self._sent.pop(number)
                 if not record.done.done():

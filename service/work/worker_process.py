@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import os
 import signal
 import socket
@@ -36,7 +37,7 @@ from service.work.live_index import LiveState
 from service.work.messages import (
     Begun,
     Done,
-    PlaceAnswered,
+    PlacesAnswered,
     RunBatch,
     RunJob,
     Status,
@@ -55,6 +56,10 @@ STATUS_S = 0.5
 # The service's own process goes first: it has to refuse and to report also when every processor
 # encodes.
 NICENESS = 5
+
+# Answers of a batch wait for each other so long: to send one wakes the service, which costs about
+# as much as half a search.
+_GATHER_S = 0.002
 
 _PR_SET_PDEATHSIG = 1
 
@@ -136,11 +141,21 @@ class _WorkerProcess:
         number = batch.message.number
         self._wire.send(Begun(number))
 
+        answers: list[tuple[int, Answered | Exception]] = []
+        due_s = math.inf
+
         def emit(place: int, answer: Answered | Exception) -> None:
+            nonlocal answers, due_s
             self._report_if_new()
             if isinstance(answer, Exception):
                 answer = _for_the_service(answer)
-            self._wire.send(PlaceAnswered(number, place, answer))
+            answers.append((place, answer))
+            now = time.monotonic()
+            if now >= due_s:
+                self._wire.send(PlacesAnswered(number, answers))
+                answers = []
+            if len(answers) <= 1:
+                due_s = now + _GATHER_S
 
         error: Exception | None = None
         try:
@@ -148,7 +163,7 @@ class _WorkerProcess:
         except Exception as raised:
             error = _for_the_service(raised)
         del self._batches[number]
-        self._wire.send(Done(number, error=error))
+        self._wire.send(PlacesAnswered(number, answers), Done(number, error=error))
 
     def _do_next_job(self) -> None:
         message = self._job_queue.get()

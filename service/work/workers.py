@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from aladin.errors import OverloadedError
 from service.work.job import Job
-from service.work.search_job import Answered, SearchJob
+from service.work.search_job import Answered, Lane, SearchJob
 
 T = TypeVar("T")
 
@@ -58,6 +59,10 @@ class Workers(Protocol):
             OverloadedError: too many queries wait already.
             WorkerDiedError: the worker ended while it ran this query.
         """
+        ...
+
+    def refusal(self, lane: Lane) -> OverloadedError | None:
+        """Say why a query of a lane would be refused now; None: it would be taken."""
         ...
 
     async def call(self, job: Job[T]) -> T:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from aladin.errors import DuplicateItemError, ImageError
-from service.work.messages import Done, PlaceAnswered, Unwanted
+from service.work.messages import Done, PlacesAnswered, Unwanted
 from service.work.wire import Wire, pack, read_message
 
 
@@ -98,7 +98,7 @@ def test_errors_arrive_as_they_are(
     sockets: tuple[socket.socket, socket.socket], error: Exception
 ) -> None:
     ours, theirs = sockets
-    ours.sendall(pack(PlaceAnswered(1, 0, error)))
-    answer = Wire(theirs).receive().answer
+    ours.sendall(pack(PlacesAnswered(1, [(0, error)])))
+    ((_, answer),) = Wire(theirs).receive().answers
     assert type(answer) is type(error)
     assert (str(answer), vars(answer)) == (str(error), vars(error))
