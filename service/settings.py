@@ -45,6 +45,8 @@ class ServiceSettings(BaseSettings):
 
     Attributes:
         max_body_bytes: of any request. A photo in JSON is base64, a third larger than its file.
+        max_bodies_bytes: of all requests that are not answered yet, together; more are refused
+            with 429. What is made of them takes some times as much memory.
         max_image_bytes: of an uploaded photo.
         max_image_pixels: of an uploaded photo, found in its header before it is decoded.
         max_text_chars: of a query's text; the network's own limit in tokens comes on top.
@@ -96,6 +98,7 @@ class ServiceSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ALADIN_", frozen=True)
 
     max_body_bytes: int = Field(default=24 * 2**20, ge=1024)
+    max_bodies_bytes: int = Field(default=256 * 2**20, ge=1024)
     max_image_bytes: int = Field(default=16 * 2**20, ge=1)
     max_image_pixels: int = Field(default=64_000_000, ge=1, le=MOST_PIXELS)
     max_text_chars: int = Field(default=2000, ge=1)

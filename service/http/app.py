@@ -13,8 +13,8 @@ from service.http.access.answer_headers import AnswerHeaders
 from service.http.access.control import AccessControl
 from service.http.access.openapi import describe_access
 from service.http.access.policy import AccessPolicy, make_policy
+from service.http.body_limit import BodyLimit
 from service.http.errors import install_error_handlers
-from service.http.middleware import BodyLimit
 from service.http.overload_gate import OverloadGate
 from service.http.request_context import RequestContext
 from service.http.routers import batch, health, images, index, items, knn_service, page, search
@@ -74,7 +74,10 @@ def create_app(
     install_error_handlers(app)
     # The last one added is the outermost: an oversized body is refused with a request id.
     app.add_middleware(
-        BodyLimit, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s
+        BodyLimit,
+        max_bytes=settings.max_body_bytes,
+        max_bytes_in_all=settings.max_bodies_bytes,
+        timeout_s=settings.body_timeout_s,
     )
     app.add_middleware(OverloadGate, workers=workers)
     app.add_middleware(AccessControl, policy=policy)

@@ -47,12 +47,23 @@ from service.telemetry.request_record import current_request
 
 _LOG = logging.getLogger(__name__)
 
+# By then some uploads are through, most likely.
+_ROOM_S = 1.0
+
 
 class BodyTooLargeError(InputError):
     """A request's body is over the limit; found while it was read."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(f"the body is over the limit of {limit_bytes} bytes")
+
+
+class BodiesTooLargeError(OverloadedError):
+    """The bodies of the requests that are under way take all the room that there is for them."""
+
+    def __init__(self) -> None:
+        super().__init__(_ROOM_S)
+        self.args = (f"too many bytes are being uploaded, try again in {_ROOM_S:g} s",)
 
 
 class BodyTimeoutError(InputError):

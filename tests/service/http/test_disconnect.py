@@ -11,8 +11,8 @@ import uvicorn
 from fastapi import FastAPI, Request
 from starlette.requests import ClientDisconnect
 
+from service.http.body_limit import BodyLimit
 from service.http.disconnect import until_disconnect
-from service.http.middleware import BodyLimit
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ class Work:
 async def serving(work: Work) -> AsyncGenerator[int]:
     """Serve one route that reads its body, then does `work`; yields the port."""
     app = FastAPI()
-    app.add_middleware(BodyLimit, max_bytes=1000, timeout_s=0.05)
+    app.add_middleware(BodyLimit, max_bytes=1000, max_bytes_in_all=1000, timeout_s=0.05)
 
     @app.post("/work")
     async def route(request: Request) -> str:

@@ -12,8 +12,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from service.http.body_limit import BodyLimit
 from service.http.errors import install_error_handlers
-from service.http.middleware import BodyLimit
 from service.http.request_context import RequestContext
 from service.http.requests import SearchRequest
 from service.intake.photo_fetcher import PhotoFetcher
@@ -29,7 +29,9 @@ def app() -> FastAPI:
     """An application that answers with what it understood."""
     app = FastAPI()
     install_error_handlers(app)
-    app.add_middleware(BodyLimit, max_bytes=LIMIT_BYTES, timeout_s=TIMEOUT_S)
+    app.add_middleware(
+        BodyLimit, max_bytes=LIMIT_BYTES, max_bytes_in_all=LIMIT_BYTES, timeout_s=TIMEOUT_S
+    )
     fetcher = PhotoFetcher(ServiceSettings())
     app.add_middleware(RequestContext, metrics=Metrics())
 

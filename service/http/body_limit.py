@@ -1,4 +1,4 @@
-"""What holds for every request with a body: a limit on its bytes, and on the time it takes."""
+"""Limits on the body of a request: on its bytes, alone and with those of others, and on its time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.errors import BodyTimeoutError, BodyTooLargeError
+from service.http.errors import BodiesTooLargeError, BodyTimeoutError, BodyTooLargeError
 
 # A client that still sends when the connection closes may never see the answer, so the rest of a
 # body that is too large is read and thrown away: at most this long, and this many limits' worth.
@@ -18,18 +18,25 @@ _DRAIN_LIMITS = 8
 class BodyLimit:
     """Stops reading a request's body as soon as it is over a limit, declared or not."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float) -> None:
+    def __init__(
+        self, app: ASGIApp, max_bytes: int, max_bytes_in_all: int, timeout_s: float
+    ) -> None:
         """Wrap an application.
 
         Args:
             app: whose requests may have bodies.
             max_bytes: of a body.
+            max_bytes_in_all: of the bodies of all requests that are not answered yet; what came
+                counts, and not what was declared, which costs whoever declares it nothing. A body
+                that is alone is read whatever this is.
             timeout_s: for all of it to come, from when it is first asked for. A least rate would
                 do as well, but nobody could tell from it how long a slow client can stay.
         """
         self._app = app
         self._max_bytes = max_bytes
+        self._max_bytes_in_all = max_bytes_in_all
         self._timeout_s = timeout_s
+        self._held = 0  # bytes of all bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -61,14 +68,21 @@ class BodyLimit:
             except TimeoutError:
                 raise BodyTimeoutError(self._timeout_s) from None
             whole = not message.get("more_body", False)
-            received += len(message.get("body", b""))
+            length = len(message.get("body", b""))
+            received += length
+            self._held += length
+            if self._held > max(received, self._max_bytes_in_all):
+                raise BodiesTooLargeError
             if received > self._max_bytes:
                 if not whole:
                     await self._drain(receive)
                 raise BodyTooLargeError(self._max_bytes)
             return message
 
-        await self._app(scope, limited_receive, send)
+        try:
+            await self._app(scope, limited_receive, send)
+        finally:
+            self._held -= received
 
     async def _drain(self, receive: Receive) -> None:
         left = _DRAIN_LIMITS * self._max_bytes
