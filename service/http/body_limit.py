@@ -1,4 +1,4 @@
-"""Limits on the body of a request: on its bytes, alone and with those of others, and on its time."""
+"""Limits on the body of a request: its bytes, alone and with those of others, and its time."""
 
 from __future__ import annotations
 
