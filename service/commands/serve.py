@@ -88,7 +88,7 @@ def serve(
 
     Out: the HTTP service, described at /docs; its log on stderr.
     """
-    from service.process.memory_arenas import keep_few_kernels
+    from service.process.memory import keep_few_kernels
 
     keep_few_kernels()  # before the next line imports torch, which reads it then
     from service.http.server import serve_index

@@ -21,8 +21,7 @@ from service.http.protocol import bounded_protocol
 from service.http.state import ServiceState
 from service.metrics import Metrics
 from service.process.decoder_noise import silence_decoders
-from service.process.large_memory import return_large_memory
-from service.process.memory_arenas import share_arenas
+from service.process.memory import limit_free_memory, pass_over_what_is_loaded
 from service.settings import read_settings
 from service.telemetry.tracing import open_tracing
 from service.work.process_workers import ProcessWorkers
@@ -77,17 +76,17 @@ def serve_index(
     if allow_anonymous:
         settings = settings.model_copy(update={"allow_anonymous": True})
     policy = make_policy(settings, host)
-    share_arenas()
+    limit_free_memory()
     # Each query runs on one thread of the pool: more threads inside it would only fight.
     torch.set_num_threads(1)
     silence_decoders()
-    return_large_memory()
     plan = WorkerPlan(
         index=path, settings=settings, device=device, first_stage=first_stage, warm=warm
     )
     metrics = Metrics()
     with ExitStack() as stack:
         workers = _make_workers(plan, metrics, stack)
+        pass_over_what_is_loaded()
         listener = stack.enter_context(_listen(host, port))
         bound_host, bound_port = listener.getsockname()[:2]
         shown = f"[{bound_host}]" if ":" in bound_host else bound_host

@@ -29,8 +29,7 @@ import torch
 
 from aladin.errors import AladinError
 from service.process.decoder_noise import silence_decoders
-from service.process.large_memory import return_large_memory
-from service.process.memory_arenas import share_arenas
+from service.process.memory import limit_free_memory, pass_over_what_is_loaded
 from service.telemetry.logs import LogSetup, log_to_stderr
 from service.work.job_errors import without_frames
 from service.work.live_index import LiveState
@@ -73,15 +72,15 @@ def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> No
         logs: how to write the log.
     """
     _end_with_the_service()
-    share_arenas()
+    limit_free_memory()
     os.nice(NICENESS)
     log_to_stderr(logs)
     silence_decoders()
-    return_large_memory()
     # Each batch runs on a thread of its own: more threads inside it would only fight.
     torch.set_num_threads(1)
     worker = plan.make()
     worker.live.try_to_open()
+    pass_over_what_is_loaded()
     _WorkerProcess(worker, Wire(connected)).run(batch_threads=plan.settings.query_threads)
 
 
