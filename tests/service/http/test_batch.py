@@ -21,7 +21,7 @@ from service.metrics import Metrics
 from service.queries import TextQuery
 from service.settings import ServiceSettings
 from service.work.job import Job
-from service.work.search_job import Answered, SearchJob
+from service.work.search_job import Answered, Lane, SearchJob
 from service.work.workers import WorkersHealth
 
 pytestmark = pytest.mark.anyio
@@ -50,13 +50,18 @@ class Gate:
     def health(self) -> WorkersHealth:
         return WorkersHealth(wanted=1, alive=1, generation=1)
 
+    def refusal(self, lane: Lane) -> OverloadedError | None:
+        del lane
+        return OverloadedError(0.001) if len(self.waiting) >= self.line else None
+
     async def search(self, job: SearchJob) -> Answered:
         assert isinstance(job.query, TextQuery)
         words = job.query.text
         if not self.ready:
             raise IndexNotReadyError("no index is live yet")
-        if len(self.waiting) >= self.line:
-            raise OverloadedError(0.001)
+        refusal = self.refusal("text")
+        if refusal is not None:
+            raise refusal
         self.waiting[words] = asyncio.get_running_loop().create_future()
         self.most = max(self.most, len(self.waiting))
         try:

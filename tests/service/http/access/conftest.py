@@ -22,7 +22,7 @@ from service.metrics import Metrics
 from service.settings import ServiceSettings
 from service.work.item_jobs import AddTexts, DeleteItem
 from service.work.job import Job
-from service.work.search_job import Answered, SearchJob
+from service.work.search_job import Answered, Lane, SearchJob
 from service.work.workers import WorkersHealth
 
 
@@ -53,6 +53,10 @@ class FakeWorkers:
         self._note(job)
         took_ms = TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0)
         return Answered(body=b'{"hits":[]}', generation=1, degraded=(), took_ms=took_ms)
+
+    def refusal(self, lane: Lane) -> None:
+        """Refuse nothing."""
+        del lane
 
     async def call(self, job: Job[Any]) -> Any:
         """Pretend to change the index."""
