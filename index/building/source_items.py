@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,19 +62,33 @@ class TextItem:
 
 SourceItem = ImageItem | TextItem
 
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
 
 def check_item(item: SourceItem, target: Target) -> None:
     """Refuse an item that no index could hold.
 
     Raises:
-        InputError: its id is empty, or something of it is not JSON text.
+        InputError: as `check_id`, or something of it is not JSON text.
     """
-    if not item.id:
-        raise InputError(f"{target}: expected an id, got an empty text")
+    check_id(item.id, target)
     try:
         item_json(item).encode("utf-8")
     except (TypeError, ValueError) as error:  # NaN, foreign objects, lone surrogates
         raise InputError(f"{target}: item {item.id!r} cannot be stored ({error})") from error
+
+
+def check_id(item_id: str, target: Target) -> None:
+    """Refuse an id by which nobody could ask for the item.
+
+    Raises:
+        InputError: it is empty, or has a line break or another control character, with which it is
+            no part of a URL's path, and no line of a list of ids.
+    """
+    if not item_id:
+        raise InputError(f"{target}: expected an id, got an empty text")
+    if _CONTROL_CHARACTER.search(item_id):
+        raise InputError(f"{target}: expected an id without control characters, got {item_id!r}")
 
 
 def stored_form(item: SourceItem, size_px: tuple[int, int] | None) -> StoredItem:

@@ -9,6 +9,7 @@ import numpy as np
 
 from aladin.columns import PHOTO
 from aladin.errors import InputError
+from index.building.source_items import check_id
 from index.exchange.checks import check_rows
 from index.exchange.item_rows import foreign_item, imported_item
 from index.exchange.layout import SideLayout
@@ -71,12 +72,12 @@ class ItemSource:
             number += len(rows)
 
     def check_ids(self) -> None:
-        """Refuse ids that repeat; eight bytes of each are held in memory.
+        """Refuse ids that repeat or cannot be asked for; eight bytes of each are held in memory.
 
         Raises:
-            InputError: two rows have one id.
+            InputError: two rows have one id, or one has what `check_id` refuses.
         """
-        hashes = np.fromiter((hash(item_id) for item_id in self._ids()), dtype=np.int64)
+        hashes = np.fromiter(self._checked_hashes(), dtype=np.int64)
         values, counts = np.unique(hashes, return_counts=True)
         doubtful = set(values[counts > 1].tolist())
         first: dict[str, int] = {}
@@ -89,6 +90,11 @@ class ItemSource:
                     f"{folder}: id {item_id!r} repeats, row {number} after row {first[item_id]}"
                 )
             first[item_id] = number
+
+    def _checked_hashes(self) -> Iterator[int]:
+        for item_id in self._ids():
+            check_id(item_id, self._layout.target)
+            yield hash(item_id)
 
     def _ids(self) -> Iterator[str]:
         columns = None if self._own else _NAMING

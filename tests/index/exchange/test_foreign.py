@@ -210,6 +210,12 @@ def test_each_fault_is_one_clear_error(
             "id 'a' repeats, row 2 after row 0",
         ),
         (
+            {emb: good},
+            {meta: {"image_path": ["a", "b", "c\nd", "e"]}},
+            InputError,
+            r"expected an id without control characters, got 'c\\nd'",
+        ),
+        (
             {emb: good, "img_emb/img_emb_1.npy": good},
             {meta: four},
             DataError,

@@ -181,6 +181,8 @@ async def test_a_deleted_item_is_gone_and_may_come_again(
         ("texts", {"id": "", "text": "a"}, 422, "invalid_field", "id: "),
         ("texts", {"id": 7, "text": "a"}, 422, "invalid_field", "id: "),
         ("texts", {"id": "a" * 1001, "text": "a"}, 422, "invalid_field", "id: "),
+        ("texts", {"id": "a\nb", "text": "a"}, 422, "invalid_field", "control characters"),
+        ("images", {"id": "\0", "image": b64(b"x")}, 422, "invalid_field", "control characters"),
         ("texts", {"id": "a"}, 422, "invalid_field", "expected a text"),
         ("texts", {"id": "a", "text": "a", "uri": "u"}, 422, "invalid_field", "no uri"),
         ("texts", {"id": "a", "text": "a", "colour": 1}, 422, "invalid_field", "unknown field"),
