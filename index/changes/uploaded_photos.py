@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -13,6 +14,8 @@ from aladin.atomic import atomic_file, make_folder
 from aladin.photo_file import PhotoFile
 from index.items.tables import StoredItem
 from index.layout import PHOTOS
+
+_KEPT = re.compile(rf"{PHOTOS}/[0-9a-f]{{2}}/[0-9a-f]{{64}}")
 
 
 @dataclass(frozen=True)
@@ -45,14 +48,25 @@ class UploadedPhoto:
 
 
 def photo_of(root: Path, item: StoredItem) -> PhotoFile | None:
-    """Find the bytes of an image: its own file, or what the index keeps; None for a text.
+    """Find the bytes of an image: its own file, or what the index keeps.
 
     Args:
         root: of the index, which may have been moved since the photo was uploaded.
         item: of the index.
+
+    Returns:
+        None for a text, and where the index, which may come from elsewhere, names as kept what it
+        does not keep: another file, or a link that leads out of it.
     """
     photo = item.photo
-    return None if photo is None else replace(photo, path=root / photo.path)
+    if photo is None or photo.path.is_absolute():
+        return photo
+    if not _KEPT.fullmatch(photo.path.as_posix()):
+        return None
+    path = root / photo.path
+    if Path(os.path.realpath(path)) != Path(os.path.realpath(root), photo.path):
+        return None
+    return replace(photo, path=path)
 
 
 def sweep_photos(root: Path, used: Collection[str]) -> int:

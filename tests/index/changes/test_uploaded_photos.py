@@ -3,6 +3,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from index.changes.uploaded_photos import UploadedPhoto, photo_of, sweep_photos
 from index.items.tables import StoredItem
 
@@ -32,6 +34,43 @@ def test_photos_are_found_where_the_index_is_and_others_where_they_were(tmp_path
     assert outside is not None
     assert (outside.path, outside.offset, outside.length) == (Path("/photos/a.jpg"), 7, 9)
     assert photo_of(tmp_path, image(None)) is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../secret",
+        "photos/../../secret",
+        "photos/aa/../../../secret",
+        "generations/1/generation.json",
+        "photos",
+        ".",
+        "photos/aa/" + "a" * 64 + "\n",
+    ],
+)
+def test_a_name_of_what_is_not_kept_is_no_photo(tmp_path: Path, path: str) -> None:
+    root = tmp_path / "index"
+    (root / "photos/aa").mkdir(parents=True)
+    (tmp_path / "secret").write_bytes(b"outside")
+    assert photo_of(root, image(path)) is None
+
+
+def test_a_link_out_of_the_index_is_no_photo_and_the_index_itself_may_be_one(
+    tmp_path: Path,
+) -> None:
+    root, link = tmp_path / "index", tmp_path / "link"
+    root.mkdir()
+    link.symlink_to(root)
+    kept, linked, beside = (UploadedPhoto(data) for data in (b"kept", b"linked", b"beside"))
+    kept.write(root)
+    (tmp_path / "secret").write_bytes(b"outside")
+    for photo, target in ((linked, tmp_path / "secret"), (beside, Path(linked.path).name)):
+        (root / photo.path).parent.mkdir(parents=True, exist_ok=True)
+        (root / photo.path).symlink_to(target)
+        assert photo_of(root, image(photo.path)) is None
+    found = photo_of(link, image(kept.path))
+    assert found is not None
+    assert found.read() == b"kept"
 
 
 def test_only_what_is_ours_and_unused_is_swept(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -110,6 +111,21 @@ async def test_a_photo_that_is_gone_says_nothing_of_where_it_was(
             assert response.status_code == 404
             assert response.json()["error"]["code"] == "photo_gone"
             assert "secret-place" not in response.text
+
+
+async def test_an_index_from_elsewhere_leads_nowhere_else(
+    service: Service, index_folder: Path, data_file: Path, tmp_path: Path
+) -> None:
+    index = Path(shutil.copytree(index_folder, tmp_path / "index"))
+    shutil.copy(data_file.parent / "photo-0.png", tmp_path / "outside.png")
+    with closing(sqlite3.connect(index / "generations/000001/images/items.sqlite")) as items:
+        items.execute("UPDATE items SET path = '../outside.png' WHERE id = 'plain'")
+        items.commit()
+    async with service(index=index) as client:
+        for params in ({}, {"size": 32}):
+            response = await client.get("/v1/images/plain", params=params)
+            assert response.status_code == 404
+            assert response.json()["error"]["code"] == "photo_gone"
 
 
 async def test_an_index_without_texts_says_so(
