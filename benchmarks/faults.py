@@ -106,7 +106,7 @@ def kill_workers(kills: int) -> dict[str, Any]:
 
 def _kill_one(service: ServiceProcess, number: int, counts: _Kills) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=_LONGEST_S)
-    _wait_for_load(connection)
+    _wait_for_load(service)
     workers = worker_pids(service)
     os.kill(workers[number % len(workers)], signal.SIGKILL)
     killed_s = time.perf_counter()
@@ -132,20 +132,13 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-def _wait_for_load(connection: http.client.HTTPConnection) -> None:
+def _wait_for_load(service: ServiceProcess) -> None:
     """Wait until the load is there, and then a little."""
-    before = _searches(connection)
+    before = service.num_answered("/v1/search")
     deadline_s = time.monotonic() + _LONGEST_S
-    while _searches(connection) < before + _CLIENTS and time.monotonic() < deadline_s:
+    while service.num_answered("/v1/search") < before + _CLIENTS and time.monotonic() < deadline_s:
         time.sleep(_LOOK_S)
     time.sleep(_BEFORE_S)
-
-
-def _searches(connection: http.client.HTTPConnection) -> float:
-    connection.request("GET", "/metrics")
-    lines = connection.getresponse().read().decode().splitlines()
-    counters = [line for line in lines if line.startswith("aladin_http_requests_total{")]
-    return sum(float(line.split()[-1]) for line in counters if "/v1/search" in line)
 
 
 def _wait_for_status(connection: http.client.HTTPConnection, status: int) -> bool:

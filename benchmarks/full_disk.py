@@ -17,7 +17,6 @@ beyond a file size instead. Photos are added until the disk is full, searches ar
 from __future__ import annotations
 
 import base64
-import http.client
 import io
 import json
 import os
@@ -135,7 +134,7 @@ def _measure(folder: Path, disk: _SmallDisk | _SmallFiles) -> dict[str, Any]:
 
 class _Client:
     def __init__(self, service: ServiceProcess) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
+        self._service = service
         self._random = np.random.default_rng(0)
 
     def add(self, name: str) -> tuple[int, Any]:
@@ -144,27 +143,21 @@ class _Client:
         file = io.BytesIO()
         Image.fromarray(self._random.integers(0, 256, shape, dtype=np.uint8)).save(file, "PNG")
         photo = base64.b64encode(file.getvalue()).decode()
-        return self._ask("POST", "/v1/items/images", {"id": name, "image": photo})
+        fields = {"id": name, "image": photo}
+        status, body = self._service.ask("POST", "/v1/items/images", fields)
+        return status, json.loads(body)
 
     def search(self) -> int:
         """Search; return the status of the answer."""
-        return self._ask("POST", "/v1/search/images", {"text": "two dogs run"})[0]
+        return self._service.ask("POST", "/v1/search/images", {"text": "two dogs run"})[0]
 
     def is_there(self, name: str) -> bool:
         """Whether there is an item of this name, with its photo."""
         statuses = [
-            self._ask("GET", f"/v1/items/images/{name}")[0],
-            self._ask("GET", f"/v1/images/{name}?size=32")[0],
+            self._service.ask("GET", f"/v1/items/images/{name}")[0],
+            self._service.ask("GET", f"/v1/images/{name}?size=32")[0],
         ]
         return statuses == [200, 200]
-
-    def _ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        data = None if body is None else json.dumps(body)
-        self._connection.request(method, path, data, {"Content-Type": "application/json"})
-        answer = self._connection.getresponse()
-        content = answer.read()
-        is_json = answer.getheader("content-type", "").startswith("application/json")
-        return answer.status, json.loads(content) if is_json else None
 
 
 def main() -> None:

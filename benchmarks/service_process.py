@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import http.client
+import json
 import os
 import re
 import signal
@@ -14,9 +15,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-_READY_S, _STOP_S = 120.0, 30.0
+_READY_S, _STOP_S, _ASK_S = 120.0, 30.0, 60.0
 _LOOK_S = 0.02
 _ADDRESS = re.compile(r"http://(127\.0\.0\.1):(\d+)")
 _PR_SET_PDEATHSIG = 1
@@ -144,14 +145,39 @@ class ServiceProcess:
 
     def is_ready(self) -> bool:
         """Ask /readyz."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status == 200
+            return self.ask("GET", "/readyz")[0] == 200
         except OSError:
             return False
+
+    def ask(self, method: str, path: str, fields: Any = None) -> tuple[int, bytes]:
+        """Ask once, over a connection of its own.
+
+        Args:
+            method: of HTTP.
+            path: of the request.
+            fields: of its body, which is JSON; None: it has none.
+
+        Returns:
+            The answer's status and body.
+
+        Raises:
+            OSError: there is no answer.
+        """
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ASK_S)
+        try:
+            body = None if fields is None else json.dumps(fields)
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
         finally:
             connection.close()
+
+    def num_answered(self, route: str = "/") -> int:
+        """Return how many requests were answered of all routes that begin so, by /metrics."""
+        lines = self.ask("GET", "/metrics")[1].decode().splitlines()
+        counters = [line for line in lines if line.startswith("aladin_http_requests_total{")]
+        return sum(int(float(line.split()[-1])) for line in counters if f'route="{route}' in line)
 
     def pids(self) -> list[int]:
         """Return the service's process and all below it, parents first."""

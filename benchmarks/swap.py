@@ -20,7 +20,6 @@ live again. Now and then a broken one is published, which has to be refused.
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import tempfile
 import time
@@ -102,7 +101,7 @@ class _Swapper:
     def __init__(self, index: SwapIndex, service: ServiceProcess, text: str) -> None:
         self._index = index
         self._service = service
-        self._body = json.dumps({"text": text, "k": 1})
+        self._search = {"text": text, "k": 1}
         self.swaps = self.stale = self.broken = self.not_told = 0
 
     def run(self, swaps: int, queries: int) -> None:
@@ -118,7 +117,7 @@ class _Swapper:
             kinds[self.swaps % len(kinds)]()
             self._index.learn()
             self.swaps += 1
-            answer = self._ask("POST", "/v1/search/images", self._body)
+            answer = self._ask("POST", "/v1/search/images", self._search)
             self.stale += answer.get("generation") != self._index.generation
             if self.swaps % _BROKEN_AFTER == 0:
                 self._publish_broken()
@@ -137,24 +136,11 @@ class _Swapper:
     def _wait_for_answers(self, count: float) -> None:
         """Wait until the service has answered so many requests; not for ever, if it does not."""
         deadline_s = time.monotonic() + _PROGRESS_S
-        while self._answered() < count and time.monotonic() < deadline_s:
+        while self._service.num_answered() < count and time.monotonic() < deadline_s:
             time.sleep(0.02)
 
-    def _answered(self) -> float:
-        lines = self._get("GET", "/metrics").decode().splitlines()
-        name = "aladin_http_requests_total{"
-        return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
-
-    def _ask(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
-        return json.loads(self._get(method, path, body))
-
-    def _get(self, method: str, path: str, body: str | None = None) -> bytes:
-        connection = http.client.HTTPConnection("127.0.0.1", self._service.port, timeout=60)
-        try:
-            connection.request(method, path, body, {"Content-Type": "application/json"})
-            return connection.getresponse().read()
-        finally:
-            connection.close()
+    def _ask(self, method: str, path: str, fields: Any = None) -> dict[str, Any]:
+        return json.loads(self._service.ask(method, path, fields)[1])
 
 
 def _figures(
