@@ -14,7 +14,7 @@ _PAGE = (
     "img-src 'self' blob:"
 )
 # The description's viewer is too large to ship; its page names one version and what it hashes to.
-_CDN = "https://cdn.jsdelivr.net"
+_CDN = "https://cdn.jsdelivr.net/npm/swagger-ui-dist@5.35.0/"
 _DOCS = (
     f"script-src 'self' {_CDN}; style-src 'self' {_CDN}; connect-src 'self'; img-src 'self' data:"
 )

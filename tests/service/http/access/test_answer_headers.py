@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,12 @@ async def test_scripts_come_from_the_service_alone(door: Any) -> None:
         page = policy_of((await client.get("/")).headers["content-security-policy"])
         assert page["script-src"] == page["style-src"] == page["connect-src"] == ["'self'"]
         docs = policy_of((await client.get("/docs")).headers["content-security-policy"])
-        assert docs["script-src"] == ["'self'", "https://cdn.jsdelivr.net"]
+        viewer = "https://cdn.jsdelivr.net/npm/swagger-ui-dist@5.35.0/"
+        assert docs["script-src"] == ["'self'", viewer]
+        document = (await client.get("/docs")).text
+        fetched = re.findall(r'"(https://[^"]+)"', document)
+        assert len(fetched) == 2
+        assert all(url.startswith(viewer) for url in fetched)
         assert docs["connect-src"] == ["'self'"]
         data = policy_of((await client.get("/openapi.json")).headers["content-security-policy"])
         assert "script-src" not in data
