@@ -33,7 +33,7 @@ class WriteRecord:
     generation: int | None = None
 
 
-def write_record(request: Request) -> WriteRecord:
+async def write_record(request: Request) -> WriteRecord:
     """Return the record of a request whose route needs the scope "write"."""
     return request.state.write_record
 
