@@ -8,11 +8,12 @@ import time
 from collections.abc import Sequence
 
 from aladin.errors import IndexNotReadyError, InputError, OverloadedError
-from service.http.errors import error_response
+from service.http.errors import part_error
 from service.http.requests import SearchBody
 from service.http.searching import run_search
 from service.http.state import ServiceState
 from service.queries import Target
+from service.telemetry.request_record import current_request
 from service.work.search_job import Answered
 
 _LOG = logging.getLogger(__name__)
@@ -109,7 +110,10 @@ class BatchFeed:
                 await asyncio.sleep(pause_s)
 
     def _fail(self, place: int, error: Exception) -> None:
-        response = error_response(error, self._request_id)
+        response = part_error(error, self._request_id)
+        record = current_request()
+        if record is not None:
+            record.failed_parts += 1
         if response.status_code >= 500 and response.status_code != 503:
             _LOG.error("request %s, query %d failed", self._request_id, place, exc_info=error)
         status = f'{{"status":{response.status_code},'.encode()

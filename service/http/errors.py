@@ -163,6 +163,23 @@ class ErrorBody(BaseModel):
     error: ErrorDetail
 
 
+class ErrorResponse(JSONResponse):
+    """An `ErrorBody` that is sent.
+
+    Attributes:
+        code: of the error.
+    """
+
+    def __init__(
+        self, failure: Failure, message: str, request_id: str, headers: dict[str, str]
+    ) -> None:
+        """Write the body."""
+        self.code = failure.code
+        detail = ErrorDetail(code=failure.code, message=message, request_id=request_id)
+        body = ErrorBody(error=detail).model_dump()
+        super().__init__(body, status_code=failure.status, headers=headers)
+
+
 _DESCRIPTIONS = {
     401: "no key, or none that is known",
     403: "not with this key or from this page, not from this URL, or the service is read-only",
@@ -186,8 +203,13 @@ def error_docs(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def error_response(error: Exception, request_id: str) -> JSONResponse:
+def error_response(error: Exception, request_id: str) -> ErrorResponse:
     """Build the answer to a request that failed."""
+    return _note(part_error(error, request_id))
+
+
+def part_error(error: Exception, request_id: str) -> ErrorResponse:
+    """Build what would be the answer if a part of a request were all of it."""
     failure = next(FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES)
     foreseen = isinstance(error, AladinError) and failure.status != 500
     message = str(error) if foreseen else "the service failed; its log has this request's id"
@@ -200,7 +222,7 @@ def error_response(error: Exception, request_id: str) -> JSONResponse:
         headers["Connection"] = "close"
     if isinstance(error, UnauthorizedError):
         headers["WWW-Authenticate"] = "Bearer"
-    return _response(failure, message, request_id, headers)
+    return ErrorResponse(failure, message, request_id, headers)
 
 
 def unknown_route_response(
@@ -217,7 +239,8 @@ def unknown_route_response(
     status = 405 if allowed else 404
     headers = {"Allow": ", ".join(allowed)} if allowed else {}
     failure = Failure(status, _FRAMEWORK_CODES[status])
-    return _response(failure, f"{method} {path}: {HTTPStatus(status).phrase}", request_id, headers)
+    message = f"{method} {path}: {HTTPStatus(status).phrase}"
+    return _note(ErrorResponse(failure, message, request_id, headers))
 
 
 def describe_faults(faults: Sequence[Any]) -> str:
@@ -248,26 +271,21 @@ async def _on_error(request: Request, error: Exception) -> JSONResponse:
 
 async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    failure = FAILURES[InputError]
-    return _response(failure, describe_faults(error.errors()), request.state.request_id, {})
+    message = describe_faults(error.errors())
+    return _note(ErrorResponse(FAILURES[InputError], message, request.state.request_id, {}))
 
 
 async def _on_framework_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     failure = Failure(error.status_code, _FRAMEWORK_CODES.get(error.status_code, "http_error"))
     where = f"{request.method} {request.url.path}"
-    return _response(
-        failure, f"{where}: {error.detail}", request.state.request_id, dict(error.headers or {})
-    )
+    message, headers = f"{where}: {error.detail}", dict(error.headers or {})
+    return _note(ErrorResponse(failure, message, request.state.request_id, headers))
 
 
-def _response(
-    failure: Failure, message: str, request_id: str, headers: dict[str, str]
-) -> JSONResponse:
+def _note(response: ErrorResponse) -> ErrorResponse:
+    """Keep the code of a request's answer, for its line in the log."""
     record = current_request()
     if record is not None:
-        record.error_code = failure.code
-    detail = ErrorDetail(code=failure.code, message=message, request_id=request_id)
-    return JSONResponse(
-        ErrorBody(error=detail).model_dump(), status_code=failure.status, headers=headers
-    )
+        record.error_code = response.code
+    return response

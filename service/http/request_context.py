@@ -163,6 +163,8 @@ def _fields(
         fields["request_bytes"] = int(declared)
     if record.error_code is not None:
         fields["error"] = record.error_code
+    if record.failed_parts:
+        fields["failed_parts"] = record.failed_parts
     if record.searches:
         last = record.searches[-1]
         fields["generation"] = last.answered.generation

@@ -34,12 +34,14 @@ class RequestRecord:
         trace_id: of its trace, 32 hexadecimal digits; None where there is none.
         error_code: of an answer that is an error.
         searches: that were answered; a request may hold several.
+        failed_parts: searches of a request with several that were not; the others were.
     """
 
     request_id: str
     trace_id: str | None = None
     error_code: str | None = None
     searches: list[SearchRecord] = field(default_factory=list["SearchRecord"])
+    failed_parts: int = 0
 
 
 # Tasks that a request starts see it too; threads do not.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -138,6 +139,21 @@ async def test_each_gets_what_it_would_get_alone(
     assert [answer.get("status", 200) for answer in answers] == [
         *(200, 200, 200, 200),
         *(404, 422, 415, 422, 422, 422, 422),
+    ]
+
+
+async def test_the_log_tells_the_batch_s_own_error_and_how_many_of_its_searches_failed(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "service.access")
+    async with service() as client:
+        await client.post("/v1/search/batch", json=batch("a dog", " ", "a cat", ""))
+        await client.post("/v1/search/batch", json=batch())
+    told = [vars(line)["fields"] for line in caplog.records if line.name == "service.access"]
+    picked = ("status", "error", "searches", "failed_parts")
+    assert [{name: line[name] for name in picked if name in line} for line in told] == [
+        {"status": 200, "searches": 2, "failed_parts": 2},
+        {"status": 422, "error": "invalid_field"},
     ]
 
 
