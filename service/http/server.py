@@ -27,8 +27,8 @@ from service.telemetry.tracing import open_tracing
 from service.work.process_workers import ProcessWorkers
 from service.work.thread_workers import ThreadWorkers
 from service.work.worker import Worker
-from service.work.worker_link import prepare_processes
 from service.work.worker_plan import WorkerPlan
+from service.work.worker_start import prepare_processes
 from service.work.workers import Workers
 
 _LOG = logging.getLogger(__name__)

@@ -6,19 +6,13 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import multiprocessing
-import signal
-import socket
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import forkserver, resource_tracker
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 from aladin.errors import WorkerDiedError
-from service.telemetry.logs import log_setup
 from service.work.batch import Batch
 from service.work.job_line import WaitingJob
 from service.work.live_index import LiveState
@@ -26,6 +20,7 @@ from service.work.messages import Begun, Done, PlacesAnswered, RunBatch, RunJob,
 from service.work.search_job import Answered
 from service.work.wire import pack, read_message
 from service.work.worker_plan import WorkerPlan
+from service.work.worker_start import end_process, start_process
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,10 +28,6 @@ _LOG = logging.getLogger(__name__)
 _LOOK_S = 0.02
 # To import everything takes seconds on a busy machine, to load a large network some more.
 _START_S = 120.0
-# A worker that is told to end has nothing to finish: longer than this, it is stuck.
-_END_S = 2.0
-# What the server of forks imports beforehand, so that a worker is there in a fraction of a second.
-_PRELOAD = ["service.cli", "service.work.worker_process"]
 
 
 @dataclass(eq=False)
@@ -108,8 +99,9 @@ class WorkerLink:
 
         Raises:
             OSError: the system has no room for another process.
+            EOFError: the server of forks has died.
         """
-        process, connected = await asyncio.to_thread(_start_process, self._plan)
+        process, connected = await asyncio.to_thread(start_process, self._plan)
         self._process, self.pid = process, process.pid
         self._heard_s = time.monotonic()
         reader, self._writer = await asyncio.open_unix_connection(sock=connected)
@@ -196,7 +188,7 @@ class WorkerLink:
         if self._process is None:
             return "never started"
         process, self._process = self._process, None
-        return await asyncio.to_thread(_end_process, process)
+        return await asyncio.to_thread(end_process, process)
 
     def _send(
         self,
@@ -260,57 +252,3 @@ class WorkerLink:
                     record.done.set_result(message)
             case _:
                 raise AssertionError(f"unknown message {message!r}")
-
-
-def prepare_processes() -> None:
-    """Start the server of forks, which imports what workers need, while the caller does others.
-
-    It is a program of its own: no thread of this one, and nothing that torch has begun here, comes
-    into a worker.
-    """
-    _context()
-    with _signals_held():
-        forkserver.ensure_running()
-
-
-def _context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOAD)
-    return context
-
-
-def _start_process(plan: WorkerPlan) -> tuple[ForkServerProcess, socket.socket]:
-    # Imported by the server of forks; here it would only take time.
-    from service.work.worker_process import run_worker
-
-    ours, theirs = socket.socketpair()
-    with theirs, _signals_held():
-        process = _context().Process(target=run_worker, args=(plan, theirs, log_setup()))
-        process.start()
-    return process, ours
-
-
-def _end_process(process: ForkServerProcess) -> str:
-    process.join(_END_S)
-    if process.exitcode is None:
-        process.kill()
-        process.join()
-    code = process.exitcode or 0
-    process.close()
-    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
-
-
-@contextmanager
-def _signals_held() -> Generator[None]:
-    """Keep processes that are started meanwhile from being ended by SIGINT and SIGTERM.
-
-    Ctrl-C and service managers signal all processes of a service; its own process ends the others
-    when they have finished what it took.
-    """
-    # It unblocks them when it starts a helper of its own: that has to be there before.
-    resource_tracker.ensure_running()
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)

@@ -184,7 +184,7 @@ async def test_what_cannot_be_sent_fails_alone(start: Start) -> None:
 async def test_a_worker_that_cannot_be_started_is_tried_again(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin = worker_link._start_process  # pyright: ignore[reportPrivateUsage]
+    begin = worker_link.start_process
     faults: list[Exception] = [OSError("no room"), EOFError("the server of forks is gone")]
 
     def begin_later(plan: WorkerPlan) -> object:
@@ -192,7 +192,7 @@ async def test_a_worker_that_cannot_be_started_is_tried_again(
             raise faults.pop()
         return begin(plan)
 
-    monkeypatch.setattr(worker_link, "_start_process", begin_later)
+    monkeypatch.setattr(worker_link, "start_process", begin_later)
     async with start(workers=1) as workers:
         assert not workers.health().ready
         await until(lambda: workers.health().ready)
