@@ -200,6 +200,19 @@ async def test_a_worker_that_cannot_be_started_is_tried_again(
 
 
 @pytest.mark.slow
+async def test_all_are_replaced_when_the_server_of_forks_is_killed(start: Start) -> None:
+    async with start(workers=2) as workers:
+        before = set(workers.health().pids.values())
+        parents = {Path(f"/proc/{pid}/stat").read_text().split()[3] for pid in before}
+        (forks,) = map(int, parents)
+        os.kill(forks, signal.SIGKILL)  # and the workers with it
+        await until(lambda: not any(map(is_alive, before)))
+        await until(lambda: workers.health().ready)
+        assert not before & set(workers.health().pids.values())
+        assert len(ids(await workers.search(search()))) == 6
+
+
+@pytest.mark.slow
 async def test_a_broken_generation_is_told_and_outlived(start: Start, index: Path) -> None:
     async with start(workers=2) as workers:
         (index / CURRENT).unlink()

@@ -1,0 +1,27 @@
+"""Worker processes that cannot be started."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from service.settings import ServiceSettings
+from service.work import worker_start
+from service.work.worker_plan import WorkerPlan
+
+
+def test_a_start_that_fails_leaves_no_socket(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pair = socket.socketpair()
+    monkeypatch.setattr(worker_start.socket, "socketpair", lambda: pair)
+
+    def fail() -> None:
+        raise OSError("no room for another process")
+
+    monkeypatch.setattr(worker_start, "_context", fail)
+    with pytest.raises(OSError, match="no room"):
+        worker_start.start_process(WorkerPlan(index=tmp_path, settings=ServiceSettings()))
+    assert [each.fileno() for each in pair] == [-1, -1]
