@@ -67,7 +67,7 @@ def search_request(
 
 @dataclass(frozen=True)
 class ClosedLoop:
-    """Clients of which each asks again as soon as it has its answer.
+    """Clients of which each asks again as soon as it has its answer, or may come again.
 
     Attributes:
         url: of the service.
@@ -236,12 +236,15 @@ class _Exchanges:
         """Return the time since the start."""
         return time.perf_counter() - self._start_s
 
-    async def exchange(self, number: int, planned_s: float | None = None) -> None:
+    async def exchange(self, number: int, planned_s: float | None = None) -> Answer | None:
         """Ask once.
 
         Args:
             number: of the request, counted from 0.
             planned_s: when it should have left; None: now.
+
+        Returns:
+            The answer; None: there was none.
         """
         place = number % len(self._plan.requests)
         # The one that was used last: it is the least likely to have been closed meanwhile.
@@ -264,6 +267,7 @@ class _Exchanges:
             wrong = self._plan.validate(place, answer)
             if wrong is not None:
                 self._fault(f"request {place}: {wrong}")
+        return answer
 
     def result(self) -> LoadResult:
         """Close the connections and return what was written down."""
@@ -308,7 +312,10 @@ async def _closed_loop(plan: ClosedLoop, exchanges: _Exchanges) -> None:
         nonlocal asked
         while exchanges.now_s() < plan.seconds and (plan.most is None or asked < plan.most):
             asked += 1
-            await exchanges.exchange(asked - 1)
+            answer = await exchanges.exchange(asked - 1)
+            wait = None if answer is None else answer.header(b"retry-after")
+            if wait is not None:
+                await asyncio.sleep(int(wait))
 
     await asyncio.gather(*(client() for _ in range(plan.clients)))
 

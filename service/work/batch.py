@@ -53,6 +53,7 @@ class Batch:
         self.lane: Lane = lane
         self.jobs = [waiter.job for waiter in waiters]
         self.started_s = started_s
+        self.first_since_s = min(waiter.since_s for waiter in waiters)
         self._answers = [waiter.answer for waiter in waiters]
         self._on_end: Callable[[Batch], None] | None = on_end
         self.was_alone = was_alone

@@ -8,25 +8,22 @@ from collections import deque
 from typing import get_args
 
 from aladin.errors import IndexNotReadyError, OverloadedError
-from index.times_by_size import TimesBySize
 from service.metrics import Metrics
 from service.queries import PhotoQuery, Query, TextQuery
 from service.settings import ServiceSettings
+from service.work.admission import AdmissionLimit
 from service.work.batch import Batch, Waiter
 from service.work.search_job import Answered, Lane, SearchJob
 
 LANES: tuple[Lane, ...] = get_args(Lane)
 
-# A query is refused that would take longer than this many times a lone query's time. An answer
-# within ten times is what the service promises; the rest is room for batches that take longer
-# than they lately did.
+# As many queries are let in as are answered within this many times a lone query's time. Ten times
+# is what the service promises; the rest is room for what a limit learns too late.
 _WAIT_FACTOR = 8.0
-# But never refused if it takes less than this: there, a thread that runs late decides.
+# But answers may always take this long: below, a thread that runs late decides.
 _LEAST_BOUND_S = 0.02
 # Share of the newest lone query in their average time.
 _NEWEST = 0.2
-# Told to refused clients before the first batch is through.
-_UNKNOWN_RETRY_S = 1.0
 
 
 def lane_of(query: Query) -> Lane:
@@ -61,8 +58,10 @@ class QueryLines:
         self._max_wait_s = None if settings.max_wait_ms is None else settings.max_wait_ms / 1000
         self._metrics = metrics
         self._lanes: dict[Lane, deque[Waiter]] = {lane: deque() for lane in LANES}
-        self._times = {lane: TimesBySize() for lane in LANES}
         self._lone_s: dict[Lane, float] = {}
+        self._limit = AdmissionLimit(
+            least=settings.max_batch, most=settings.max_batch + settings.max_waiting
+        )
         self._running: set[Batch] = set()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._pulling = 0  # slots in `next_batch`
@@ -104,12 +103,9 @@ class QueryLines:
         """Say why one more query of a lane would be refused now; None: it would be taken."""
         # Each slot that is free takes at least one of those that wait.
         ahead = self.waiting - self._pulling
-        if ahead < 0:
+        if ahead < 0 or (ahead < self._max_waiting and self._limit.admits(self._count_in())):
             return None
-        expected_s = self._expected_s(lane)
-        if ahead < self._max_waiting and expected_s <= self._bound_s(lane):
-            return None
-        return OverloadedError(round(expected_s, 3) or _UNKNOWN_RETRY_S)
+        return OverloadedError(round(self._bound_s(lane), 3))
 
     async def next_batch(self) -> Batch | None:
         """Wait for queries and take them; the caller answers them, then calls `Batch.finish`.
@@ -146,40 +142,20 @@ class QueryLines:
             self._count(lane)
 
     def _bound_s(self, lane: Lane) -> float:
-        """How long a query of a lane may take, waiting included.
+        """How long a query of a lane should take at most, waiting included.
 
         The slowest kind of query that is about sets the measure: a text that comes while photos
         are encoded has to wait for one of those.
         """
         if self._max_wait_s is not None:
             return self._max_wait_s
-        lanes: set[Lane] = {lane, *(batch.lane for batch in self._running)}
-        lanes.update(other for other in LANES if self._lanes[other])
-        lone_s = max(self._lone_s.get(other, 0.0) for other in lanes)
+        about: set[Lane] = {lane, *(batch.lane for batch in self._running)}
+        about.update(other for other in LANES if self._lanes[other])
+        lone_s = max(self._lone_s.get(other, 0.0) for other in about)
         return max(_WAIT_FACTOR * lone_s, _LEAST_BOUND_S)
 
-    def _expected_s(self, lane: Lane) -> float:
-        """How long one more query of a lane would take from now to its answer."""
-        now = time.monotonic()
-        left_s: list[float] = []
-        pace = 1.0
-        for batch in self._running:
-            batch_s = self._times[batch.lane].expect(len(batch.jobs))
-            left_s.append(max(0.0, batch.started_s + batch_s - now))
-            if batch_s:
-                # One that takes longer than it should is the first sign that all will.
-                pace = max(pace, (now - batch.started_s) / batch_s)
-        free_in_s = 0.0 if self._pulling else min(left_s, default=0.0)
-        own_s = self._times[lane].expect(min(len(self._lanes[lane]) + 1, self._max_batch))
-        work_s = sum(self._work_s(other, extra=int(other == lane)) for other in LANES)
-        slots = max(1, self._pulling + len(self._running))
-        return free_in_s + pace * max(own_s, work_s / slots)
-
-    def _work_s(self, lane: Lane, extra: int) -> float:
-        """Seconds of one slot that a lane's queries, and some more, take in batches."""
-        full, rest = divmod(len(self._lanes[lane]) + extra, self._max_batch)
-        times = self._times[lane]
-        return full * times.expect(self._max_batch) + times.expect(rest)
+    def _count_in(self) -> int:
+        return self.waiting + sum(len(batch.jobs) for batch in self._running)
 
     def _next_lane(self) -> tuple[Lane | None, float]:
         """Return the lane that is to be served next, and from when on (now, if it is full)."""
@@ -211,10 +187,11 @@ class QueryLines:
         self._running.discard(batch)
         if not batch.answered:
             return
-        seconds = time.monotonic() - batch.started_s
-        self._times[batch.lane].observe(batch.answered, seconds)
+        now = time.monotonic()
         if batch.uncached:
-            self._learn_lone(batch, seconds)
+            self._learn_lone(batch, now - batch.started_s)
+        bound_s = self._bound_s(batch.lane)
+        self._limit.observe(now - batch.first_since_s, bound_s, now)
 
     def _learn_lone(self, batch: Batch, seconds: float) -> None:
         """Learn what a query takes that has the service to itself, and is not remembered.
