@@ -55,7 +55,7 @@ def careless(tmp_path: Path) -> Iterator[int]:
     (tmp_path / "canary").write_text("outside")
     Careless.folder = tmp_path / "index"
     with ThreadingHTTPServer(("127.0.0.1", 0), Careless) as server:
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server.server_address[1]
         server.shutdown()

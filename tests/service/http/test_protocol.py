@@ -89,7 +89,7 @@ def test_a_head_that_trickles_in_is_ended() -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"\r\n", b"G"])
 def test_a_connection_without_a_request_is_closed(sent: bytes) -> None:
-    with serving(head_timeout_s=0.3) as (connect, _), connect() as client:
+    with serving(head_timeout_s=0.1) as (connect, _), connect() as client:
         client.sendall(sent)
         answer = rest(client)
         assert answer == b"" if not sent else answer.startswith(b"HTTP/1.1 408 ")
