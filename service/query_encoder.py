@@ -171,8 +171,6 @@ class QueryEncoder:
         remembered = self._cache.get(key) if key else None
         if remembered is not None:
             return EncodedQuery(remembered.encoding, "text", text, cached=True)
-        # In a batch, a text that the network does not take would fail the others.
-        tokenize(searcher.index.checkpoint.model, [text])
         return _Input("text", text, key, text=text)
 
     def _prepare_photo(
@@ -191,15 +189,20 @@ class QueryEncoder:
     def _run_network(
         self, model: AladinModel, inputs: Sequence[_Input]
     ) -> list[EncodedQuery | Exception]:
-        """Encode inputs of one modality together; where that fails, one by one."""
+        """Encode inputs of one modality together; where that fails, without those at fault."""
         started = time.perf_counter()
         try:
             encoding = _encode(model, inputs).to("cpu")
         except Exception as error:
             if len(inputs) == 1:
                 return [error]
-            _LOG.exception("%d queries could not be encoded together, now one by one", len(inputs))
-            return [self._run_network(model, [item])[0] for item in inputs]
+            faults = [_fault(model, item) for item in inputs]
+            if not any(faults):
+                _LOG.exception("%d queries failed together, now one by one", len(inputs))
+                return [self._run_network(model, [item])[0] for item in inputs]
+            good = [item for item, fault in zip(inputs, faults, strict=True) if fault is None]
+            encoded = iter(self._run_network(model, good) if good else ())
+            return [next(encoded) if fault is None else fault for fault in faults]
         encode_ms = _ms_since(started)
         results: list[EncodedQuery | Exception] = []
         for row, item in enumerate(inputs):
@@ -234,6 +237,17 @@ def _encode(model: AladinModel, inputs: Sequence[_Input]) -> Encoding:
     if inputs[0].modality == "text":
         return encode_texts(model, cast(list[str], values))
     return encode_pixels(model, cast(list[Tensor], values))
+
+
+def _fault(model: AladinModel, item: _Input) -> InputError | None:
+    """Say why the network does not take a query; it takes every photo that was decoded."""
+    if not isinstance(item.value, str):
+        return None
+    try:
+        tokenize(model, [item.value])
+    except InputError as error:
+        return error
+    return None
 
 
 def _without_padding(encoding: Encoding, row: int) -> Encoding:
