@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from service.commands.log_format import set_log_format
 from service.commands.serve import HostOption, PortOption
 from service.progress import stderr_progress
 
@@ -30,6 +31,7 @@ def demo(
     from service.demo import run_demo
     from service.reports.tables import metrics_table, print_table
 
+    set_log_format()
     with stderr_progress() as progress:
         result = run_demo(out, progress)
     print_table(metrics_table("test scenes", result.rows))

@@ -9,6 +9,7 @@ import typer
 
 from service.commands.device_options import Device, network_device
 from service.commands.index.reports import print_generation
+from service.commands.log_format import set_log_format
 from service.progress import stderr_progress
 
 
@@ -51,6 +52,7 @@ def prepare(
     """
     from service.preparation import prepare_index
 
+    set_log_format()
     with stderr_progress() as progress:
         report = prepare_index(
             index,

@@ -15,7 +15,7 @@ from service.commands.device_options import (
     SearchDeviceOption,
     WarmOption,
 )
-from service.telemetry.logs import log_setup, log_to_stderr
+from service.commands.log_format import set_log_format
 
 
 class LogFormat(StrEnum):
@@ -92,10 +92,8 @@ def serve(
 
     keep_few_kernels()  # before the next line imports torch, which reads it then
     from service.http.server import serve_index
-    from service.settings import read_settings
 
-    chosen = read_settings().log_format if log_format is None else log_format.value
-    log_to_stderr(log_setup()._replace(format=chosen))
+    set_log_format(None if log_format is None else log_format.value)
     serve_index(
         index,
         host,

@@ -125,3 +125,18 @@ def test_a_service_that_cannot_start_says_so_in_one_json_line(tmp_path: Path) ->
     assert lines[-1]["level"] == "ERROR"
     assert lines[-1]["logger"] == "service.cli"
     assert lines[-1]["message"]
+
+
+@pytest.mark.parametrize(
+    "command", [["prepare", "index", "--demo", "file"], ["demo", "--out", "file"]]
+)
+def test_what_prepares_a_service_writes_as_the_service_does(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ALADIN_LOG_FORMAT", "json")
+    Path("file").touch()  # where a folder is needed
+    result = CliRunner().invoke(app, command)
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    assert result.exit_code == 2
+    assert (lines[-1]["level"], lines[-1]["logger"]) == ("ERROR", "service.cli")
