@@ -21,7 +21,7 @@ from service.http.protocol import bounded_protocol
 from service.http.state import ServiceState
 from service.metrics import Metrics
 from service.process.decoder_noise import silence_decoders
-from service.process.memory import limit_free_memory, pass_over_what_is_loaded
+from service.process.memory import keep_giving_back, limit_free_memory, pass_over_what_is_loaded
 from service.settings import read_settings
 from service.telemetry.tracing import open_tracing
 from service.work.process_workers import ProcessWorkers
@@ -85,8 +85,10 @@ def serve_index(
     )
     metrics = Metrics()
     with ExitStack() as stack:
-        workers = _make_workers(plan, metrics, stack)
+        unserved = stack.enter_context(ExitStack())
+        workers = _make_workers(plan, metrics, unserved)
         pass_over_what_is_loaded()
+        keep_giving_back()
         listener = stack.enter_context(_listen(host, port))
         bound_host, bound_port = listener.getsockname()[:2]
         shown = f"[{bound_host}]" if ":" in bound_host else bound_host
@@ -102,6 +104,8 @@ def serve_index(
             http=bounded_protocol(settings),
             timeout_graceful_shutdown=settings.shutdown_s,
         )
+        # From here on the application closes its workers, unless a thread is still at something.
+        unserved.pop_all()
         GracefulServer(config, partial(_drain, app)).serve_until_stopped(listener)
 
 

@@ -29,7 +29,7 @@ import torch
 
 from aladin.errors import AladinError
 from service.process.decoder_noise import silence_decoders
-from service.process.memory import limit_free_memory, pass_over_what_is_loaded
+from service.process.memory import keep_giving_back, limit_free_memory, pass_over_what_is_loaded
 from service.telemetry.logs import LogSetup, log_to_stderr
 from service.work.job_errors import without_frames
 from service.work.live_index import LiveState
@@ -81,6 +81,7 @@ def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> No
     worker = plan.make()
     worker.live.try_to_open()
     pass_over_what_is_loaded()
+    keep_giving_back()
     _WorkerProcess(worker, Wire(connected)).run(batch_threads=plan.settings.query_threads)
 
 

@@ -63,6 +63,35 @@ with ThreadPoolExecutor(4) as threads:
 print(resident() - before)
 """
 
+# Prints how many bytes go back of 60 MB that lie free between pieces that are in use.
+_HOLES = """
+import ctypes, time
+from pathlib import Path
+from service.process import memory
+memory._TRIM_S = 0.01
+memory.limit_free_memory()
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+library.free.argtypes = [ctypes.c_void_p]
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+pieces = [library.malloc(200_000) for _ in range(600)]
+for piece in pieces:
+    ctypes.memset(piece, 1, 200_000)
+for piece in pieces[::2]:
+    library.free(piece)
+before = resident()
+if sys.argv[1] == "given back":
+    memory.keep_giving_back()
+gone, until = 0, time.monotonic() + (10 if sys.argv[1] == "given back" else 0)
+while gone < 50e6 and time.monotonic() < until:
+    time.sleep(0.01)
+    gone = before - resident()
+print(gone)
+"""
+
 # Prints whether a circle that was garbage is gone, one that was in use stays, and what nothing
 # refers to any more goes; and what the collector has to look through.
 _FROZEN = """
@@ -101,6 +130,12 @@ def test_threads_share_two_arenas() -> None:
 def test_large_photos_leave_nothing_behind() -> None:
     grown = {how: int(run(_START + _LARGE, how).stdout) for how in ("limited", "as it is")}
     assert grown["limited"] < 60e6 < grown["as it is"]
+
+
+@needs_glibc
+def test_holes_between_pieces_go_back() -> None:
+    gone = {how: int(run("import sys" + _HOLES, how).stdout) for how in ("given back", "as it is")}
+    assert gone["as it is"] < 50e6 < gone["given back"]
 
 
 def test_what_is_loaded_is_not_looked_through_and_still_goes() -> None:
