@@ -20,6 +20,7 @@
         UnknownItemError      no item with this id
         DuplicateItemError    an item with this id is there already
       OverloadedError         queue full
+      ShuttingDownError       the service ends and takes nothing more
       WorkerDiedError         whoever ran the request ended before it was done
       NonFiniteLossError      training diverged
 
@@ -204,6 +205,13 @@ class WorkerDiedError(AladinError):
     def __init__(self) -> None:
         super().__init__("the worker that ran this request ended; try again")
         self.retry_after_s = 1.0
+
+
+class ShuttingDownError(AladinError):
+    """The service finishes what it took, and takes nothing more."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is shutting down")
 
 
 class NonFiniteLossError(AladinError):

@@ -28,6 +28,7 @@ from aladin.errors import (
     NoSuchTargetError,
     OverloadedError,
     SearchIndexError,
+    ShuttingDownError,
     TextTooLongError,
     UnknownItemError,
     WorkerDiedError,
@@ -87,13 +88,6 @@ class ReadOnlyError(AladinError):
 
     def __init__(self) -> None:
         super().__init__("this service is read-only: nothing can be added or deleted")
-
-
-class ShuttingDownError(AladinError):
-    """The service finishes what it took, and takes nothing more."""
-
-    def __init__(self) -> None:
-        super().__init__("the service is shutting down")
 
 
 class WorkersMissingError(AladinError):

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from aladin.errors import AladinError, IndexNotReadyError, OverloadedError
+from aladin.errors import AladinError, OverloadedError, ShuttingDownError
 from service.work.job import Job
 from service.work.job_errors import without_frames
 
@@ -54,10 +54,10 @@ class JobLine:
         Raises:
             AladinError: whatever the job raises.
             OverloadedError: too many wait already.
-            IndexNotReadyError: the line is closed.
+            ShuttingDownError: the line is closed.
         """
         if self._closed:
-            raise IndexNotReadyError("the service is shutting down")
+            raise ShuttingDownError
         # Each worker that is free takes one of those that are in the queue.
         ahead = self._waiting.qsize() - self._free
         if ahead >= self._max_waiting:

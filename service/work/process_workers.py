@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from aladin.errors import IndexNotReadyError, OverloadedError
+from aladin.errors import OverloadedError, ShuttingDownError
 from service.metrics import Metrics
 from service.work.batch import Batch
 from service.work.job import Job
@@ -82,7 +82,7 @@ class ProcessWorkers:
 
     async def stop(self) -> None:
         """Fail what waits, cut off what still runs, and end the workers."""
-        error = IndexNotReadyError("the service is shutting down")
+        error = ShuttingDownError()
         self._lines.close()
         self._lines.fail_waiting(error)
         self._jobs.close(error)

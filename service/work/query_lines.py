@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import get_args
 
-from aladin.errors import IndexNotReadyError, OverloadedError
+from aladin.errors import OverloadedError, ShuttingDownError
 from service.metrics import Metrics
 from service.queries import PhotoQuery, Query, TextQuery
 from service.settings import ServiceSettings
@@ -78,11 +78,11 @@ class QueryLines:
         Raises:
             AladinError: whatever became of it.
             OverloadedError: too many wait already, or too long; at once.
-            IndexNotReadyError: the lines are closed.
+            ShuttingDownError: the lines are closed.
         """
         lane = lane_of(job.query)
         if self._closed:
-            raise IndexNotReadyError("the service is shutting down")
+            raise ShuttingDownError
         refusal = self.refusal(lane)
         if refusal is not None:
             raise refusal

@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import TypeVar
 
-from aladin.errors import IndexNotReadyError, OverloadedError
+from aladin.errors import OverloadedError, ShuttingDownError
 from service.metrics import Metrics
 from service.settings import ServiceSettings
 from service.work.batch import Batch
@@ -17,6 +17,7 @@ from service.work.query_lines import QueryLines
 from service.work.search_job import Answered, Lane, SearchJob
 from service.work.slot import Slot
 from service.work.worker import Worker
+from service.work.worker_plan import JOB_THREADS
 from service.work.worker_thread import WorkerThread
 from service.work.workers import WorkersHealth
 
@@ -24,8 +25,6 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
-# Jobs that are no searches and run at the same time: they mostly wait for the disk.
-_JOB_THREADS = 4
 # From a thread's death to its replacement: what kills every thread must not keep the machine busy.
 _RESTART_S = 0.25
 # What was taken before the service ends gets this long.
@@ -58,7 +57,7 @@ class ThreadWorkers:
             name = f"query-{number}"
             self._threads[name] = WorkerThread(name)
             self._query_slots.append(Slot(self._lines.next_batch, partial(self._answer, name)))
-        for number in range(_JOB_THREADS):
+        for number in range(JOB_THREADS):
             name = f"job-{number}"
             self._threads[name] = WorkerThread(name)
             self._job_slots.append(Slot(self._jobs.next_job, partial(self._do, name)))
@@ -71,7 +70,7 @@ class ThreadWorkers:
         process: a thread may still be at it.
         """
         self._lines.close()
-        self._jobs.close(_stopping())
+        self._jobs.close(ShuttingDownError())
         for slot in self._job_slots:
             slot.stop()
         slots = [*self._query_slots, *self._job_slots]
@@ -80,7 +79,7 @@ class ThreadWorkers:
             await asyncio.wait_for(ended, _STOP_S)
         except TimeoutError:
             _LOG.error("queries or jobs are not through after %g s: they are cut off", _STOP_S)
-            self._lines.fail_waiting(_stopping())
+            self._lines.fail_waiting(ShuttingDownError())
             for slot in slots:
                 await slot.abort()
             return
@@ -104,7 +103,7 @@ class ThreadWorkers:
         """Say how the workers are."""
         state = self._worker.live.state
         return WorkersHealth(
-            wanted=self._query_threads + _JOB_THREADS,
+            wanted=self._query_threads + JOB_THREADS,
             alive=sum(thread.is_alive for thread in self._threads.values()),
             generation=state.generation,
             refused=state.refused,
@@ -141,7 +140,3 @@ class ThreadWorkers:
         await asyncio.sleep(_RESTART_S)
         self._threads[name] = WorkerThread(name)
         self._metrics.worker_restarted()
-
-
-def _stopping() -> IndexNotReadyError:
-    return IndexNotReadyError("the service is shutting down")

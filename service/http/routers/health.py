@@ -9,8 +9,8 @@ from typing import Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from aladin.errors import AladinError, IndexNotReadyError
-from service.http.errors import ShuttingDownError, WorkersMissingError, error_docs
+from aladin.errors import AladinError, IndexNotReadyError, ShuttingDownError
+from service.http.errors import WorkersMissingError, error_docs
 from service.http.state import Service
 from service.work.index_jobs import DescribeIndex
 from service.work.workers import Workers, WorkersHealth

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from aladin.errors import ImageError, IndexNotReadyError, OverloadedError
+from aladin.errors import ImageError, OverloadedError, ShuttingDownError, WorkerDiedError
 from service.work.job import Job
 from service.work.job_line import JobLine
 from service.work.worker import Worker
@@ -113,8 +113,8 @@ async def test_a_closed_line_fails_those_that_wait_and_takes_nobody() -> None:
     line = JobLine(1)
     waiting = asyncio.create_task(line.do(Nothing()))
     await asyncio.sleep(0)
-    line.close(IndexNotReadyError("it ends"))
-    with pytest.raises(IndexNotReadyError, match="it ends"):
+    line.close(WorkerDiedError())
+    with pytest.raises(WorkerDiedError):
         await waiting
-    with pytest.raises(IndexNotReadyError, match="shutting down"):
+    with pytest.raises(ShuttingDownError):
         await line.do(Nothing())

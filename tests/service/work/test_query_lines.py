@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aladin.errors import AladinError, IndexNotReadyError, OverloadedError, WorkerDiedError
+from aladin.errors import AladinError, OverloadedError, ShuttingDownError, WorkerDiedError
 from service.answers.search import TookMs
 from service.metrics import Metrics
 from service.queries import EmbeddingQuery, ItemQuery, PhotoQuery, Query, SearchOptions, TextQuery
@@ -383,7 +383,7 @@ async def test_closed_lines_take_nobody_and_give_out_what_waits() -> None:
     await turn()
     lines.close()
     idle_lines.close()
-    with pytest.raises(IndexNotReadyError):
+    with pytest.raises(ShuttingDownError):
         await lines.answer(job(TextQuery("b")))
     answer_all(await lines.next_batch())
     assert await settled(tasks) == [b"0"]

@@ -17,7 +17,13 @@ from typing import Any
 import pytest
 
 import service.work.thread_workers as thread_workers
-from aladin.errors import IndexNotReadyError, InputError, OverloadedError, WorkerDiedError
+from aladin.errors import (
+    IndexNotReadyError,
+    InputError,
+    OverloadedError,
+    ShuttingDownError,
+    WorkerDiedError,
+)
 from service.metrics import Metrics
 from service.queries import ItemQuery, SearchOptions, TextQuery
 from service.settings import ServiceSettings
@@ -247,7 +253,7 @@ async def test_the_end_finishes_what_runs_and_what_waits(
         await asyncio.sleep(0)
         ending = asyncio.create_task(workers.stop())
         await asyncio.sleep(0)
-        with pytest.raises(IndexNotReadyError):
+        with pytest.raises(ShuttingDownError):
             await workers.search(text("too late"))
         assert not ending.done()
         hold.go_on.set()
