@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +79,12 @@ def test_every_setting_is_described_once() -> None:
     described = re.findall(r"^\s+(\w+): ", inspect.getdoc(ServiceSettings) or "", re.MULTILINE)
     names = [name for name in described if name in ServiceSettings.model_fields]
     assert names == list(ServiceSettings.model_fields)  # in the same order, too
+
+
+def test_the_page_on_serving_lists_every_setting_with_its_default() -> None:
+    page = (Path(__file__).parents[2] / "service" / "SERVING.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `ALADIN_(\w+)` \| (.*?) \|", page, re.MULTILINE))
+    assert set(rows) == {name.upper() for name in ServiceSettings.model_fields}
+    for name, field in ServiceSettings.model_fields.items():
+        if field.default_factory is None and isinstance(field.default, (int, float)):
+            assert rows[name.upper()] == str(field.default).lower(), name
