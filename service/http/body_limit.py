@@ -7,6 +7,7 @@ import asyncio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.http.content_length import declared_length
 from service.http.errors import BodiesTooLargeError, BodyTimeoutError, BodyTooLargeError
 
 # A client that still sends when the connection closes may never see the answer, so the rest of a
@@ -44,9 +45,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        declared = headers.get("content-length", "")
-        # Numbers of thousands of digits are nothing that int() takes.
-        over = declared.isdecimal() and (len(declared) > 18 or int(declared) > self._max_bytes)
+        over = (declared_length(scope) or 0) > self._max_bytes
         received = 0
         deadline_s: float | None = None
         whole = False

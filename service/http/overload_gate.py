@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.http.content_length import declared_length
 from service.http.errors import error_response
 from service.work.workers import Workers
 
@@ -15,7 +16,6 @@ _PATHS = frozenset({"/v1/search/images", "/v1/search/texts"})
 # A shorter body holds no photo, so it is a text or the id of an item, which wait for the same
 # slots. A longer one is read first: it may be of a lane that has room.
 _TEXT_BYTES = 2048
-_DIGITS = 4
 
 
 class OverloadGate:
@@ -44,5 +44,5 @@ class OverloadGate:
 
 
 def _is_text(scope: Scope) -> bool:
-    length = dict(scope["headers"]).get(b"content-length", b"")
-    return length.isdigit() and len(length) <= _DIGITS and int(length) <= _TEXT_BYTES
+    length = declared_length(scope)
+    return length is not None and length <= _TEXT_BYTES

@@ -12,6 +12,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.http.content_length import ENDLESS_BYTES, declared_length
 from service.http.errors import error_response
 from service.metrics import Metrics
 from service.telemetry.log_format import FIELDS
@@ -31,7 +32,6 @@ _OTHER = "other"
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 # A longer path is nobody's that uses this service.
 _SHOWN_PATH_CHARS = 500
-_LENGTH_DIGITS = 18
 
 
 @dataclass(slots=True)
@@ -157,10 +157,9 @@ def _fields(
         "client": None if client is None else client[0],
         "key": None if key is None else key.name,
     }
-    declared = dict(scope["headers"]).get(b"content-length", b"")
-    # Numbers of thousands of digits are nothing that int() takes, nor any body's length.
-    if declared.isdigit() and len(declared) <= _LENGTH_DIGITS:
-        fields["request_bytes"] = int(declared)
+    declared = declared_length(scope)
+    if declared is not None and declared < ENDLESS_BYTES:
+        fields["request_bytes"] = declared
     if record.error_code is not None:
         fields["error"] = record.error_code
     if record.failed_parts:
