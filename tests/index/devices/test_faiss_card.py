@@ -23,6 +23,13 @@ def unit_vectors(count: int, dim: int = 16) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
+def on_a_card(side: Side) -> tuple[FakeFaissCard, FaissCard, GpuAnn]:
+    """Copy a side to a card; the test closes the card."""
+    library = FakeFaissCard()
+    card = FaissCard(library)
+    return library, card, GpuAnn(card, side.ann, side.embeddings)
+
+
 def test_faiss_for_processors_is_refused_with_the_reason() -> None:
     if hasattr(faiss, "StandardGpuResources"):
         pytest.skip("this FAISS has support for cards")
@@ -39,9 +46,7 @@ def test_a_machine_without_cards_is_refused_with_the_reason() -> None:
 def test_plain_vectors_and_graphs_are_searched_exactly(factory: str, make_side: MakeSide) -> None:
     vectors = unit_vectors(3000)
     side = make_side(vectors, factory=factory, search_width=32 if "HNSW" in factory else None)
-    library = FakeFaissCard()
-    card = FaissCard(library)
-    engine = GpuAnn(card, side.ann, side.embeddings)
+    _, card, engine = on_a_card(side)
     for query in unit_vectors(3010)[3000:]:
         found = engine.search(query, 50)
         nearest, _ = exact_search(vectors, query, 50)
@@ -53,9 +58,7 @@ def test_plain_vectors_and_graphs_are_searched_exactly(factory: str, make_side: 
 def test_inverted_lists_are_copied_with_their_width(make_side: MakeSide) -> None:
     vectors = unit_vectors(3000)
     side = make_side(vectors, factory="IVF20,Flat", search_width=5)
-    library = FakeFaissCard()
-    card = FaissCard(library)
-    engine = GpuAnn(card, side.ann, side.embeddings)
+    library, card, engine = on_a_card(side)
     assert library.copies[0].nprobe == 5
     query = vectors[17]
     assert set(side.ann.search(query, 50)) <= set(engine.search(query, 50))
@@ -67,9 +70,7 @@ def test_inverted_lists_are_copied_with_their_width(make_side: MakeSide) -> None
 def test_one_thread_searches_whoever_asks(make_side: MakeSide) -> None:
     vectors = unit_vectors(500)
     side = make_side(vectors)
-    library = FakeFaissCard()
-    card = FaissCard(library)
-    engine = GpuAnn(card, side.ann, side.embeddings)
+    library, card, engine = on_a_card(side)
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(lambda row: engine.search(vectors[row], 5), range(100)))
     assert all(row in rows for row, rows in enumerate(found))
@@ -80,9 +81,7 @@ def test_one_thread_searches_whoever_asks(make_side: MakeSide) -> None:
 def test_filters_and_long_lists_go_to_the_processor(make_side: MakeSide) -> None:
     vectors = unit_vectors(4000)
     side = make_side(vectors)
-    library = FakeFaissCard()
-    card = FaissCard(library)
-    engine = GpuAnn(card, side.ann, side.embeddings)
+    library, card, engine = on_a_card(side)
     mask = np.zeros(4000, dtype=bool)
     mask[::7] = True
     found = engine.search(vectors[3], 20, Selection(mask))
@@ -97,9 +96,7 @@ def test_filters_and_long_lists_go_to_the_processor(make_side: MakeSide) -> None
 def test_a_failing_card_says_so_to_everyone(make_side: MakeSide) -> None:
     vectors = unit_vectors(300)
     side = make_side(vectors)
-    library = FakeFaissCard()
-    card = FaissCard(library)
-    engine = GpuAnn(card, side.ann, side.embeddings)
+    library, card, engine = on_a_card(side)
     library.copies[0].fails_at = 1
     for _ in range(2):
         with pytest.raises(OwnerFailedError, match="illegal memory access"):
@@ -110,8 +107,7 @@ def test_a_failing_card_says_so_to_everyone(make_side: MakeSide) -> None:
 
 def test_the_owner_frees_the_copy(make_side: MakeSide) -> None:
     side = make_side(unit_vectors(300))
-    card = FaissCard(FakeFaissCard())
-    engine = GpuAnn(card, side.ann, side.embeddings)
+    _, card, engine = on_a_card(side)
     box = engine._on_card
     del engine
     gc.collect()
