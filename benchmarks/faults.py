@@ -20,9 +20,7 @@ Full disk: see `benchmarks.full_disk`.
 
 from __future__ import annotations
 
-import argparse
 import http.client
-import json
 import os
 import signal
 import tempfile
@@ -32,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.figures import figures_parser, print_figures
 from benchmarks.full_disk import fill_and_add
 from benchmarks.load_client import ClosedLoop, LoadResult, search_request, start_load
 from benchmarks.service_process import ServiceProcess
@@ -160,23 +159,15 @@ def _median_and_most(values: list[float]) -> list[float]:
 
 def main() -> None:
     """Measure, and print a table or JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = figures_parser(__doc__, "2 kills")
     parser.add_argument("--kills", type=int, default=20, help="of workers")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quick", action="store_true", help="2 kills")
     options = parser.parse_args()
     figures = kill_workers(2 if options.quick else options.kills)
     figures["full_disk"] = fill_and_add()
-    if options.json:
-        print(json.dumps(figures, indent=2))
-        return
-    disk = figures.pop("full_disk")
-    for name, value in (
-        figures | {f"full disk: {name}": value for name, value in disk.items()}
-    ).items():
-        print(f"{name:28} {value}")
+    print_figures(figures, as_json=options.json)
+    if not options.json:
+        print("\nfull disk")
+        print_figures(figures["full_disk"], as_json=False)
 
 
 if __name__ == "__main__":

@@ -23,15 +23,14 @@ round is told on stderr.
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from benchmarks.figures import figures_parser, print_figures
 from benchmarks.hostile_answers import Answers
 from benchmarks.hostile_api import send_api_cases
 from benchmarks.hostile_images import send_images
@@ -141,28 +140,19 @@ def _tell(number: int, answers: Answers, rss: int, seconds: float) -> None:
 
 def main() -> None:
     """Attack a service and print what came of it; exits with 1 if anything did."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = figures_parser(__doc__, "a few hundred of each")
     parser.add_argument("--index", type=Path, help="an index to serve a copy of")
     parser.add_argument("--cases", type=int, default=_CASES)
     parser.add_argument("--images", type=int, default=_IMAGES)
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="a few hundred of each")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
     cases = _QUICK_CASES if arguments.quick else arguments.cases
     images = _QUICK_IMAGES if arguments.quick else arguments.images
     index = find_served_index(arguments.index, quick=True)
     figures = attack(index, cases, images, arguments.workers)
-    shown: dict[str, Any] = figures._asdict()
-    if arguments.json:
-        print(json.dumps(shown))
-    else:
-        faults = shown.pop("faults")
-        for name, value in shown.items():
-            print(f"{name:18} {value}")
-        for fault in faults:
+    print_figures(figures._asdict(), as_json=arguments.json)
+    if not arguments.json:
+        for fault in figures.faults:
             print(f"  {fault}")
     if figures.errors_5xx or figures.hangs or figures.leaks:
         sys.exit(1)

@@ -21,7 +21,6 @@ memory_ratio        of the service, after the overload over before
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 import os
@@ -33,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.figures import figures_parser, print_figures
 from benchmarks.load_client import ClosedLoop, OpenLoop, run_load, search_request
 from benchmarks.pipeline import PipelineRun, answer_batch, measure_pipeline, open_worker
 from benchmarks.served_index import find_served_index
@@ -313,11 +313,8 @@ def _most(rates: list[Rate]) -> float:
     return max(rate.per_s for rate in rates)
 
 
-def print_table(figures: dict[str, Any]) -> None:
-    """Print what `Figures` hold."""
-    for name, value in figures.items():
-        if not isinstance(value, list):
-            print(f"{name:<22} {value:.3f}" if isinstance(value, float) else f"{name:<22} {value}")
+def print_rates(figures: dict[str, Any]) -> None:
+    """Print what each way of asking came to."""
     for name in ("service", "pipeline", "photo_service", "photo_pipeline"):
         print(f"\n{name.replace('_', 's, ')}: queries a second")
         for rate in figures[f"{name}_rates"]:
@@ -326,19 +323,14 @@ def print_table(figures: dict[str, Any]) -> None:
 
 def main() -> None:
     """Measure, and print a table or JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = figures_parser(__doc__, "some seconds, a smaller index")
     parser.add_argument("--index", type=Path, help="to be served; default: one that is made")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quick", action="store_true", help="some seconds, a smaller index")
     options = parser.parse_args()
     index = find_served_index(options.index, quick=options.quick)
     figures = asdict(measure(index, QUICK if options.quick else Effort()))
-    if options.json:
-        print(json.dumps(figures, indent=2))
-    else:
-        print_table(figures)
+    print_figures(figures, as_json=options.json)
+    if not options.json:
+        print_rates(figures)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,7 @@ refused          requests that were answered 429: the moments are random, some c
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import shutil
 import statistics
 import sys
@@ -29,10 +27,10 @@ import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from benchmarks.figures import figures_parser, print_figures
 from benchmarks.http_connection import Connection, ConnectionFailedError
 from benchmarks.load_client import ClosedLoop, run_load
 from benchmarks.served_index import find_served_index
@@ -255,33 +253,17 @@ def _minute_text(line: Minute) -> str:
     )
 
 
-def print_table(figures: dict[str, Any]) -> None:
-    """Print what `Figures` hold, without the minutes."""
-    for name, value in figures.items():
-        if name == "by_minute":
-            continue
-        shown = f"{value:.3f}" if isinstance(value, float) else value
-        print(f"{name:<16} {shown}")
-
-
 def main() -> None:
     """Measure, and print a table or JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = figures_parser(__doc__, f"{_QUICK_S:g} s, a smaller index")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--index", type=Path, help="to be served; default: one that is made")
     parser.add_argument("--workers", type=int, default=1, help="processes that encode and search")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quick", action="store_true", help=f"{_QUICK_S:g} s, a smaller index")
     options = parser.parse_args()
     index = find_served_index(options.index, quick=options.quick)
     seconds = _QUICK_S if options.quick else 60 * options.minutes
     figures = asdict(soak(index, seconds, options.workers, options.quick))
-    if options.json:
-        print(json.dumps(figures, indent=2))
-    else:
-        print_table(figures)
+    print_figures(figures, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ live again. Now and then a broken one is published, which has to be refused.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
@@ -28,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.figures import figures_parser, print_figures
 from benchmarks.load_client import ClosedLoop, LoadResult, search_request, start_load
 from benchmarks.service_process import ServiceProcess
 from benchmarks.swap_index import HITS, SwapIndex, some_texts
@@ -172,22 +172,14 @@ def _figures(
 
 def main() -> None:
     """Measure, and print a table or JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = figures_parser(__doc__, "6 swaps, 3000 queries")
     parser.add_argument("--swaps", type=int, default=100, help="sound generations to publish")
     parser.add_argument("--queries", type=int, default=50_000, help="asked meanwhile")
     parser.add_argument("--workers", type=int, default=2, help="of the service")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quick", action="store_true", help="6 swaps, 3000 queries")
     options = parser.parse_args()
     swaps, queries = (6, 3000) if options.quick else (options.swaps, options.queries)
     figures = measure(swaps, queries, options.workers)._asdict()
-    if options.json:
-        print(json.dumps(figures, indent=2))
-        return
-    for name, value in figures.items():
-        print(f"{name:20} {value}")
+    print_figures(figures, as_json=options.json)
 
 
 if __name__ == "__main__":
