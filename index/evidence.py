@@ -45,6 +45,7 @@ def word_evidence(
         boxes = cells[cells.shape[0] - regions.shape[0] :].tolist()
     best = (words @ regions.T).max(dim=1)
     found = zip(spans[: len(words)], best.indices.tolist(), best.values.tolist(), strict=True)
+    sizes = float(best.values.abs().sum()) or 1.0  # the shares of nothing are 0
     evidence: list[WordEvidence] = []
     for (start, end), region, score in found:
         box = None

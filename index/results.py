@@ -42,7 +42,11 @@ class WordEvidence(NamedTuple):
         region: row of the region among the photo's.
         box: (x0, y0, x1, y1) in fractions of the photo's width and height; None where the size
             of the query photo is not known.
-        score: cosine of the word and the region.
+        score: cosine of the word and the region; the words' scores add up to the alignment score.
+        share: the score divided by the sum of the sizes of all words' scores, so -1 to 1. Where no
+            score is negative, this is the word's part of the alignment score. A word that speaks
+            against the photo has a negative share, and the sizes of all shares add up to 1, also
+            where the alignment score is near 0. All are 0 where all scores are.
     """
 
     token: str
@@ -51,6 +55,7 @@ class WordEvidence(NamedTuple):
     region: int
     box: tuple[float, float, float, float] | None
     score: float
+    share: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,11 @@ class Evidence(_Part):
     box: tuple[float, float, float, float] | None = Field(
         description="x0, y0, x1, y1 in fractions of the photo's width and height."
     )
-    score: float
+    score: float = Field(description="These add up to `stages.align.score`.")
+    share: float = Field(
+        description="The score divided by the sum of the sizes of all words' scores: its part of"
+        " the alignment score, negative for a word that speaks against the photo."
+    )
 
 
 class SearchHit(_Part):

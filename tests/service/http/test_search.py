@@ -64,7 +64,7 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
         assert list(hit["stages"]) == ["match", "align"]
         assert list(hit["stages"]["match"]) == list(hit["stages"]["align"]) == ["rank", "score"]
         for evidence in hit["evidence"]:
-            assert list(evidence) == ["token", "start", "end", "region", "box", "score"]
+            assert list(evidence) == ["token", "start", "end", "region", "box", "score", "share"]
             assert len(evidence["box"]) == 4
 
 
