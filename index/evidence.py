@@ -52,5 +52,7 @@ def word_evidence(
         if boxes is not None:
             x0, y0, x1, y1 = boxes[region]
             box = (x0, y0, x1, y1)
-        evidence.append(WordEvidence(text[start:end], start, end, region, box, score))
+        evidence.append(
+            WordEvidence(text[start:end], start, end, region, box, score, score / sizes)
+        )
     return evidence
