@@ -1,0 +1,49 @@
+"""What a calibration is asked about, and what it answers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Candidates that a query's answer is judged by: the first stage's best. Enough to see how its
+# scores are spread; and as few as every search hands to the second stage anyway.
+POOL = 20
+
+
+class CandidateScores(NamedTuple):
+    """Scores of some items for one query.
+
+    Attributes:
+        rows: (n,) int64; tells items apart, the same item has the same row everywhere.
+        match: (n,) float32, cosines of the embeddings.
+        align: (n,) float32, alignment scores; None where the second stage could not score them.
+        words: (n,) int64, words of the text of each pair: the query's, or the item's.
+    """
+
+    rows: NDArray[np.int64]
+    match: NDArray[np.float32]
+    align: NDArray[np.float32] | None
+    words: NDArray[np.int64]
+
+    def take(self, places: NDArray[np.int64] | NDArray[np.bool_] | slice) -> CandidateScores:
+        """Return the items at some places."""
+        align = None if self.align is None else self.align[places]
+        return CandidateScores(self.rows[places], self.match[places], align, self.words[places])
+
+    def without_alignment(self) -> CandidateScores:
+        """Return what is left where the second stage cannot be asked."""
+        return self._replace(align=None)
+
+
+class Judgement(NamedTuple):
+    """What a calibration says of an answer.
+
+    Attributes:
+        match_probability: that a right answer is among the items that were searched.
+        probabilities: (hits,) float64, that each hit belongs together with the query.
+    """
+
+    match_probability: float
+    probabilities: NDArray[np.float64]
