@@ -67,6 +67,8 @@ class Hit:
         rank: counted from 1, over all pages.
         score: what the order is by.
         per_word: the alignment score divided by the number of words; None without one.
+        probability: that the hit belongs to the query, 0 to 1; None where nothing says so: the
+            index is not calibrated, or the two are of one modality.
         stages: both stages' ranks and scores.
         uri: of an image, as the user wrote it; None for a text.
         text: the text, or an image's first caption, or None.
@@ -78,6 +80,7 @@ class Hit:
     rank: int
     score: float
     per_word: float | None
+    probability: float | None = None
     stages: Stages
     uri: str | None
     text: str | None
@@ -111,6 +114,10 @@ class SearchResult:
         generation: of the index.
         degraded: what was asked for and left out: "rerank" where the index has no tokens, for its
             embeddings were imported without them; "rerank_timeout" where there was no time.
+        match_probability: that what was searched holds anything that belongs to the query, 0 to 1;
+            None as the hits' probabilities.
+        no_match: whether that is too little to show a hit for, or no hit of the first page was
+            likely enough; None where nothing says so.
         took_ms: time by stage.
     """
 
@@ -120,4 +127,6 @@ class SearchResult:
     candidates: int
     generation: int
     degraded: list[str]
+    match_probability: float | None = None
+    no_match: bool | None = None
     took_ms: StageTimes

@@ -59,6 +59,7 @@ class TwoStageSearcher:
         explain: bool = False,
         query_text: str | None = None,
         query_size_px: tuple[int, int] | None = None,
+        min_probability: float | None = None,
         deadline_s: float | None = None,
     ) -> SearchResult:
         """Find the best items for a query.
@@ -79,6 +80,8 @@ class TwoStageSearcher:
             explain: add each word's best region to the hits.
             query_text: the query's text; explaining a text query needs it.
             query_size_px: width and height of the query's photo; boxes in it need them.
+            min_probability: leaves out hits that are less likely to belong to the query; None:
+                leaves out none.
             deadline_s: by `time.monotonic`; where the second stage would end after it, the order
                 is left to the first. None: it may take as long as it takes.
 
@@ -88,6 +91,8 @@ class TwoStageSearcher:
             ShapeError: the query is not one item of the index's dimensions.
         """
         started = time.perf_counter()
+        if min_probability is not None:
+            raise InputError("min_probability: the index is not calibrated")
         if num_candidates is None:
             num_candidates = self.index.manifest.candidates(target)
         _check_options(top_k, offset, num_candidates, fusion)

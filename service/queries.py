@@ -63,6 +63,8 @@ class SearchOptions:
         fusion: weight of the alignment score in [0, 1]; None takes the fitted one.
         explain: add the evidence to the hits.
         filter: metadata that a hit must have.
+        min_probability: leaves out hits that are less likely to belong to the query, in [0, 1];
+            None leaves out none.
         timeout_ms: time for the whole answer; the second stage is left out where it does not fit
             in. None: it may take as long as it takes.
     """
@@ -75,3 +77,4 @@ class SearchOptions:
     explain: bool = False
     filter: dict[str, Any] = field(default_factory=dict)
     timeout_ms: float | None = None
+    min_probability: float | None = None

@@ -53,6 +53,11 @@ class SearchHit(_Part):
     rank: int = Field(description="Counted from 1, over all pages.")
     score: float = Field(description="What the order is by.")
     per_word: float | None = Field(description="Alignment score divided by the number of words.")
+    probability: float | None = Field(
+        default=None,
+        description="That the hit belongs to the query, 0 to 1; null where the index is not"
+        " calibrated, and between two images or two texts.",
+    )
     stages: HitStages
     uri: str | None
     text: str | None = Field(description="The text itself, or an image's first caption.")
@@ -81,6 +86,17 @@ class SearchAnswer(_Part):
     degraded: list[str] = Field(
         description="What was asked for and left out, such as rerank; empty: nothing."
     )
+    match_probability: float | None = Field(
+        default=None,
+        description="That what was searched holds anything that belongs to the query, 0 to 1;"
+        " null as `probability`.",
+    )
+    no_match: bool | None = Field(
+        default=None,
+        description="Whether nothing is likely enough: `match_probability` is below the threshold"
+        " of the calibration, or `min_probability` left no hit of the first page; null as"
+        " `probability`.",
+    )
     took_ms: TookMs
 
 
@@ -98,5 +114,7 @@ def build_answer(result: SearchResult, took_ms: TookMs) -> SearchAnswer:
         candidates=result.candidates,
         generation=result.generation,
         degraded=result.degraded,
+        match_probability=result.match_probability,
+        no_match=result.no_match,
         took_ms=took_ms,
     )

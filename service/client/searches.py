@@ -43,6 +43,7 @@ class SearchFields(TypedDict, total=False):
         explain: say which word matched which region.
         filter: metadata that a hit must have.
         timeout_ms: time that the service may take; re-ranking is left out where it does not fit.
+        min_probability: leave out hits that are less likely to belong to the query, in [0, 1].
     """
 
     image: PictureSource
@@ -56,6 +57,7 @@ class SearchFields(TypedDict, total=False):
     explain: bool
     filter: dict[str, Any]
     timeout_ms: float
+    min_probability: float
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Search:
         explain: whether to say which word matched which region.
         filter: metadata that a hit must have.
         timeout_ms: time that the service may take.
+        min_probability: least probability of a hit.
     """
 
     text: str | None = None
@@ -91,12 +94,13 @@ class Search:
     explain: bool | None = None
     filter: dict[str, Any] | None = None
     timeout_ms: float | None = None
+    min_probability: float | None = None
 
     def plain_fields(self) -> dict[str, Any]:
         """Return what is given, without the picture and the target."""
         names = (
             *("text", "id", "image_url", "k", "offset", "candidates"),
-            *("rerank", "fusion", "explain", "filter", "timeout_ms"),
+            *("rerank", "fusion", "explain", "filter", "timeout_ms", "min_probability"),
         )
         given = ((name, getattr(self, name)) for name in names)
         return {name: value for name, value in given if value is not None}

@@ -66,6 +66,14 @@ class SearchBody(BaseModel):
         description="Time for the answer; where it does not allow the second stage, the first"
         " stage's order comes back, and `degraded` says rerank_timeout.",
     )
+    min_probability: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Leave out hits that are less likely to belong to the query. `offset` and `k`"
+        " count before that, so a page may have fewer hits, and none. The index has to be"
+        " calibrated.",
+    )
 
     @model_validator(mode="after")
     def _one_query(self) -> SearchBody:
@@ -104,6 +112,7 @@ class SearchBody(BaseModel):
             explain=self.explain,
             filter=self.filter,
             timeout_ms=self.timeout_ms,
+            min_probability=self.min_probability,
         )
 
 

@@ -76,6 +76,7 @@ DEFAULTS = {
     "explain": False,
     "filter": {},
     "timeout_ms": None,
+    "min_probability": None,
 }
 
 
@@ -93,6 +94,7 @@ OPTIONS = {
     "explain": True,
     "filter": {"year": 2024},
     "timeout_ms": 150.0,
+    "min_probability": 0.25,
 }
 
 
@@ -113,6 +115,7 @@ def test_multipart_takes_the_same_options_as_form_fields(app: FastAPI) -> None:
         "explain": "true",
         "filter": '{"year": 2024}',
         "timeout_ms": "150",
+        "min_probability": "0.25",
     }
     answer = post(app, data=form, files={"image": ("x.bin", b"bytes")}).json()
     assert answer["options"] == OPTIONS

@@ -45,6 +45,8 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
         "candidates",
         "generation",
         "degraded",
+        "match_probability",
+        "no_match",
         "took_ms",
     ]
     assert list(answer["took_ms"]) == ["decode", "encode", "retrieve", "rerank", "total"]
@@ -55,6 +57,7 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
             "rank",
             "score",
             "per_word",
+            "probability",
             "stages",
             "uri",
             "text",
