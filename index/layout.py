@@ -10,6 +10,7 @@ INDEX/
   .generation.partial/  a generation that is being written; of no use once its writer is gone
   changes/000001/       what was added to a generation and removed from it since it was built
   photos/               photos that were uploaded, named by the sha256 of their bytes
+  evaluations/          what was measured of each generation, for people to see
   .lock                 held by the process that builds
   .changes.lock         held by the process that adds, removes or makes a generation live
 """
@@ -26,6 +27,7 @@ CURRENT, MODEL, GENERATIONS, BUILD, LOCK = "CURRENT", "model", "generations", ".
 PUBLISHING = ".publishing"
 NEW_CATALOGUE, NEW_GENERATION = ".catalogue.partial", ".generation.partial"
 CHANGES, PHOTOS, CHANGES_LOCK = "changes", "photos", ".changes.lock"
+EVALUATIONS = "evaluations"
 
 
 def generation_folder(root: Path, generation: int) -> Path:

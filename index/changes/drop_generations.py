@@ -10,6 +10,7 @@ from index.changes.generation_lease import sole_use
 from index.changes.lock import changes_lock
 from index.changes.uploaded_photos import sweep_photos
 from index.disk import remove_folder
+from index.evaluations import drop_evaluations
 from index.layout import CHANGES, GENERATIONS, PHOTOS, generation_folder, published_generations
 from index.settings import TARGETS
 from index.side import ITEMS
@@ -18,7 +19,7 @@ from index.side import ITEMS
 def drop_generations(
     root: Path, live: int, previous: int, keep: int
 ) -> tuple[list[int], list[int]]:
-    """Remove earlier generations, with their changes; called by the only builder.
+    """Remove earlier generations, with all that belongs to them; called by the only builder.
 
     Those between the previous generation and the live one were rolled back.
 
@@ -48,6 +49,7 @@ def drop_generations(
     for folder in (root / CHANGES).glob("[0-9]*"):
         if int(folder.name) not in left:
             remove_folder(root, folder)
+    drop_evaluations(root)
     return dropped, in_use
 
 
