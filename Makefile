@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard index/kernel/*.[ch])
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench image docker-check
+.PHONY: help demo test test-browser check bench image docker-check
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -17,6 +17,9 @@ demo: $(VENV)/.installed-cpu ## train, index and serve the demo on http://127.0.
 
 test: $(VENV)/.installed-dev ## run the default tests: no network, no weights, no GPU
 	$(BIN)/python -m pytest
+
+test-browser: $(VENV)/.installed-dev ## run the tests of the page in Chromium; skipped where there is none
+	$(BIN)/python -m pytest -m browser tests/browser tests/benchmarks/test_page.py
 
 check: $(VENV)/.installed-dev ## formatting, lint, strict types, import contracts
 	$(BIN)/ruff format --check .

@@ -15,10 +15,11 @@ from aladin.errors import ConfigError
 from aladin.images import MOST_PIXELS, UPLOAD_FORMATS, ImageLimits
 from service.query_limits import QueryLimits
 
-# The prefix is also that of variables which are no settings of a service: the key of a client, and
-# what Kubernetes tells every container of a service that happens to be called aladin-something.
+# The prefix is also that of variables which are no settings of a service: the key of a client, the
+# browser of the tests, and what Kubernetes tells every container of a service that happens to be
+# called aladin-something.
 _OTHERS_VARIABLES = re.compile(
-    r"ALADIN_(API_KEY|(.+_)?SERVICE_(HOST|PORT(_.+)?)|(.+_)?PORT(_\d+_(TCP|UDP)(_.+)?)?)"
+    r"ALADIN_(API_KEY|CHROMIUM|(.+_)?SERVICE_(HOST|PORT(_.+)?)|(.+_)?PORT(_\d+_(TCP|UDP)(_.+)?)?)"
 )
 
 

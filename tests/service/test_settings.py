@@ -61,6 +61,7 @@ def test_a_mistyped_variable_is_refused(
     "variable",
     [
         "ALADIN_API_KEY",  # of `aladin search --url`
+        "ALADIN_CHROMIUM",  # of `make test-browser`
         # What Kubernetes sets beside a service named aladin, or aladin-search.
         "ALADIN_PORT",
         "ALADIN_SERVICE_HOST",

@@ -1,0 +1,149 @@
+"""The page at /, used as its users do; the names of its elements are told here alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Locator, Page, Response, expect
+
+from index.settings import Target
+
+Answer = dict[str, Any]
+Way = Literal["drop", "paste"]
+
+# Puts a photo on the page as the system's clipboard or file manager does.
+_HAND_OVER = """
+([way, name, bytes]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([Uint8Array.from(bytes)], name, { type: "image/png" }));
+  const about = { bubbles: true, cancelable: true };
+  const at = document.activeElement ?? document.body;
+  if (way === "paste") {
+    at.dispatchEvent(new ClipboardEvent("paste", { ...about, clipboardData: data }));
+    return;
+  }
+  for (const type of ["dragenter", "dragover", "drop"]) {
+    document.body.dispatchEvent(new DragEvent(type, { ...about, dataTransfer: data }));
+  }
+}
+"""
+
+
+class SearchPage:
+    """The page of one service in a browser.
+
+    Attributes:
+        page: playwright's.
+        url: of the service, without a slash at its end.
+    """
+
+    def __init__(self, page: Page, url: str) -> None:
+        """Open nothing yet."""
+        self.page = page
+        self.url = url
+
+    @property
+    def words(self) -> Locator:
+        """What is searched for, typed."""
+        return self.page.locator("#words")
+
+    @property
+    def hits(self) -> Locator:
+        """What was found; where two lists are compared, by both stages."""
+        return self.page.locator("#hits > li.hit")
+
+    @property
+    def matching_hits(self) -> Locator:
+        """What matching alone found, where the two are compared."""
+        return self.page.locator("#matching-hits > li.hit")
+
+    @property
+    def status(self) -> Locator:
+        """What the page is doing, or what came of it."""
+        return self.page.locator("#status")
+
+    @property
+    def error(self) -> Locator:
+        """What went wrong."""
+        return self.page.locator("#error")
+
+    @property
+    def evidence(self) -> Locator:
+        """The dialog that shows why a hit was found."""
+        return self.page.locator("dialog#evidence")
+
+    def open(self, fragment: str = "") -> SearchPage:
+        """Go to the page, to the search of `fragment`, as in the address after #."""
+        self.page.goto(f"{self.url}/#{fragment}" if fragment else f"{self.url}/")
+        return self
+
+    def choose_target(self, target: Target) -> None:
+        """Choose what is to be found."""
+        self.page.locator(f"input[name=target][value={target}]").check()
+
+    def find(self, words: str) -> Answer:
+        """Search with words; return the answer that is shown then."""
+        with self.answer_shown() as answer:
+            self.words.fill(words)
+            self.words.press("Enter")
+        return answer
+
+    def find_photo(self, photo: Path) -> Answer:
+        """Choose a photo of this machine to search with."""
+        with self.answer_shown() as answer:
+            self.page.locator("#photo").set_input_files(photo)
+        return answer
+
+    def hand_over(self, photo: Path, way: Way) -> Answer:
+        """Drop a photo on the page, or paste it, to search with."""
+        with self.answer_shown() as answer:
+            self.page.evaluate(_HAND_OVER, [way, photo.name, list(photo.read_bytes())])
+        return answer
+
+    def open_evidence(self, hit: Locator) -> None:
+        """Ask why a hit was found; return when the words are there."""
+        hit.locator("button.open").click()
+        expect(self.evidence.locator(".word").first).to_be_visible()
+
+    @contextmanager
+    def answer_shown(self, rerank: bool = True) -> Generator[Answer]:
+        """Have something done that searches; what is yielded is the answer, once it is shown.
+
+            with page.answer_shown() as answer:
+                page.words.press("Enter")
+            answer["hits"]
+
+        Args:
+            rerank: wait for the search of both stages; otherwise for the one of matching alone.
+        """
+        answer: Answer = {}
+        with self.page.expect_response(_is_search(rerank)) as caught:
+            yield answer
+        answer |= caught.value.json()
+        self.expect_hits([hit["id"] for hit in answer.get("hits", [])])
+
+    def expect_hits(self, ids: list[str]) -> None:
+        """Wait until just these are shown, in their order."""
+        expect(self.hits).to_have_count(len(ids))
+        for hit, item_id in zip(self.hits.all(), ids, strict=True):
+            expect(hit).to_have_attribute("data-id", item_id)
+
+    def ids(self, hits: Locator | None = None) -> list[str]:
+        """Return the ids of the hits that are shown now."""
+        each = (hits or self.hits).evaluate_all("items => items.map(item => item.dataset.id)")
+        return list(each)
+
+
+def _is_search(rerank: bool) -> Callable[[Response], bool]:
+    def matches(response: Response) -> bool:
+        if not urlsplit(response.url).path.startswith("/v1/search/"):
+            return False
+        body = response.request.post_data_buffer or b""
+        alone = b'"rerank":false' in body or b'name="rerank"\r\n\r\nfalse' in body
+        return alone != rerank
+
+    return matches
