@@ -19,6 +19,9 @@ from index.settings import TARGETS, Target, TokenDtype
 SCHEMA_VERSION = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 
+# The commands that make a generation.
+MadeBy = Literal["build", "merge", "import", "compact", "tune", "calibrate"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class FileEntry:
@@ -166,6 +169,7 @@ class Manifest:
         metric: of the embeddings.
         default_candidates: of a search that does not say, where the side was not tuned.
         fingerprint: of the build's inputs, model and settings.
+        made_by: the command that made it; None: nothing was noted then.
         model: what made it.
         images: None if the index has no images.
         texts: None if the index has no texts.
@@ -179,6 +183,7 @@ class Manifest:
     metric: Literal["inner_product"]
     default_candidates: int
     fingerprint: str
+    made_by: MadeBy | None = None
     model: ModelEntry
     images: SideEntry | None
     texts: SideEntry | None

@@ -26,6 +26,7 @@ from index.layout import NEW_GENERATION, published_generations
 from index.manifest import (
     SCHEMA_VERSION,
     AnnEntry,
+    MadeBy,
     Manifest,
     ModelEntry,
     SideEntry,
@@ -69,6 +70,7 @@ def write_generation(
     progress: Progress | None = None,
     seconds: StageSeconds | None = None,
     going_live: GoingLive | None = None,
+    made_by: MadeBy = "build",
 ) -> int:
     """Write a new generation of an index, one part in memory at a time, and make it live.
 
@@ -87,6 +89,7 @@ def write_generation(
         progress: told of items and vectors.
         seconds: gets the time of the stages "write" and "ann".
         going_live: for what has to change in the same step, see `publish_generation`.
+        made_by: noted in the manifest.
 
     Returns:
         The number of the new generation.
@@ -124,6 +127,7 @@ def write_generation(
                 metric="inner_product",
                 default_candidates=settings.default_candidates,
                 fingerprint=fingerprint,
+                made_by=made_by,
                 model=model,
                 images=entries.get("images"),
                 texts=entries.get("texts"),

@@ -128,6 +128,7 @@ def merge_indexes(
                 settings,
                 _fingerprint(sides),
                 progress,
+                made_by="merge",
             )
     return MergeReport(generation=generation, counts=counts)
 

@@ -97,6 +97,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                     _fingerprint(index, sides),
                     progress or NullProgress(),
                     going_live=going_live.carry,
+                    made_by="compact",
                 )
                 carried = going_live.carried
         dropped, in_use = drop_generations(root, generation, index.generation, keep)

@@ -100,7 +100,9 @@ def import_index(
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
         fingerprint = fingerprint_of(model, fingerprints, settings)
-        generation = write_generation(out, sources, model, settings, fingerprint, progress)
+        generation = write_generation(
+            out, sources, model, settings, fingerprint, progress, made_by="import"
+        )
     left_out = [entry for source in sources.values() for entry in source.left_out]
     counts: dict[Target, int] = {
         target: side.count - len(sources[target].left_out) for target, side in sides.items()

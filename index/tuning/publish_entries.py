@@ -11,11 +11,16 @@ from pathlib import Path
 from index.building.publish import publish_generation
 from index.changes.pending import with_changes_of
 from index.layout import NEW_GENERATION, generation_folder, published_generations
-from index.manifest import Manifest, SideEntry, write_manifest
+from index.manifest import MadeBy, Manifest, SideEntry, write_manifest
 from index.settings import Target
 
 
-def publish_entries(root: Path, manifest: Manifest, entries: Mapping[Target, SideEntry]) -> int:
+def publish_entries(
+    root: Path,
+    manifest: Manifest,
+    entries: Mapping[Target, SideEntry],
+    made_by: MadeBy,
+) -> int:
     """Make a generation live that has the files and the changes of the one before.
 
     To be called by the only builder of the index (`index.disk.only_builder`).
@@ -24,6 +29,7 @@ def publish_entries(root: Path, manifest: Manifest, entries: Mapping[Target, Sid
         root: of the index.
         manifest: of the live generation.
         entries: that replace those of the manifest.
+        made_by: noted in the manifest.
 
     Returns:
         The number of the new generation.
@@ -42,6 +48,7 @@ def publish_entries(root: Path, manifest: Manifest, entries: Mapping[Target, Sid
     new = replace(
         manifest,
         generation=generation,
+        made_by=made_by,
         images=entries.get("images", manifest.images),
         texts=entries.get("texts", manifest.texts),
     )

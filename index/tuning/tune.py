@@ -131,7 +131,7 @@ def tune_index(
             tuner = _SideTuner(index, side, options, queries, progress)
             entries[target] = tuner.tune()
             warnings += tuner.warnings
-        generation = publish_entries(root, index.manifest, entries)
+        generation = publish_entries(root, index.manifest, entries, "tune")
     return TuneReport(generation, entries, warnings)
 
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ MANIFEST_JSON = """{
   "metric": "inner_product",
   "default_candidates": 100,
   "fingerprint": "f00d",
+  "made_by": "tune",
   "model": {
     "id": "abc",
     "files": {
@@ -98,6 +100,7 @@ def example() -> Manifest:
         metric="inner_product",
         default_candidates=100,
         fingerprint="f00d",
+        made_by="tune",
         model=ModelEntry(id="abc", files={"config.json": FileEntry(bytes=2, sha256="1234")}),
         images=SideEntry(
             count=7,
@@ -163,6 +166,16 @@ def rewrite(folder: Path, **changes: object) -> None:
     (folder / MANIFEST).write_text(json.dumps(data))
     digest = describe_files(folder, [MANIFEST])[MANIFEST].sha256
     (folder / DIGEST).write_text(f"{digest}\n")
+
+
+def test_a_manifest_of_before_tells_nothing_of_who_made_it(tmp_path: Path) -> None:
+    write_manifest(tmp_path, example())
+    data = json.loads((tmp_path / MANIFEST).read_text())
+    del data["made_by"]
+    (tmp_path / MANIFEST).write_text(json.dumps(data))
+    digest = describe_files(tmp_path, [MANIFEST])[MANIFEST].sha256
+    (tmp_path / DIGEST).write_text(f"{digest}\n")
+    assert read_manifest(tmp_path) == replace(example(), made_by=None)
 
 
 def test_another_schema_version_is_refused(tmp_path: Path) -> None:
