@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import json
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +31,13 @@ _HAND_OVER = """
     document.body.dispatchEvent(new DragEvent(type, { ...about, dataTransfer: data }));
   }
 }
+"""
+
+_PHOTOS_ARE_THERE = """
+() => [...document.querySelectorAll(".hit img")].every((photo) => {
+  const box = photo.getBoundingClientRect();
+  return box.top > innerHeight || box.bottom < 0 || (photo.complete && photo.naturalWidth > 0);
+})
 """
 
 
@@ -131,6 +139,20 @@ class SearchPage:
         expect(self.hits).to_have_count(len(ids))
         for hit, item_id in zip(self.hits.all(), ids, strict=True):
             expect(hit).to_have_attribute("data-id", item_id)
+
+    def expect_photos(self) -> None:
+        """Wait until the photos of all hits in view are there."""
+        self.page.wait_for_function(_PHOTOS_ARE_THERE)
+
+    def filter_by(self, fields: Mapping[str, Any]) -> Answer:
+        """Have only hits with these metadata found."""
+        form = self.page.locator("#filter-form")
+        if not form.is_visible():
+            self.page.locator("details:has(#filter-form) > summary").click()
+        with self.answer_shown() as answer:
+            form.locator("#filter-json").fill(json.dumps(fields))
+            form.get_by_role("button").first.click()
+        return answer
 
     def ids(self, hits: Locator | None = None) -> list[str]:
         """Return the ids of the hits that are shown now."""
