@@ -3,6 +3,7 @@
 config.json         schema version, network, fusion, provenance
 model.safetensors   all weights, frozen encoders included
 tokenizer.json      the text encoder's tokenizer
+calibration.json    what its scores mean, once that was fitted (`aladin.calibration.store`)
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from aladin.strict_config import STRICT, dump_config, parse_config
 
 SCHEMA_VERSION = 1
 _CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
-# All that a checkpoint consists of; who copies one copies these.
+# All that a checkpoint has to consist of; who copies one copies these.
 CHECKPOINT_FILES = (_CONFIG, _WEIGHTS, _TOKENIZER)
 
 
