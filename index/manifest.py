@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict
 
 from aladin.atomic import write_json
+from aladin.calibration.calibration import Calibration
 from aladin.errors import ConfigError, IndexCorruptError, IndexMismatchError
 from aladin.strict_config import STRICT, dump_config, parse_config
 from index.settings import TARGETS, Target, TokenDtype
@@ -173,6 +174,7 @@ class Manifest:
         model: what made it.
         images: None if the index has no images.
         texts: None if the index has no texts.
+        calibration: what hits' probabilities are computed by; None: the index is not calibrated.
         files: every file by its path below the generation's folder.
     """
 
@@ -187,6 +189,7 @@ class Manifest:
     model: ModelEntry
     images: SideEntry | None
     texts: SideEntry | None
+    calibration: Calibration | None = None
     files: dict[str, FileEntry]
 
     def side(self, target: Target) -> SideEntry | None:

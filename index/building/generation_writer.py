@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aladin.atomic import write_json
+from aladin.calibration.calibration import Calibration
 from aladin.errors import InputError
 from aladin.progress import NullProgress, Progress
 from index.ann.first_stage import first_stages
@@ -71,6 +72,7 @@ def write_generation(
     seconds: StageSeconds | None = None,
     going_live: GoingLive | None = None,
     made_by: MadeBy = "build",
+    calibration: Calibration | None = None,
 ) -> int:
     """Write a new generation of an index, one part in memory at a time, and make it live.
 
@@ -90,6 +92,7 @@ def write_generation(
         seconds: gets the time of the stages "write" and "ann".
         going_live: for what has to change in the same step, see `publish_generation`.
         made_by: noted in the manifest.
+        calibration: of the model's scores among such items; None: there is none.
 
     Returns:
         The number of the new generation.
@@ -131,6 +134,7 @@ def write_generation(
                 model=model,
                 images=entries.get("images"),
                 texts=entries.get("texts"),
+                calibration=calibration,
                 files=describe_files(folder, names),
             )
             write_manifest(folder, manifest)

@@ -98,6 +98,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                     progress or NullProgress(),
                     going_live=going_live.carry,
                     made_by="compact",
+                    calibration=index.manifest.calibration,
                 )
                 carried = going_live.carried
         dropped, in_use = drop_generations(root, generation, index.generation, keep)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from aladin.calibration.calibration import Calibration
 from index.building.publish import publish_generation
 from index.changes.pending import with_changes_of
 from index.layout import NEW_GENERATION, generation_folder, published_generations
@@ -20,6 +21,7 @@ def publish_entries(
     manifest: Manifest,
     entries: Mapping[Target, SideEntry],
     made_by: MadeBy,
+    calibration: Calibration | None = None,
 ) -> int:
     """Make a generation live that has the files and the changes of the one before.
 
@@ -28,8 +30,9 @@ def publish_entries(
     Args:
         root: of the index.
         manifest: of the live generation.
-        entries: that replace those of the manifest.
+        entries: of sides, that replace those of the manifest.
         made_by: noted in the manifest.
+        calibration: that replaces the manifest's; None keeps what is there.
 
     Returns:
         The number of the new generation.
@@ -51,6 +54,7 @@ def publish_entries(
         made_by=made_by,
         images=entries.get("images", manifest.images),
         texts=entries.get("texts", manifest.texts),
+        calibration=calibration or manifest.calibration,
     )
     write_manifest(folder, new)
     publish_generation(root, folder, generation, with_changes_of(root, manifest.generation))

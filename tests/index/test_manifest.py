@@ -83,6 +83,7 @@ MANIFEST_JSON = """{
     }
   },
   "texts": null,
+  "calibration": null,
   "files": {
     "images/ann.faiss": {
       "bytes": 10,
