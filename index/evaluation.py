@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 
 from aladin.encoding import Encoding
-from aladin.errors import InputError
-from aladin.inference import encode_texts
 from aladin.metrics import Ranks, RetrievalMetrics, summarize
 from aladin.progress import NullProgress, Progress
-from index.live_side import LiveSide
+from index.evaluation_queries import EvaluationQueries, Question
 from index.results import Hit
 from index.searcher import Modality, TwoStageSearcher
 from index.settings import Target
 
 _TOP = 10
-_TEXTS_AT_A_TIME = 64
-
-
-class EvaluationText(NamedTuple):
-    """A caption that asks for its image.
-
-    Attributes:
-        id: of the text in the index.
-        text: the caption.
-        image_id: of its image in the index.
-    """
-
-    id: str
-    text: str
-    image_id: str
 
 
 class DirectionReport(NamedTuple):
@@ -69,8 +52,7 @@ class ServedEvaluation(NamedTuple):
 
 def evaluate_index(
     searcher: TwoStageSearcher,
-    image_ids: Sequence[str],
-    texts: Sequence[EvaluationText],
+    queries: EvaluationQueries,
     *,
     num_candidates: int | None = None,
     fusion: float | None = None,
@@ -79,53 +61,22 @@ def evaluate_index(
 ) -> ServedEvaluation:
     """Ask an index for every image's captions and every caption's image.
 
-    Texts are encoded, as those of users are; images ask with what the index stores of them.
     All items of the index compete, also those that are not part of the evaluation.
 
     Args:
         searcher: of an index with images and texts.
-        image_ids: the images; the rows of the ranks follow those that have a caption.
-        texts: any number an image.
+        queries: of images and texts of this index.
         num_candidates: of the first stage; None: the index's default.
         fusion: weight of the alignment score; None: the one chosen on validation.
         compared_queries: of each direction, for the agreement; an exhaustive search is slow.
         progress: advanced query by query.
-
-    Raises:
-        NoSuchTargetError: the index lacks images or texts.
-        InputError: there is nothing to evaluate, or an id is not in the index or not among
-            `image_ids`.
     """
-    if not image_ids or not texts:
-        raise InputError(f"nothing to evaluate: {len(image_ids)} images, {len(texts)} texts")
-    _check_known(searcher.index.side("images"), image_ids)
-    _check_known(searcher.index.side("texts"), (text.id for text in texts))
-    captions: dict[str, set[str]] = {image_id: set() for image_id in image_ids}
-    for text in texts:
-        if text.image_id not in captions:
-            raise InputError(f"text {text.id!r} belongs to {text.image_id!r}, which is no image")
-        captions[text.image_id].add(text.id)
-    asking = [image_id for image_id in image_ids if captions[image_id]]
     progress = progress or NullProgress()
-    progress.start(len(texts) + len(asking), "queries")
-
+    progress.start(len(queries.texts) + len(queries.images), "queries")
     by_text = _Direction(searcher, "text", "images", num_candidates, fusion)
-    step = max(1, len(texts) // compared_queries)
-    for start in range(0, len(texts), _TEXTS_AT_A_TIME):
-        batch = texts[start : start + _TEXTS_AT_A_TIME]
-        encoded = encode_texts(
-            searcher.index.checkpoint.model, [text.text for text in batch], truncate=True
-        )
-        for place, text in enumerate(batch):
-            query = encoded.rows(slice(place, place + 1))
-            by_text.ask(query, {text.image_id}, compare=(start + place) % step == 0)
-            progress.advance()
+    by_text.ask_all(queries.texts, compared_queries, progress)
     by_image = _Direction(searcher, "image", "texts", num_candidates, fusion)
-    step = max(1, len(asking) // compared_queries)
-    for place, image_id in enumerate(asking):
-        query = _stored_image(searcher, image_id)
-        by_image.ask(query, captions[image_id], compare=place % step == 0)
-        progress.advance()
+    by_image.ask_all(queries.images, compared_queries, progress)
     ranks = Ranks(torch.tensor(by_text.ranks), torch.tensor(by_image.ranks))
     return ServedEvaluation(ranks, summarize(ranks), by_text.report(), by_image.report())
 
@@ -147,12 +98,29 @@ class _Direction:
         default = searcher.index.manifest.candidates(target)
         self._num_candidates = num_candidates or default
         self._fusion = fusion
-        self._count = searcher.index.side(target).entry.count
+        self._count = searcher.index.side(target).count
         self._times_ms: list[float] = []
         self._agreements: list[float] = []
         self.ranks: list[int] = []
 
-    def ask(self, query: Encoding, right: set[str], *, compare: bool) -> None:
+    def ask_all(
+        self, questions: Sequence[Question], compared_queries: int, progress: Progress
+    ) -> None:
+        """Ask all questions, and compare some, evenly spread."""
+        step = max(1, len(questions) // compared_queries)
+        for place, (query, right) in enumerate(questions):
+            self._ask(query, right, compare=place % step == 0)
+            progress.advance()
+
+    def report(self) -> DirectionReport:
+        """Sum up."""
+        return DirectionReport(
+            agreement=statistics.fmean(self._agreements),
+            compared=len(self._agreements),
+            median_ms=statistics.median(self._times_ms),
+        )
+
+    def _ask(self, query: Encoding, right: set[str], *, compare: bool) -> None:
         """Search once; and once more exhaustively, where the two are to be compared."""
         hits, took_ms = self._search(query, max(_TOP, self._num_candidates), self._num_candidates)
         self._times_ms.append(took_ms)
@@ -162,14 +130,6 @@ class _Direction:
             wanted = {hit.id for hit in exhaustive}
             found = {hit.id for hit in hits[:_TOP]}
             self._agreements.append(len(wanted & found) / len(wanted))
-
-    def report(self) -> DirectionReport:
-        """Sum up."""
-        return DirectionReport(
-            agreement=statistics.fmean(self._agreements),
-            compared=len(self._agreements),
-            median_ms=statistics.median(self._times_ms),
-        )
 
     def _search(self, query: Encoding, top_k: int, num_candidates: int) -> tuple[list[Hit], float]:
         result = self._searcher.search(
@@ -199,19 +159,3 @@ def rank_as_served(hits: Sequence[Hit], right: set[str], count: int) -> int:
     if best is None:
         return count - len(right)
     return sum(hit.score >= best and hit.id not in right for hit in hits)
-
-
-def _stored_image(searcher: TwoStageSearcher, image_id: str) -> Encoding:
-    encoding, modality = searcher.encode_item(image_id)
-    assert modality == "image"  # `encode_item` looks among the images first
-    return encoding
-
-
-def _check_known(side: LiveSide, ids: Iterable[str]) -> None:
-    # One by one: the index may have many times as many items as are evaluated.
-    unknown = [item_id for item_id in ids if side.items.by_id(item_id) is None]
-    if unknown:
-        raise InputError(
-            f"{len(unknown)} of the {side.target} to evaluate are not in the index, "
-            f"e.g. {unknown[0]!r}"
-        )

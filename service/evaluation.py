@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +12,10 @@ from aladin.errors import InputError
 from aladin.metrics import Interval, RetrievalMetrics, paired_bootstrap
 from aladin.progress import Progress
 from aladin.separation import RankSummary, summarize_cross_ranks
-from index.evaluation import EvaluationText, ServedEvaluation, evaluate_index
-from index.reader import open_index
+from index.curve.candidate_curve import CandidateCurve, candidate_curve
+from index.evaluation import ServedEvaluation, evaluate_index
+from index.evaluation_queries import EvaluationQueries, EvaluationText, evaluation_queries
+from index.reader import SearchIndex, open_index
 from index.searcher import TwoStageSearcher
 from training.data import Record, read_records
 from training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint
@@ -37,13 +39,19 @@ def evaluate_served(
         InputError: a photo or a caption is not in the index.
         NoSuchTargetError: the index has no photos or no texts.
     """
+    queries = _queries(searcher, records, progress)
+    return evaluate_index(searcher, queries, fusion=fusion, progress=progress)
+
+
+def _queries(
+    searcher: TwoStageSearcher, records: Sequence[Record], progress: Progress
+) -> EvaluationQueries:
     captions = [
         EvaluationText(f"{record.id}#{number}", caption, record.id)
         for record in records
         for number, caption in enumerate(record.captions)
     ]
-    ids = [record.id for record in records]
-    return evaluate_index(searcher, ids, captions, fusion=fusion, progress=progress)
+    return evaluation_queries(searcher, [record.id for record in records], captions, progress)
 
 
 class FoldedEvaluation(NamedTuple):
@@ -59,31 +67,52 @@ class FoldedEvaluation(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
+class IndexEvaluation:
+    """How one generation of an index serves a data set.
+
+    Attributes:
+        generation: that was asked.
+        images: that were evaluated.
+        texts: that were evaluated.
+        served: the two stages through the index.
+        gain: rsum of the two stages minus that of matching.
+        curve: against the number of candidates; None where not asked for.
+    """
+
+    generation: int
+    images: int
+    texts: int
+    served: ServedEvaluation
+    gain: Interval
+    curve: CandidateCurve | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class SystemEvaluation:
     """What `aladin evaluate` reports.
 
     Attributes:
+        model_id: sha256 of the network's weights.
         exhaustive: metrics by score name: those of the network's heads, and fused.
         mean_difference: by head, the mean score of pairs that belong together minus all others'.
         cross_ranks: by head, of the pairs that belong together in both directions at once.
         folded: the exhaustive metrics in blocks; None where not asked for.
-        served: the two stages through the index; None without one.
-        gain: rsum of the two stages minus that of matching; None without an index.
+        index: of the index; None without one.
     """
 
+    model_id: str
     exhaustive: dict[str, RetrievalMetrics]
     mean_difference: dict[str, float]
     cross_ranks: dict[str, RankSummary]
     folded: FoldedEvaluation | None = None
-    served: ServedEvaluation | None = None
-    gain: Interval | None = None
+    index: IndexEvaluation | None = None
 
     @property
     def metrics(self) -> dict[str, RetrievalMetrics]:
         """Metrics by system; with an index, ``two_stage`` is one of them."""
-        if self.served is None:
+        if self.index is None:
             return self.exhaustive
-        return self.exhaustive | {"two_stage": self.served.metrics}
+        return self.exhaustive | {"two_stage": self.index.served.metrics}
 
 
 def evaluate_system(
@@ -93,6 +122,7 @@ def evaluate_system(
     index: Path | None,
     progress: Progress,
     folds: int = 1,
+    curve_candidates: Sequence[int] | None = None,
 ) -> SystemEvaluation:
     """Evaluate a network on a data set, and the index that was built with it.
 
@@ -103,6 +133,7 @@ def evaluate_system(
         index: of the same photos and captions; None: the network alone.
         progress: told of photos, captions and queries.
         folds: blocks for a further evaluation of the network; 0 or 1: the whole split only.
+        curve_candidates: numbers of candidates of the index's curve, ascending; None: no curve.
 
     Raises:
         AladinError: one of the three cannot be used, or they do not belong together.
@@ -112,33 +143,51 @@ def evaluate_system(
     if folds > len(records):
         raise InputError(f"folds: expected at most one a photo, {len(records)}, found {folds}")
     if index is None:
-        return _report(evaluate_checkpoint(checkpoint, records, progress), None, folds)
+        exhaustive = evaluate_checkpoint(checkpoint, records, progress)
+        return _report(checkpoint.model_id, exhaustive, folds)
     # Opened first: an index of another network is refused before the long work.
     with open_index(index, checkpoint=checkpoint) as opened:
         exhaustive = evaluate_checkpoint(checkpoint, records, progress)
-        served = evaluate_served(TwoStageSearcher(opened), records, progress)
-    return _report(exhaustive, served, folds)
+        of_index = _evaluate_index(opened, records, exhaustive, curve_candidates, progress)
+    return replace(_report(checkpoint.model_id, exhaustive, folds), index=of_index)
 
 
-def _report(
-    exhaustive: ExhaustiveEvaluation, served: ServedEvaluation | None, folds: int
-) -> SystemEvaluation:
-    gain = None
-    if served is not None:
-        matching = exhaustive.ranks["matching"]
-        gain = paired_bootstrap(served.ranks, matching, exhaustive.image_of_text)
+def _evaluate_index(
+    index: SearchIndex,
+    records: Sequence[Record],
+    exhaustive: ExhaustiveEvaluation,
+    curve_candidates: Sequence[int] | None,
+    progress: Progress,
+) -> IndexEvaluation:
+    searcher = TwoStageSearcher(index)
+    queries = _queries(searcher, records, progress)
+    served = evaluate_index(searcher, queries, progress=progress)
+    matching = exhaustive.ranks["matching"]
+    curve = None
+    if curve_candidates is not None:
+        curve = candidate_curve(searcher, queries, curve_candidates, progress)
+    return IndexEvaluation(
+        generation=index.generation,
+        images=len(records),
+        texts=len(queries.texts),
+        served=served,
+        gain=paired_bootstrap(served.ranks, matching, exhaustive.image_of_text),
+        curve=curve,
+    )
+
+
+def _report(model_id: str, exhaustive: ExhaustiveEvaluation, folds: int) -> SystemEvaluation:
     folded = None
     if folds > 1:
         folded = FoldedEvaluation(folds, _without_index(exhaustive.folded_metrics(folds)))
     return SystemEvaluation(
+        model_id=model_id,
         exhaustive=_without_index(exhaustive.metrics()),
         mean_difference=exhaustive.mean_difference,
         cross_ranks={
             name: summarize_cross_ranks(ranks) for name, ranks in exhaustive.cross_ranks.items()
         },
         folded=folded,
-        served=served,
-        gain=gain,
     )
 
 

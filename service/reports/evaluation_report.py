@@ -23,15 +23,16 @@ def evaluation_data(evaluation: SystemEvaluation) -> dict[str, Any]:
             "folds": evaluation.folded.folds,
             **{name: _metrics_data(each) for name, each in evaluation.folded.metrics.items()},
         }
-    if evaluation.served is not None and evaluation.gain is not None:
+    if evaluation.index is not None:
+        served, gain = evaluation.index.served, evaluation.index.gain
         directions = {
-            "text_to_image": evaluation.served.text_to_image,
-            "image_to_text": evaluation.served.image_to_text,
+            "text_to_image": served.text_to_image,
+            "image_to_text": served.image_to_text,
         }
         data["two_stage_minus_matching"] = {
-            "rsum": _rounded(evaluation.gain.difference),
-            "low": _rounded(evaluation.gain.low),
-            "high": _rounded(evaluation.gain.high),
+            "rsum": _rounded(gain.difference),
+            "low": _rounded(gain.low),
+            "high": _rounded(gain.high),
         }
         data["agreement"] = {
             name: _rounded(100 * report.agreement) for name, report in directions.items()
@@ -44,9 +45,9 @@ def evaluation_data(evaluation: SystemEvaluation) -> dict[str, Any]:
 
 def evaluation_table(title: str, evaluation: SystemEvaluation) -> Table:
     """Lay out the metrics of an evaluation."""
-    served = evaluation.served
     ms = None
-    if served is not None:
+    if evaluation.index is not None:
+        served = evaluation.index.served
         ms = (served.text_to_image.median_ms + served.image_to_text.median_ms) / 2
     rows = [
         MetricsRow(name, metrics, ms if name == "two_stage" else None)
@@ -68,9 +69,9 @@ def evaluation_lines(evaluation: SystemEvaluation) -> Iterator[str]:
             f"{evaluation.mean_difference[name]:.3f}, "
             f"cross-retrieval rank median {ranks.median:.0f}, mean {ranks.mean:.1f}"
         )
-    served, gain = evaluation.served, evaluation.gain
-    if served is None or gain is None:
+    if evaluation.index is None:
         return
+    served, gain = evaluation.index.served, evaluation.index.gain
     yield (
         f"two_stage minus matching: {gain.difference:+.1f} rsum, "
         f"95 % interval {gain.low:+.1f} to {gain.high:+.1f}"

@@ -1,0 +1,1 @@
+"""Quality and time of the two stages against the number of candidates."""

@@ -1,0 +1,300 @@
+"""What two-stage search finds with more and more candidates, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from aladin.errors import InputError
+from aladin.fusion import Direction
+from aladin.metrics import Ranks
+from aladin.progress import NullProgress, Progress
+from index.curve.listed_orders import ListedOrders, listed_rank
+from index.curve.photo_bootstrap import Draws, Estimate, PhotoBootstrap
+from index.curve.search_times import SearchTime, search_times
+from index.evaluation_queries import EvaluationQueries, Question
+from index.searcher import Modality, TwoStageSearcher
+from index.settings import Target
+
+# Between matching alone, one candidate, and the exhaustive order, all of them.
+DEFAULT_NUMBERS = (2, 5, 10, 20, 50, 100, 200, 500)
+
+Rule = Literal["fitted", "papers"]
+RULES: tuple[Rule, ...] = ("fitted", "papers")
+
+_TOP = 10
+# One more than counts: whether the tenth place is shared is seen there.
+_LISTED = _TOP + 1
+_TIMED_QUERIES = 200
+
+
+class DirectionQuality(NamedTuple):
+    """How one direction finds.
+
+    Attributes:
+        r1: R@1 in percent.
+        r1_gain: R@1 less that of matching alone, in points, over the same draws of photos.
+        agreement: share of the exhaustive order's top 10, by the same rule, that is in the top 10.
+    """
+
+    r1: Estimate
+    r1_gain: Estimate
+    agreement: float
+
+
+class Quality(NamedTuple):
+    """How both directions find.
+
+    Attributes:
+        text_to_image: how texts find images.
+        image_to_text: how images find texts.
+        rsum: sum of R@1, R@5 and R@10 of both.
+        rsum_gain: rsum less that of matching alone, over the same draws of photos.
+    """
+
+    text_to_image: DirectionQuality
+    image_to_text: DirectionQuality
+    rsum: Estimate
+    rsum_gain: Estimate
+
+
+class SearchTimes(NamedTuple):
+    """The time of a search in each direction."""
+
+    text_to_image: SearchTime
+    image_to_text: SearchTime
+
+    @property
+    def mean_ms(self) -> float:
+        """The mean of both medians."""
+        return (self.text_to_image.median_ms + self.image_to_text.median_ms) / 2
+
+
+class CurvePoint(NamedTuple):
+    """Two-stage search with one number of candidates.
+
+    Attributes:
+        candidates: handed to the second stage at a time.
+        fitted: by the fusion that was fitted on validation.
+        papers: by the alignment score alone, the papers' rule.
+        times: with the fitted fusion; the rule makes no difference to them.
+    """
+
+    candidates: int
+    fitted: Quality
+    papers: Quality
+    times: SearchTimes
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateCurve:
+    """Quality and time against the number of candidates.
+
+    Attributes:
+        points: from one candidate, which is matching alone, to all items, which is the
+            exhaustive order: of the fused score, and of the alignment alone.
+        default_candidates: of a search that does not say, by direction.
+        items: that compete, by direction: images for a text, texts for an image.
+        texts: that asked.
+        images: that asked.
+        resamples: of the photos, for the intervals.
+        timed: questions of each direction whose searches were timed, at most.
+    """
+
+    points: list[CurvePoint]
+    default_candidates: dict[Direction, int]
+    items: dict[Direction, int]
+    texts: int
+    images: int
+    resamples: int
+    timed: int
+
+
+def check_numbers(numbers: Sequence[int]) -> None:
+    """Refuse numbers of candidates that make no curve.
+
+    Raises:
+        InputError: none, one below 1, or not ascending.
+    """
+    if not numbers or numbers[0] < 1 or any(low >= high for low, high in pairwise(numbers)):
+        shown = ",".join(map(str, numbers)) or "none"
+        raise InputError(f"numbers of candidates: expected ascending ones from 1, got {shown}")
+
+
+def candidate_curve(
+    searcher: TwoStageSearcher,
+    queries: EvaluationQueries,
+    numbers: Sequence[int] = DEFAULT_NUMBERS,
+    progress: Progress | None = None,
+) -> CandidateCurve:
+    """Measure two-stage search with several numbers of candidates.
+
+    Every item is scored for every question: seconds for 1,000 images and 5,000 texts, hours for
+    a million of either.
+
+    Args:
+        searcher: of an index with images and texts, and their tokens.
+        queries: of images and texts of this index.
+        numbers: of candidates, ascending, at least 1; one, the index's defaults and all items
+            are measured besides. More than there are items are all items.
+        progress: told of questions, and of those that are timed.
+
+    Raises:
+        InputError: other numbers, or the index has no tokens.
+    """
+    check_numbers(numbers)
+    progress = progress or NullProgress()
+    by_text = _Direction(searcher, "text", "images", queries.texts)
+    by_image = _Direction(searcher, "image", "texts", queries.images)
+    directions = (by_text, by_image)
+    most = max(direction.items for direction in directions)
+    defaults = {direction.default for direction in directions}
+    measured = sorted({1, most, *(min(each, most) for each in (*numbers, *defaults))})
+    progress.start(len(queries.texts) + len(queries.images), "questions")
+    found = [direction.find(measured, progress) for direction in directions]
+    progress.start(sum(len(each.timed) for each in directions), "timed questions")
+    times = [direction.time(measured, progress) for direction in directions]
+    bootstrap = PhotoBootstrap(queries.image_of_text)
+    qualities = {rule: _qualities(bootstrap, *(each[rule] for each in found)) for rule in RULES}
+    return CandidateCurve(
+        points=[
+            CurvePoint(number, fitted, papers, SearchTimes(*both))
+            for number, fitted, papers, both in zip(
+                measured,
+                qualities["fitted"],
+                qualities["papers"],
+                zip(*times, strict=True),
+                strict=True,
+            )
+        ],
+        default_candidates={"text_to_image": by_text.default, "image_to_text": by_image.default},
+        items={"text_to_image": by_text.items, "image_to_text": by_image.items},
+        texts=len(queries.texts),
+        images=len(queries.images),
+        resamples=bootstrap.resamples,
+        timed=max(len(each.timed) for each in directions),
+    )
+
+
+class _Found(NamedTuple):
+    """What one direction finds by one rule.
+
+    Attributes:
+        ranks: of the right answers; `_LISTED` stands for all that are not listed.
+        agreement: mean over the questions, see `DirectionQuality`.
+    """
+
+    ranks: Int[Tensor, "numbers questions"]
+    agreement: list[float]
+
+
+class _Direction:
+    """Asks the questions of one direction.
+
+    Attributes:
+        items: that compete.
+        default: number of candidates of a search that does not say.
+        timed: evenly spread questions.
+    """
+
+    def __init__(
+        self,
+        searcher: TwoStageSearcher,
+        modality: Modality,
+        target: Target,
+        questions: Sequence[Question],
+    ) -> None:
+        self._searcher = searcher
+        self._modality: Modality = modality
+        self._target: Target = target
+        self._questions = questions
+        self._side = searcher.index.side(target)
+        if not self._side.has_tokens:
+            raise InputError(f"the index has no tokens of its {target}: nothing is re-ranked")
+        self.items = self._side.count
+        self.default = searcher.index.manifest.candidates(target)
+        self.timed = questions[:: -(-len(questions) // _TIMED_QUERIES)]
+
+    def find(self, numbers: Sequence[int], progress: Progress) -> dict[Rule, _Found]:
+        """Find with every number and rule."""
+        direction: Direction = "text_to_image" if self._modality == "text" else "image_to_text"
+        fusion = self._searcher.index.checkpoint.fusion.of(direction)
+        weights: dict[Rule, float] = {"fitted": fusion.weight, "papers": 1.0}
+        shape = (len(RULES), len(numbers), len(self._questions))
+        ranks, kept = np.empty(shape, dtype=np.int64), np.empty(shape)
+        for place, (query, right_ids) in enumerate(self._questions):
+            orders = ListedOrders(self._side, query, self._modality, _LISTED)
+            right = self._rows(right_ids)
+            firsts = [orders.first_stage(number) for number in numbers]
+            for row, rule in enumerate(RULES):
+                pages = [orders.page(first, fusion, weights[rule]) for first in firsts]
+                exhaustive = pages[-1].rows[:_TOP]
+                for column, (first, page) in enumerate(zip(firsts, pages, strict=True)):
+                    ranks[row, column, place] = listed_rank(page, right, first.block)
+                    kept[row, column, place] = np.isin(exhaustive, page.rows[:_TOP]).mean()
+            progress.advance()
+        agreement = kept.mean(axis=2).tolist()
+        return {
+            rule: _Found(torch.from_numpy(ranks[row]), agreement[row])
+            for row, rule in enumerate(RULES)
+        }
+
+    def time(self, numbers: Sequence[int], progress: Progress) -> list[SearchTime]:
+        """Time searches with every number."""
+        return search_times(
+            self._searcher, self.timed, self._modality, self._target, numbers, progress
+        )
+
+    def _rows(self, ids: set[str]) -> np.ndarray:
+        found = (self._side.items.by_id(item_id) for item_id in ids)
+        return np.array([item.row for item in found if item is not None], dtype=np.int64)
+
+
+class _Recalls(NamedTuple):
+    """Draws of one point of the curve."""
+
+    text_r1: Draws
+    image_r1: Draws
+    rsum: Draws
+
+
+def _qualities(bootstrap: PhotoBootstrap, by_text: _Found, by_image: _Found) -> list[Quality]:
+    """Sum one rule's points up; the first is matching alone."""
+    recalls = [
+        _recalls(bootstrap, Ranks(*both))
+        for both in zip(by_text.ranks, by_image.ranks, strict=True)
+    ]
+    matching = recalls[0]
+    return [
+        Quality(
+            text_to_image=DirectionQuality(
+                each.text_r1.estimate(), (each.text_r1 - matching.text_r1).estimate(), of_texts
+            ),
+            image_to_text=DirectionQuality(
+                each.image_r1.estimate(), (each.image_r1 - matching.image_r1).estimate(), of_images
+            ),
+            rsum=each.rsum.estimate(),
+            rsum_gain=(each.rsum - matching.rsum).estimate(),
+        )
+        for each, of_texts, of_images in zip(
+            recalls, by_text.agreement, by_image.agreement, strict=True
+        )
+    ]
+
+
+def _recalls(bootstrap: PhotoBootstrap, ranks: Ranks) -> _Recalls:
+    texts = [bootstrap.mean_of_texts(_percent(ranks.text_to_image < k)) for k in (1, 5, _TOP)]
+    images = [bootstrap.mean_of_images(_percent(ranks.image_to_text < k)) for k in (1, 5, _TOP)]
+    rsum = texts[0] + texts[1] + texts[2] + images[0] + images[1] + images[2]
+    return _Recalls(texts[0], images[0], rsum)
+
+
+def _percent(hit: Bool[Tensor, " questions"]) -> Float[Tensor, " questions"]:
+    return 100 * hit.double()
