@@ -1,240 +1,293 @@
-// The page at /: asks the service that it came from, and shows what it answers.
-// Everything that comes from the index is put in as text, never as markup.
+// The page at /: one search at a time, from the address, the field, a photo or a hit.
 
-import { NeedsKey, Problem, describeIndex, search, setKey, showPhoto } from "./service.js";
+import { fromAddress, toAddress } from "./address.js";
+import { hideComparison, showComparison, startComparison } from "./compare.js";
+import { at } from "./elements.js";
+import { closeEvidence, limitPhotos, openEvidence, startEvidence } from "./evidence.js";
+import { narrowed } from "./filter_language.js";
+import { learnFields, showFilter, startFilters } from "./filters.js";
+import { askForKey, startKeyForm } from "./key_form.js";
+import "./keyboard.js";
+import { startOffline, waitForService } from "./offline.js";
+import { showDefaults, showOptions, showUsed, startOptions } from "./options.js";
+import { hidePages, showPages, startPaging } from "./paging.js";
+import { startPhotoInput } from "./photo_input.js";
+import { hideProblem, showProblem } from "./problems.js";
+import { showQuery, startQueryField } from "./query_field.js";
+import { showHits, showSkeletons } from "./results.js";
+import { NEW_SEARCH, changed, crossesKinds, nameOf } from "./search.js";
+import { NeedsKey, Problem, Unreachable, askSearch, describeIndex, readLimits } from "./service.js";
+import { hideTimings, showTimings } from "./timings.js";
 
-const PAGE_SIZE = 24;
-const THUMBNAIL_PX = 320;
-const EXAMPLE_PX = 96;
+const FINAL = [400, 403, 404, 413, 415, 421, 422]; // the same request would get the same answer
+const PATIENCE_MS = 150; // an answer that comes sooner needs no sign of waiting
 
-const at = (id) => document.getElementById(id);
-const form = at("search");
-const words = at("words");
-const hits = at("hits");
-
-// What is searched for: words, a photo from this machine, or an item of the index.
-// {text} | {file} | {id, name}; null before the first search.
-let query = null;
-let shown = 0;
+let search = NEW_SEARCH;
+let found = null; // {answer, matching}: of the search, once it is answered
 let running = null; // the AbortController of the search under way
+let limits = {};
 
-// --- Searching ---
+// --- One search ---
 
-function start(next) {
-  query = next;
-  showExample();
-  remember();
-  run(0);
+// Show another search, and keep it in the history.
+function go(next) {
+  const address = toAddress(next);
+  if (location.hash !== address) history.pushState(null, "", address);
+  show(next);
 }
 
-async function run(offset) {
+function show(next, openId = null) {
+  search = next;
+  closeEvidence();
+  showQuery(search);
+  showOptions(search);
+  showFilter(search.filter);
+  at("compare").checked = search.compare;
+  showSharing();
+  if (search.query) run(openId);
+  else rest();
+}
+
+// Nothing is looked for yet.
+function rest() {
+  running?.abort();
+  running = null;
+  hideProblem();
+  clear();
+  at("status").textContent = "";
+  document.body.classList.add("starting");
+}
+
+async function run(openId = null) {
   running?.abort();
   const mine = (running = new AbortController());
-  const target = form.elements.target.value;
-  showError(null);
-  hits.classList.add("waiting");
-  at("status").textContent = "Searching…";
+  hideProblem();
+  document.body.classList.remove("starting");
+  const patience = setTimeout(showWaiting, PATIENCE_MS);
   try {
-    const started = performance.now();
-    const answer = await search(target, query, { k: PAGE_SIZE, offset }, mine.signal);
+    checkLimits(search.query);
+    const answers = await Promise.all([
+      timed(askSearch(search, mine.signal)),
+      comparing() ? askSearch({ ...search, rerank: false }, mine.signal) : null,
+    ]);
     if (mine !== running) return;
-    showAnswer(answer, target, offset, performance.now() - started);
+    showAnswer(...answers);
+    const opened = hitWith(openId);
+    if (opened) openEvidence(opened, found.answer.hits, search);
   } catch (error) {
-    if (mine !== running) return;
-    at("status").textContent = "";
-    if (offset === 0) clear();
-    if (error instanceof NeedsKey) askForKey(error);
-    else showError(error);
+    if (mine === running) fail(error);
   } finally {
-    if (mine === running) hits.classList.remove("waiting");
+    clearTimeout(patience);
+    if (mine === running) at("found").classList.remove("waiting");
+  }
+}
+
+// Without a second stage there is nothing to compare with.
+function comparing() {
+  return search.compare && crossesKinds(search) && search.rerank;
+}
+
+async function timed(answering) {
+  const started = performance.now();
+  const answer = await answering;
+  return { answer, ms: performance.now() - started };
+}
+
+function checkLimits({ file, text }) {
+  if (file?.size > limits.max_image_bytes) {
+    const message = `it has ${file.size} bytes, and at most ${limits.max_image_bytes} are taken`;
+    throw new Problem(message, { status: 413 });
+  }
+  if (file?.size === 0) throw new Problem("the file is empty", { status: 415 });
+  if (text && [...text].length > limits.max_text_chars) {
+    const message = `the text has ${[...text].length} characters, at most ${limits.max_text_chars} are taken`;
+    throw new Problem(message, { status: 422 });
   }
 }
 
 // --- Showing ---
 
-function showAnswer(answer, target, offset, tookMs) {
-  if (offset === 0) clear();
-  hits.className = target;
-  hits.append(...answer.hits.map((hit) => hitElement(hit, target)));
-  shown += answer.hits.length;
-  at("more").hidden = answer.hits.length < PAGE_SIZE;
-  at("status").textContent = statusLine(answer, tookMs);
+function showWaiting() {
+  at("status").textContent = "Searching…";
+  at("found").classList.add("waiting");
+  if (!at("hits").children.length) showSkeletons(at("hits"), search.target, search.k);
+}
+
+function showAnswer({ answer, ms }, matching) {
+  found = { answer, matching };
+  learnFields(answer.hits);
+  showUsed(answer);
+  showList("hits", answer.hits, search);
+  hideComparison();
+  let moved = "";
+  if (matching) {
+    showList("matching-hits", matching.hits, { ...search, rerank: false });
+    moved = showComparison(answer, matching);
+  }
+  const none = answer.no_match === true;
+  at("no-match").hidden = !none || answer.hits.length === 0;
+  at("found").classList.toggle("no-match", none);
+  at("status").textContent = `${statusLine(answer)} ${moved}`.trim();
+  showTimings(answer.took_ms, ms);
+  showPages(search, answer.hits.length);
+}
+
+function showList(id, hits, listSearch) {
+  showHits(at(id), hits, search.target, {
+    open: (hit) => open(hit, hits, listSearch),
+    similar,
+  });
+}
+
+function statusLine(answer) {
+  const { hits } = answer;
+  if (hits.length === 0) return emptyLine();
+  const noun = search.target === "images" ? "photos" : "texts";
+  const how = answer.reranked ? `the best of ${answer.candidates} re-ranked` : "by embedding alone";
+  const without = answer.degraded.length ? `, without ${answer.degraded.join(", ")}` : "";
+  const which = hits.length > 1 ? `${noun} ${hits[0].rank} to ${hits.at(-1).rank}` : `1 of the ${noun}`;
+  return `${which.charAt(0).toUpperCase()}${which.slice(1)}, ${how}${without}.`;
+}
+
+function emptyLine() {
+  if (search.offset > 0) return "No more hits.";
+  if (search.minProbability !== null) return "Nothing is that likely. Ask for less, or in other words.";
+  if (Object.keys(search.filter).length) return "Nothing passes this filter.";
+  return "Nothing found: the index holds nothing of this kind.";
 }
 
 function clear() {
-  hits.replaceChildren();
-  hits.className = "";
-  shown = 0;
-  at("more").hidden = true;
+  found = null;
+  for (const id of ["hits", "matching-hits"]) at(id).replaceChildren();
+  hideComparison();
+  hideTimings();
+  hidePages();
+  at("no-match").hidden = true;
 }
 
-function statusLine(answer, tookMs) {
-  if (shown === 0) return "Nothing found.";
-  const how = answer.reranked ? `re-ranked ${answer.candidates} candidates` : "by embedding alone";
-  const without = answer.degraded.length ? ` (left out: ${answer.degraded.join(", ")})` : "";
-  return `Best ${shown}, ${how}${without}, ${Math.round(tookMs)} ms`;
-}
-
-function hitElement(hit, target) {
-  const name = hit.text ?? hit.uri ?? hit.id;
-  const button = make("button", { type: "button" });
-  button.addEventListener("click", () => start({ id: hit.id, name }));
-  const about = make("div", { className: "about" });
-  if (target === "images") {
-    const photo = make("img", { alt: name, loading: "lazy" });
-    showPhoto(photo, hit.id, THUMBNAIL_PX);
-    button.setAttribute("aria-label", `Find what is like: ${name}`);
-    button.title = "Find what is like this";
-    button.append(photo);
-    about.append(make("p", { className: "caption", textContent: name, title: name }));
-  } else {
-    button.append(make("span", { textContent: name }));
-    button.title = "Find what fits this text";
-  }
-  about.append(stagesElement(hit));
-  const item = make("li", { className: "hit" });
-  item.append(button, about);
-  return item;
-}
-
-function stagesElement(hit) {
-  const line = make("p", { className: "stages" });
-  line.append(make("strong", { textContent: `#${hit.rank} · ${hit.score.toFixed(2)}` }));
-  for (const [stage, found] of Object.entries(hit.stages)) {
-    if (!found) continue;
-    const textContent = `${stage} #${found.rank} · ${found.score.toFixed(2)}`;
-    line.append(" ", make("span", { textContent }));
-  }
-  return line;
-}
-
-function showExample() {
-  const byWords = query === null || "text" in query;
-  const photo = at("example-photo");
-  at("example").hidden = byWords;
-  words.hidden = !byWords;
-  if (photo.src.startsWith("blob:")) URL.revokeObjectURL(photo.src);
-  photo.removeAttribute("src");
-  photo.hidden = true;
-  if (byWords) return;
-  at("example-name").textContent = query.file ? query.file.name || "a photo" : query.name;
-  // A text has no photo, and a format that the browser does not know cannot be shown.
-  photo.onload = () => (photo.hidden = false);
-  if (query.file) photo.src = URL.createObjectURL(query.file);
-  else showPhoto(photo, query.id, EXAMPLE_PX);
-}
-
-function showError(error) {
-  const line = at("error");
-  line.hidden = error === null;
-  if (error === null) return;
-  const known = error instanceof Problem;
-  line.textContent = known ? error.message : "The service cannot be reached.";
-}
-
-function make(tag, properties) {
-  return Object.assign(document.createElement(tag), properties);
-}
-
-// --- The key, where the service needs one ---
-
-function askForKey(error) {
-  at("key-form").hidden = false;
-  at("key").focus();
-  if (error.wasWrong) showError(error);
-}
-
-at("key-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  setKey(at("key").value.trim());
-  at("key").value = "";
-  at("key-form").hidden = true;
-  showIndex();
-  if (query) run(0);
-});
-
-// --- The address holds the search, so that it can be shared and gone back to ---
-
-function remember() {
-  if (query.file) return; // a photo does not fit into an address
-  const parts = new URLSearchParams({ ...query, target: form.elements.target.value });
-  if (location.hash.slice(1) !== parts.toString()) history.pushState(null, "", `#${parts}`);
-}
-
-function recall() {
-  const parts = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-  if (parts.target === "images" || parts.target === "texts") {
-    form.elements.target.value = parts.target;
-  }
-  if (parts.text) query = { text: parts.text };
-  else if (parts.id) query = { id: parts.id, name: parts.name ?? parts.id };
-  else return;
-  words.value = parts.text ?? "";
-  showExample();
-  run(0);
-}
-
-addEventListener("popstate", recall);
-
-// --- Input ---
-
-form.addEventListener("submit", (event) => {
-  event.preventDefault();
-  if (query && !("text" in query)) run(0);
-  else if (words.value.trim()) start({ text: words.value.trim() });
-});
-
-form.addEventListener("change", (event) => {
-  if (event.target.name === "target" && query) start(query);
-});
-
-at("more").addEventListener("click", () => run(shown));
-at("choose").addEventListener("click", () => at("photo").click());
-at("photo").addEventListener("change", () => {
-  if (at("photo").files.length) start({ file: at("photo").files[0] });
-  at("photo").value = ""; // the same file may be chosen again
-});
-at("example-remove").addEventListener("click", () => {
-  running?.abort();
-  running = query = null;
+function fail(error) {
   clear();
   at("status").textContent = "";
-  showExample();
-  words.focus();
-});
+  if (error instanceof NeedsKey) {
+    askForKey();
+    if (error.code !== "unauthorized" || triedKey) showProblem(error);
+  } else if (error instanceof Unreachable) waitForService(() => run());
+  else showProblem(error, FINAL.includes(error.status) ? null : () => run());
+}
 
-addEventListener("dragover", (event) => {
-  if (!event.dataTransfer.types.includes("Files")) return;
-  event.preventDefault();
-  document.body.classList.add("dropping");
-});
-addEventListener("dragleave", (event) => {
-  if (event.relatedTarget === null) document.body.classList.remove("dropping");
-});
-addEventListener("drop", (event) => {
-  if (!event.dataTransfer.files.length) return; // words, for the box that they fall on
-  event.preventDefault();
-  document.body.classList.remove("dropping");
-  start({ file: event.dataTransfer.files[0] });
-});
-addEventListener("paste", (event) => {
-  if (event.clipboardData.files.length) start({ file: event.clipboardData.files[0] });
-});
+let triedKey = false; // before it, that one is missing is no news
 
-addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const typing = event.target.matches("input:not([type=radio])");
-  if (event.key === "/" && !typing) {
-    event.preventDefault();
-    (words.hidden ? at("example-remove") : words).focus();
+// --- From a hit to other searches ---
+
+function open(hit, hits, listSearch) {
+  if (history.state?.open) history.replaceState({ open: hit.id }, "", toAddress(search, hit.id));
+  else history.pushState({ open: hit.id }, "", toAddress(search, hit.id));
+  openEvidence(hit, hits, listSearch);
+}
+
+function itemQuery(hit) {
+  return { id: hit.id, name: nameOf(hit), of: search.target };
+}
+
+function similar(hit) {
+  go(changed(search, { query: itemQuery(hit) }));
+}
+
+function cross(hit) {
+  const target = search.target === "images" ? "texts" : "images";
+  go(changed(search, { query: itemQuery(hit), target }));
+}
+
+// --- Starting ---
+
+function start() {
+  startQueryField({
+    submit(text) {
+      if (search.query && !("text" in search.query)) run();
+      else if (text) go(changed(search, { query: { text } }));
+    },
+    target: (target) => change({ target }),
+    remove: () => go(changed(search, { query: null })),
+  });
+  startPhotoInput((file) => go(changed(search, { query: { file } })));
+  startFilters((filter) => change({ filter }));
+  startOptions((options) => change(options));
+  startPaging((offset) => {
+    change({ offset });
+    at("found").scrollIntoView();
+    at("found").focus({ preventScroll: true });
+  });
+  startComparison();
+  at("compare").addEventListener("change", () => change({ compare: at("compare").checked, offset: search.offset }));
+  startEvidence({
+    similar,
+    cross,
+    filter: (field, value) => change({ filter: narrowed(search.filter, field, value) }),
+    step: open,
+    close: forgetOpen,
+  });
+  startKeyForm(() => {
+    triedKey = true;
+    showIndex();
+    if (search.query) run();
+  });
+  startOffline();
+  startSharing();
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the address is the search's
+    at("found").focus();
+  });
+}
+
+// Before there is a query, what is chosen waits for it.
+function change(difference) {
+  const next = changed(search, difference);
+  if (next.query) go(next);
+  else show(next);
+}
+
+// --- The address ---
+
+// Do what the address says: at the start, and when the user goes back or forward.
+function recall() {
+  const { search: wanted, openId, lostPhoto } = fromAddress(location.hash);
+  const isHere = found !== null && toAddress(wanted) === toAddress(search);
+  const opened = isHere ? hitWith(openId) : undefined;
+  if (opened) openEvidence(opened, found.answer.hits, search);
+  else if (isHere) closeEvidence();
+  else show(wanted, openId);
+  if (lostPhoto !== null) {
+    at("status").textContent = "This was a search with a photo, which no address can hold. Choose it again.";
   }
-  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  const item = event.target.closest(".hit");
-  if (step && item) {
-    const next = step > 0 ? item.nextElementSibling : item.previousElementSibling;
-    next?.querySelector("button").focus();
-  }
-});
+}
+
+function hitWith(id) {
+  return found.answer.hits.find((hit) => hit.id === id);
+}
+
+// The user closed the hit: its address is left the way it was come to.
+function forgetOpen() {
+  if (fromAddress(location.hash).openId === null) return;
+  if (history.state?.open) history.back();
+  else history.replaceState(null, "", toAddress(search));
+}
+
+// A photo of this machine is in no address.
+function showSharing() {
+  const button = at("share");
+  button.hidden = search.query === null || !navigator.clipboard;
+  button.disabled = search.query?.file !== undefined;
+  button.textContent = button.disabled ? "Your photo is in no link" : "Copy link";
+}
+
+function startSharing() {
+  const button = at("share");
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(location.href);
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = "Copy link"), 2000);
+  });
+}
 
 // --- The index ---
 
@@ -243,17 +296,31 @@ async function showIndex() {
     const index = await describeIndex();
     const sides = [];
     for (const [target, noun] of [["images", "photos"], ["texts", "texts"]]) {
-      const choice = form.querySelector(`input[value=${target}]`);
+      const choice = document.querySelector(`input[name=target][value=${target}]`);
       choice.disabled = index[target] === null;
       if (index[target]) sides.push(`${index[target].count.toLocaleString()} ${noun}`);
-      else if (choice.checked) form.querySelector("input[name=target]:not(:checked)").click();
+      else if (choice.checked) change({ target: target === "images" ? "texts" : "images" });
     }
-    at("index-info").textContent = sides.join(", ");
+    at("index-info").textContent = sides.join(" · ");
+    showDefaults(index.default_candidates);
   } catch (error) {
-    if (error instanceof NeedsKey) askForKey(error);
-    else showError(error);
+    if (error instanceof NeedsKey) askForKey();
+    else if (error instanceof Unreachable) waitForService(showIndex);
+    else showProblem(error, showIndex);
   }
 }
 
-showIndex();
+async function learnLimits() {
+  try {
+    limits = await readLimits();
+    limitPhotos(limits.max_photo_size_px);
+  } catch {
+    // Then the service says so when something is too large.
+  }
+}
+
+start();
 recall();
+showIndex();
+learnLimits();
+addEventListener("popstate", recall);

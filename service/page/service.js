@@ -1,16 +1,27 @@
 // Requests to the service, with the key where it needs one.
 
+import { requestOptions } from "./search.js";
+
 const KEY = "aladin-key"; // in the session's storage: gone when the tab is closed
 const RETRIES = 3;
 
-// What the service says is wrong.
-export class Problem extends Error {}
+// What the service says is wrong, or that it says nothing.
+export class Problem extends Error {
+  // code, requestId: of the service's error; null where something else answered.
+  // retryAfterS: when to try again, if the service says so.
+  constructor(message, { status = 0, code = null, requestId = null, retryAfterS = null } = {}) {
+    super(message);
+    Object.assign(this, { status, code, requestId, retryAfterS });
+  }
+}
 
 // It says that a key is missing, or that the one it got is not known.
-export class NeedsKey extends Problem {
-  constructor(message, wasWrong) {
-    super(message);
-    this.wasWrong = wasWrong;
+export class NeedsKey extends Problem {}
+
+// Nothing answers: no network, or no service.
+export class Unreachable extends Problem {
+  constructor() {
+    super("The service cannot be reached.");
   }
 }
 
@@ -18,13 +29,21 @@ export function setKey(key) {
   sessionStorage.setItem(KEY, key);
 }
 
-// Search for {text}, {file} or {id}; `options` are fields of the request.
-export async function search(target, query, options, signal) {
+export function hasKey() {
+  return sessionStorage.getItem(KEY) !== null;
+}
+
+// The answer to a search; `more` are further fields of the request.
+export async function askSearch(search, signal, more = {}) {
+  const { query, target } = search;
+  const options = { ...requestOptions(search), ...more };
   const request = { method: "POST", signal };
   if (query.file) {
     request.body = new FormData();
     request.body.append("image", query.file);
-    for (const [name, value] of Object.entries(options)) request.body.append(name, value);
+    for (const [name, value] of Object.entries(options)) {
+      request.body.append(name, typeof value === "object" ? JSON.stringify(value) : value);
+    }
   } else {
     const what = "id" in query ? { id: query.id } : { text: query.text };
     request.headers = { "Content-Type": "application/json" };
@@ -34,51 +53,68 @@ export async function search(target, query, options, signal) {
 }
 
 export async function describeIndex() {
-  return (await ask("v1/index", {})).json();
+  return (await ask("v1/index")).json();
 }
 
-// Show an item's photo in an <img>, which cannot send a key itself.
-export async function showPhoto(image, id, sizePx) {
-  const address = `v1/images/${encodeURIComponent(id)}?size=${sizePx}`;
-  if (sessionStorage.getItem(KEY) === null) {
-    image.src = address;
-    return;
-  }
+// What the service takes at most: {max_image_bytes, max_text_chars, max_photo_size_px, ...}.
+export async function readLimits() {
+  return (await ask("page/limits.json")).json();
+}
+
+export async function readItem(target, id) {
+  return (await ask(`v1/items/${target}/${encodeURIComponent(id)}`)).json();
+}
+
+// A picture as a blob, for what cannot send a key itself; waits where the service asks for it.
+export async function readPicture(address, request = {}) {
+  return (await ask(address, request, RETRIES)).blob();
+}
+
+export async function isUp() {
   try {
-    const photo = await (await ask(address, {}, RETRIES)).blob();
-    image.addEventListener("load", () => URL.revokeObjectURL(image.src), { once: true });
-    image.loading = "eager"; // it is here already
-    image.src = URL.createObjectURL(photo);
+    return (await fetch("healthz", { cache: "no-store" })).ok;
   } catch {
-    // What has no photo shows its name.
+    return false;
   }
 }
 
-async function ask(address, request, retries = 0) {
+async function ask(address, request = {}, retries = 0) {
   const key = sessionStorage.getItem(KEY);
   const headers = { ...request.headers };
   if (key !== null) headers.Authorization = `Bearer ${key}`;
-  const response = await fetch(address, { ...request, headers });
+  const response = await send(address, { ...request, headers });
   if (response.ok) return response;
+  const problem = await readProblem(response);
   if (response.status === 429 && retries > 0) {
-    const seconds = Number(response.headers.get("Retry-After")) || 1;
-    await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
+    await new Promise((resolve) => setTimeout(resolve, 1000 * (problem.retryAfterS ?? 1)));
     return ask(address, request, retries - 1);
   }
-  const message = await errorMessage(response);
-  if (response.status === 401) {
-    // The user may have given another one meanwhile.
-    if (sessionStorage.getItem(KEY) === key) sessionStorage.removeItem(KEY);
-    throw new NeedsKey(message, key !== null);
+  // The user may have given another one meanwhile.
+  if (response.status === 401 && sessionStorage.getItem(KEY) === key) {
+    sessionStorage.removeItem(KEY);
   }
-  throw new Problem(message);
+  throw problem;
 }
 
-async function errorMessage(response) {
+async function send(address, request) {
+  try {
+    return await fetch(address, request);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Unreachable();
+  }
+}
+
+async function readProblem(response) {
+  const { status } = response;
+  const retryAfterS = Number(response.headers.get("Retry-After")) || null;
+  const Kind = status === 401 ? NeedsKey : Problem;
   try {
     const { error } = await response.json();
-    return `${error.message} (${error.code})`;
+    const requestId = error.request_id;
+    return new Kind(error.message, { status, code: error.code, requestId, retryAfterS });
   } catch {
-    return `The service answered with status ${response.status}.`; // a proxy in between did
+    // Something in between answered, a proxy for one.
+    return new Kind(`The service answered with status ${status}.`, { status, retryAfterS });
   }
 }

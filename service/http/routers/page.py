@@ -8,11 +8,42 @@ from typing import Literal
 
 from fastapi import APIRouter
 from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict
+
+from service.http.state import Service
 
 router = APIRouter(include_in_schema=False)
 
 # Named one by one: no name of a request ever becomes a path.
-PageFile = Literal["page.js", "service.js", "page.css", "docs.js", "icon.svg"]
+PageFile = Literal[
+    "address.js",
+    "compare.js",
+    "docs.js",
+    "elements.js",
+    "evidence.css",
+    "evidence.js",
+    "evidence_photo.js",
+    "evidence_words.js",
+    "filter_language.js",
+    "filters.js",
+    "icon.svg",
+    "key_form.js",
+    "keyboard.js",
+    "offline.js",
+    "options.js",
+    "page.css",
+    "page.js",
+    "paging.js",
+    "photo_input.js",
+    "photos.js",
+    "problems.js",
+    "query_field.js",
+    "results.js",
+    "search.css",
+    "search.js",
+    "service.js",
+    "timings.js",
+]
 
 _MEDIA_TYPES = {
     "html": "text/html",
@@ -20,6 +51,16 @@ _MEDIA_TYPES = {
     "css": "text/css",
     "svg": "image/svg+xml",
 }
+
+
+class PageLimits(BaseModel):
+    """The settings that the page needs to know."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    max_image_bytes: int
+    max_text_chars: int
+    max_photo_size_px: int
 
 
 @router.get("/")
@@ -32,6 +73,12 @@ async def get_page() -> Response:
 async def get_docs() -> Response:
     """Return the viewer of the OpenAPI document."""
     return _answer("docs.html")
+
+
+@router.get("/page/limits.json")
+async def get_limits(service: Service) -> PageLimits:
+    """Return what the service takes at most, for the page to say so before it sends more."""
+    return PageLimits.model_validate(service.settings)
 
 
 @router.get("/page/{name}")

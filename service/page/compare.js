@@ -1,0 +1,97 @@
+// Matching alone beside two-stage: who moved, by how many places, who entered and who left.
+
+import { at, make, makeSvg } from "./elements.js";
+
+const columns = at("columns");
+const matching = at("matching-hits");
+const hits = at("hits");
+const moves = at("moves");
+
+export function hideComparison() {
+  columns.classList.remove("comparing");
+  for (const id of ["matching-column", "hits-about"]) at(id).hidden = true;
+  moves.hidden = true;
+  at("hits-title").className = "unseen";
+  at("hits-title").textContent = "Hits";
+  matching.replaceChildren();
+}
+
+// Both lists are there; mark them. Returns a sentence about it.
+export function showComparison(answer, matchingAnswer) {
+  columns.classList.add("comparing");
+  for (const id of ["matching-column", "hits-about"]) at(id).hidden = false;
+  at("hits-title").className = "";
+  at("hits-title").textContent = "Two-stage";
+  moves.hidden = false;
+
+  const before = new Map(matchingAnswer.hits.map((hit) => [hit.id, hit.rank]));
+  const after = new Map(answer.hits.map((hit) => [hit.id, hit.rank]));
+  let [up, down, entered] = [0, 0, 0];
+  for (const item of hits.children) {
+    const hit = answer.hits.find(({ id }) => id === item.dataset.id);
+    // The first stage's rank is known of what is not on its page as well.
+    const places = (before.get(hit.id) ?? hit.stages.match.rank) - hit.rank;
+    if (!before.has(hit.id)) entered += 1;
+    else if (places > 0) up += 1;
+    else if (places < 0) down += 1;
+    mark(item, places, before.has(hit.id) ? null : "entered");
+  }
+  for (const item of matching.children) {
+    const rank = before.get(item.dataset.id);
+    if (after.has(item.dataset.id)) mark(item, rank - after.get(item.dataset.id), null);
+    else mark(item, 0, "left");
+  }
+  drawMoves();
+  return `Re-ranking moved ${up} up and ${down} down, and brought ${entered} onto this page.`;
+}
+
+function mark(item, places, crossing) {
+  const badge = make("span", { className: "moved" });
+  badge.dataset.moved = places;
+  badge.classList.add(places > 0 ? "up" : places < 0 ? "down" : "same");
+  if (crossing) badge.classList.add(crossing);
+  const said = places > 0 ? `up ${places}` : places < 0 ? `down ${-places}` : "same place";
+  const arrow = places > 0 ? `▲ ${places}` : places < 0 ? `▼ ${-places}` : "=";
+  const [sign, words] = {
+    entered: [places > 0 ? `▲ ${places} new` : "new", `entered this page, ${said}`],
+    left: ["gone", "left this page"],
+  }[crossing] ?? [arrow, said];
+  badge.append(make("span", { ariaHidden: "true" }, sign), make("span", { className: "unseen" }, words));
+  item.querySelector(".scores").append(badge);
+}
+
+// A line from each hit's place in the one order to its place in the other.
+function drawMoves() {
+  const places = new Map([...matching.children].map((item) => [item.dataset.id, item]));
+  const { top } = moves.getBoundingClientRect();
+  const middle = (item) => {
+    const box = item.getBoundingClientRect();
+    return box.top + box.height / 2 - top;
+  };
+  const lines = [];
+  for (const item of hits.children) {
+    const from = places.get(item.dataset.id);
+    if (!from) continue;
+    const [y0, y1] = [middle(from), middle(item)];
+    const way = y1 < y0 ? "up" : y1 > y0 ? "down" : "same";
+    const path = makeSvg("path", { d: `M0 ${y0} C50 ${y0} 50 ${y1} 100 ${y1}`, class: way });
+    path.dataset.id = item.dataset.id;
+    lines.push(path);
+  }
+  moves.setAttribute("viewBox", `0 0 100 ${moves.clientHeight || 1}`);
+  moves.replaceChildren(...lines);
+}
+
+// A hit under the pointer or the focus is shown in both orders.
+function follow(event) {
+  const id = event.target.closest?.(".hit")?.dataset.id;
+  for (const element of columns.querySelectorAll("#moves path, .hit")) {
+    element.classList.toggle("followed", id !== undefined && element.dataset.id === id);
+  }
+}
+
+export function startComparison() {
+  for (const type of ["pointerover", "focusin"]) columns.addEventListener(type, follow);
+  columns.addEventListener("pointerleave", follow);
+  addEventListener("resize", () => moves.hidden || drawMoves());
+}

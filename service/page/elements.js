@@ -1,0 +1,26 @@
+// Elements of the page. What comes from the index is put in as text, never as markup.
+
+export const at = (id) => document.getElementById(id);
+
+// make("p", {className: "caption"}, "words", child): properties, then what is inside.
+export function make(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+export function makeButton(text, onClick, properties = {}) {
+  const button = make("button", { type: "button", ...properties }, text);
+  button.addEventListener("click", onClick);
+  return button;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export function makeSvg(tag, attributes) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
+
+export const percent = (share) => `${Math.round(100 * share)} %`;

@@ -1,0 +1,57 @@
+// The words of a text, each coloured by its share of the score.
+
+import { make } from "./elements.js";
+
+const DIGITS = 4;
+
+// onWord(index, pinned): a word is looked at, or none (null).
+export function wordsElement(text, evidence, onWord) {
+  const total = sumOf(evidence);
+  const largest = Math.max(...evidence.map((entry) => Math.abs(entry.score)));
+  const characters = [...text]; // the service counts characters, JavaScript halves of some
+  const paragraph = make("p", { className: "words" });
+  let end = 0;
+  evidence.forEach((entry, index) => {
+    paragraph.append(characters.slice(end, entry.start).join(""));
+    paragraph.append(wordElement(entry, index, entry.score / largest, shareOf(entry, total), onWord));
+    end = entry.end;
+  });
+  paragraph.append(characters.slice(end).join(""));
+  return paragraph;
+}
+
+function wordElement(entry, index, strength, share, onWord) {
+  const word = make("button", { type: "button", className: "word" });
+  Object.assign(word.dataset, { score: entry.score, region: entry.region, share, index });
+  word.classList.toggle("against", entry.score < 0);
+  word.style.setProperty("--strength", Math.abs(strength).toFixed(3));
+  const number = make("span", { className: "number" }, entry.score.toFixed(DIGITS));
+  word.append(make("span", { className: "token" }, entry.token), number);
+  word.title = share === null ? "" : `${(100 * share).toFixed(1)} % of the score`;
+  word.setAttribute("aria-pressed", "false");
+  word.addEventListener("pointerenter", () => onWord(index, false));
+  word.addEventListener("pointerleave", () => onWord(null, false));
+  word.addEventListener("focus", () => onWord(index, false));
+  word.addEventListener("blur", () => onWord(null, false));
+  word.addEventListener("click", () => onWord(index, true));
+  return word;
+}
+
+export function sumElement(evidence, alignScore) {
+  const total = sumOf(evidence);
+  const sum = make("strong", { id: "evidence-total" }, total.toFixed(DIGITS));
+  sum.dataset.total = total;
+  const said = [`${evidence.length} words add up to `, sum];
+  // The two are the same number, added up in different places.
+  const agrees = Math.abs(total - alignScore) < 1e-4;
+  said.push(agrees ? ", the alignment score." : `; the alignment score is ${alignScore.toFixed(DIGITS)}.`);
+  return said;
+}
+
+export function sumOf(evidence) {
+  return evidence.reduce((sum, entry) => sum + entry.score, 0);
+}
+
+function shareOf(entry, total) {
+  return total === 0 ? null : (entry.share ?? entry.score / total);
+}

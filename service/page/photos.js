@@ -1,0 +1,41 @@
+// Photos of the index in <img> elements.
+
+import { hasKey, readPicture } from "./service.js";
+
+const PATIENCE_MS = 1500; // after a photo that did not come: many may have been asked for at once
+
+export function photoAddress(id, sizePx) {
+  return `v1/images/${encodeURIComponent(id)}?size=${sizePx}`;
+}
+
+// Show an item's photo. One that does not come leaves the class "missing" on its image.
+export async function showPhoto(image, id, sizePx) {
+  const address = photoAddress(id, sizePx);
+  if (hasKey()) {
+    // An <img> cannot send a key itself.
+    try {
+      showBlob(image, await readPicture(address));
+    } catch {
+      image.classList.add("missing");
+    }
+    return;
+  }
+  image.addEventListener("error", () => tryAgain(image, address), { once: true });
+  image.src = address;
+}
+
+// Show a file or a blob; what the browser cannot decode is missing as well.
+export function showBlob(image, blob) {
+  const release = () => URL.revokeObjectURL(image.src);
+  image.addEventListener("load", release, { once: true });
+  image.addEventListener("error", () => image.classList.add("missing"), { once: true });
+  image.loading = "eager"; // it is here already
+  image.src = URL.createObjectURL(blob);
+}
+
+function tryAgain(image, address) {
+  setTimeout(() => {
+    image.addEventListener("error", () => image.classList.add("missing"), { once: true });
+    image.src = address;
+  }, PATIENCE_MS);
+}

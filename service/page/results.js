@@ -1,0 +1,57 @@
+// Hits: a grid of photos, or a list of texts.
+
+import { make, makeButton, percent } from "./elements.js";
+import { showPhoto } from "./photos.js";
+import { nameOf } from "./search.js";
+
+const THUMBNAIL_PX = 400;
+
+// act: {open(hit), similar(hit)}
+export function showHits(list, hits, target, act) {
+  list.className = target;
+  list.classList.toggle("few", hits.length < 4);
+  list.replaceChildren(...hits.map((hit) => hitElement(hit, target, act)));
+}
+
+// Shapes of hits while there are none yet.
+export function showSkeletons(list, target, count) {
+  list.className = target;
+  const shape = () => make("li", { className: "skeleton", ariaHidden: "true" });
+  list.replaceChildren(...Array.from({ length: Math.min(count, 12) }, shape));
+}
+
+function hitElement(hit, target, act) {
+  const name = nameOf(hit);
+  const item = make("li", { className: "hit" });
+  Object.assign(item.dataset, { id: hit.id, rank: hit.rank });
+  // The whole card opens the hit: the button's surface is stretched over it.
+  const open = makeButton(name, () => act.open(hit), { className: "open" });
+  open.setAttribute("aria-haspopup", "dialog");
+  const similar = makeButton("More like this", () => act.similar(hit), {
+    className: "similar quiet",
+    ariaLabel: `More like this: ${name}`,
+  });
+  if (target === "images") {
+    const photo = make("img", { alt: "", loading: "lazy", decoding: "async" });
+    Object.assign(photo, { width: 320, height: 240 }); // its place, before it is there
+    showPhoto(photo, hit.id, THUMBNAIL_PX);
+    item.append(photo);
+  }
+  item.append(make("p", { className: "caption" }, open), scoresElement(hit), similar);
+  return item;
+}
+
+function scoresElement(hit) {
+  const line = make("p", { className: "scores" }, make("strong", {}, String(hit.rank)));
+  if (hit.probability != null) line.append(probabilityElement(hit.probability));
+  const score = make("span", { title: "Score: what the order is by" }, hit.score.toFixed(2));
+  line.append(score);
+  return line;
+}
+
+export function probabilityElement(probability) {
+  const element = make("span", { className: "probability", title: "That the two belong together" });
+  element.dataset.probability = probability;
+  element.append(percent(probability), make("span", { className: "unseen" }, " likely"));
+  return element;
+}
