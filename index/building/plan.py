@@ -14,6 +14,7 @@ from typing import ClassVar
 from pydantic import ConfigDict
 
 from aladin.atomic import write_json
+from aladin.calibration.calibration import Calibration
 from aladin.errors import ConfigError, IndexMismatchError, InputError
 from aladin.strict_config import STRICT, dump_config, parse_config
 from index.layout import BUILD, CURRENT, generation_folder, live_generation, published_generations
@@ -109,18 +110,26 @@ def discard(root: Path) -> None:
         shutil.rmtree(discarded)
 
 
-def fingerprint_of(model: ModelEntry, sides: Mapping[Target, str], settings: BuildSettings) -> str:
+def fingerprint_of(
+    model: ModelEntry,
+    sides: Mapping[Target, str],
+    settings: BuildSettings,
+    calibration: Calibration | None = None,
+) -> str:
     """Hash all that decides what a build makes.
 
     Args:
         model: the checkpoint.
         sides: fingerprint of the items of each side that is built.
         settings: of the build.
+        calibration: that the index gets.
     """
     effective = {
         key: value for key, value in dump_config(settings).items() if key not in _WITHOUT_EFFECT
     }
-    text = json.dumps([dump_config(model), dict(sides), effective], sort_keys=True)
+    # One without a calibration is as it was before there were any.
+    calibrated = [] if calibration is None else [dump_config(calibration)]
+    text = json.dumps([dump_config(model), dict(sides), effective, *calibrated], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -79,6 +79,7 @@ def export_index(
             metric=opened.manifest.metric,
             images=sides.get("images"),
             texts=sides.get("texts"),
+            calibration=opened.manifest.calibration,
             files=describe_paths(folder, paths),
         )
         write_exchange_manifest(folder, manifest)

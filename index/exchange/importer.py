@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from aladin.calibration.store import read_calibration
 from aladin.checkpoint import load_checkpoint
 from aladin.errors import DataError, IndexMismatchError
 from aladin.photo_file import PhotoFile
@@ -56,7 +57,8 @@ def import_index(
     Args:
         folder: of encodings, see `index.exchange.layout`.
         checkpoint_folder: the network that made them, and that will encode the queries; copied
-            into a new index, and the only one that an existing index takes.
+            into a new index, and the only one that an existing index takes. Its calibration is
+            taken where the encodings' manifest has none.
         out: folder of the index, new or existing.
         settings: of the first stage, the filters and the candidates.
         token_dtype: form in which tokens are to be stored; None: the one they are in.
@@ -80,6 +82,8 @@ def import_index(
     manifest = read_exchange_manifest(folder)
     if manifest is not None and manifest.model_id != checkpoint.model_id:
         raise IndexMismatchError(f"{folder}: model", checkpoint.model_id, manifest.model_id)
+    calibration = None if manifest is None else manifest.calibration
+    calibration = calibration or read_calibration(checkpoint_folder, checkpoint.model_id)
     sides: dict[Target, EncodedSide] = {}
     for layout in _layouts(folder):
         sides[layout.target] = EncodedSide(layout, dims, own=manifest is not None)
@@ -99,9 +103,16 @@ def import_index(
     with disk_errors(out), only_builder(out):
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
-        fingerprint = fingerprint_of(model, fingerprints, settings)
+        fingerprint = fingerprint_of(model, fingerprints, settings, calibration)
         generation = write_generation(
-            out, sources, model, settings, fingerprint, progress, made_by="import"
+            out,
+            sources,
+            model,
+            settings,
+            fingerprint,
+            progress,
+            made_by="import",
+            calibration=calibration,
         )
     left_out = [entry for source in sources.values() for entry in source.left_out]
     counts: dict[Target, int] = {

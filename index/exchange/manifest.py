@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict
 
 from aladin.atomic import write_json
+from aladin.calibration.calibration import Calibration
 from aladin.errors import ConfigError, DataError, IndexMismatchError
 from aladin.strict_config import STRICT, dump_config, parse_config
 from index.exchange.layout import MANIFEST
@@ -49,6 +50,7 @@ class ExchangeManifest:
         metric: of the embeddings.
         images: None if there are none.
         texts: None if there are none.
+        calibration: of the scores of such encodings; None: there is none.
         files: every other file by its path below the folder.
     """
 
@@ -59,6 +61,7 @@ class ExchangeManifest:
     metric: Literal["inner_product"]
     images: ExchangeSide | None
     texts: ExchangeSide | None
+    calibration: Calibration | None = None
     files: dict[str, FileEntry]
 
     def side(self, target: Target) -> ExchangeSide | None:

@@ -1,0 +1,125 @@
+"""How likely the hits of a search are right, by the calibration of its index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin.calibration.calibration import Calibration
+from aladin.calibration.scores import POOL, CandidateScores
+from aladin.fusion import Direction
+from index.live_side import LiveSide
+from index.ranking import AlignScorer, Ranking
+from index.selection import Selection
+
+
+class QueryPool(NamedTuple):
+    """What a query's hits are judged against: the first stage's best, whichever page is shown.
+
+    Attributes:
+        rows: (pool,) int64, best first.
+        match: (pool,) float32, their cosines.
+        heads_ranking: whether the second stage orders them anyway, as the first of the candidates.
+    """
+
+    rows: NDArray[np.int64]
+    match: NDArray[np.float32]
+    heads_ranking: bool
+
+    @property
+    def unranked(self) -> int:
+        """Number of alignment scores that it takes beside those of the ranking."""
+        return 0 if self.heads_ranking else len(self.rows)
+
+    def align(self, ranking: Ranking, score: AlignScorer) -> NDArray[np.float32]:
+        """Return the alignment scores of the pool.
+
+        Args:
+            ranking: of the candidates, whole.
+            score: scores the rows that are not in it.
+        """
+        if self.heads_ranking and ranking.align is not None:
+            return ranking.align[np.argsort(ranking.match_ranks)[: len(self.rows)]]
+        return score(self.rows) if len(self.rows) else np.empty(0, dtype=np.float32)
+
+
+class Verdict(NamedTuple):
+    """What a calibration says of a page.
+
+    Attributes:
+        match_probability: that what was searched holds anything that belongs to the query.
+        no_match: whether that is too little, or the first page is empty.
+        probabilities: (hits,) float64, that each hit belongs to the query.
+        kept: (kept,) int64, places of the hits that are likely enough.
+    """
+
+    match_probability: float
+    no_match: bool
+    probabilities: NDArray[np.float64]
+    kept: NDArray[np.int64]
+
+
+def find_pool(
+    side: LiveSide,
+    embedding: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    match: NDArray[np.float32],
+    num_candidates: int,
+    selection: Selection | None,
+    *,
+    ranks_head: bool,
+) -> QueryPool:
+    """Take the first stage's best `POOL`, or all where there are fewer.
+
+    Args:
+        side: that is searched.
+        embedding: (d_match,), of the query, L2-normalised.
+        rows: best first; at least as many as the pool has, unless the candidates are fewer.
+        match: their cosines.
+        num_candidates: of the first stage.
+        selection: rows to choose from; None: all.
+        ranks_head: whether the second stage orders the first candidates.
+    """
+    if num_candidates < POOL:
+        # Asked for anew: fewer candidates must not make another pool.
+        return QueryPool(*side.candidates(embedding, POOL, selection), heads_ranking=False)
+    return QueryPool(rows[:POOL], match[:POOL], heads_ranking=ranks_head)
+
+
+def judge_page(
+    calibration: Calibration,
+    direction: Direction,
+    pool: QueryPool,
+    pool_align: NDArray[np.float32] | None,
+    page: Ranking,
+    words: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+    offset: int,
+    min_probability: float | None,
+) -> Verdict:
+    """Say how likely the hits of a page are right.
+
+    Args:
+        calibration: of the index.
+        direction: of the query.
+        pool: of the query.
+        pool_align: its alignment scores; None: the matching scores judge alone.
+        page: the hits.
+        words: returns how many words the text of the query and of each row has.
+        offset: hits before the page.
+        min_probability: of a hit that is kept; None keeps all.
+    """
+    judgement = calibration.of(direction).judge(
+        CandidateScores(pool.rows, pool.match, pool_align, words(pool.rows)),
+        CandidateScores(page.rows, page.match, page.align, words(page.rows)),
+    )
+    kept = np.flatnonzero(judgement.probabilities >= (min_probability or 0.0))
+    return Verdict(
+        match_probability=judgement.match_probability,
+        no_match=judgement.match_probability < calibration.no_match_below
+        or (offset == 0 and len(kept) == 0),
+        probabilities=judgement.probabilities,
+        kept=kept,
+    )
