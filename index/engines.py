@@ -9,7 +9,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from index.rerank import alignment_with_candidates
+from index.rerank import alignment_with_candidates, token_similarity
 from index.selection import Selection
 from index.tokens.store import TokenStore
 
@@ -46,6 +46,22 @@ class SecondStage(Protocol):
         """Score items by late interaction, see `index.rerank.alignment_with_candidates`."""
         ...
 
+    def similarity(
+        self, query: Float[Tensor, "query_tokens dim"], modality: Literal["text", "image"], row: int
+    ) -> NDArray[np.float32]:
+        """Compare every token of a query with every token of one item.
+
+        Args:
+            query: see `align`.
+            modality: see `align`.
+            row: of the item.
+
+        Returns:
+            (query_tokens, item_tokens) float32: the very numbers of which `align` takes the best
+            and sums them up, to its last digits.
+        """
+        ...
+
 
 class TokenAlignment:
     """The second stage on the processor, on tokens as they are stored."""
@@ -62,6 +78,12 @@ class TokenAlignment:
     ) -> NDArray[np.float32]:
         """Score items, see `SecondStage`."""
         return alignment_with_candidates(query, modality, self._tokens, rows)
+
+    def similarity(
+        self, query: Float[Tensor, "query_tokens dim"], modality: Literal["text", "image"], row: int
+    ) -> NDArray[np.float32]:
+        """Compare tokens, see `SecondStage`."""
+        return token_similarity(query, modality, self._tokens, row)
 
 
 def with_margin(count: int) -> int:

@@ -18,7 +18,7 @@ from index.changes.snapshot import SideChanges
 from index.items.filters import Filter
 from index.items.tables import StoredItem
 from index.manifest import SideEntry
-from index.rerank import alignment_with_candidates
+from index.rerank import alignment_with_candidates, token_similarity
 from index.selection import Selection
 from index.settings import Target
 from index.side import Side
@@ -139,6 +139,15 @@ class LiveSide:
             places = np.arange(store.count, dtype=np.int64)
             scores[~built] = alignment_with_candidates(query, modality, store, places)
         return scores
+
+    def similarity(
+        self, query: Float[Tensor, "query_tokens dim"], modality: Literal["text", "image"], row: int
+    ) -> NDArray[np.float32]:
+        """Compare tokens, see `index.engines.SecondStage`."""
+        if row < self.base.entry.count:
+            return self.base.second_stage.similarity(query, modality, row)
+        assert self.changes is not None  # only there does such a row come from
+        return token_similarity(query, modality, self.changes.tokens(np.array([row])), 0)
 
     def tokens(self, row: int) -> Float[Tensor, "tokens dim"]:
         """Read the tokens of one item, in float32."""

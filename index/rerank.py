@@ -104,6 +104,39 @@ def alignment_of_queries(
     return [scores[start:end] for start, end in pairwise(offsets.tolist())]
 
 
+def token_similarity(
+    query: Float[Tensor, "query_tokens dim"],
+    query_modality: Modality,
+    store: TokenStore,
+    row: int,
+) -> NDArray[np.float32]:
+    """Compare every token of a query with every token of one item.
+
+    A product of the decoded tokens would not do: the kernel rounds queries, and over the words of
+    a long text the difference to its scores becomes visible. So it is asked for each pair.
+
+    Args:
+        query: see `alignment_with_candidates`.
+        query_modality: whether they are words or regions.
+        store: of the other modality.
+        row: of the item.
+
+    Returns:
+        (query_tokens, item_tokens) float32, of which the scores are made.
+
+    Raises:
+        IndexError: the row is not in the store.
+        IndexCorruptError: the store is damaged.
+    """
+    packed = store.packed(np.array([row]))
+    each_alone = TokenStore.from_arrays(store.codec, packed, [1] * packed.count)
+    places = np.arange(packed.count, dtype=np.int64)
+    tokens = [query[place : place + 1] for place in range(len(query))]
+    rows = [places] * len(tokens)
+    compared = alignment_of_queries(tokens, query_modality, each_alone, rows)
+    return np.stack(compared) if compared else np.empty((0, packed.count), dtype=np.float32)
+
+
 def alignment_with_all(
     queries: Sequence[Float[Tensor, "query_tokens dim"]],
     query_modality: Modality,

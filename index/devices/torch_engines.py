@@ -129,6 +129,13 @@ class TorchAlignment:
                 scores = maxsim(tokens, asked, mask, asked_mask)[:, 0]
         return scores.cpu().numpy()
 
+    def similarity(
+        self, query: Float[Tensor, "query_tokens dim"], modality: Literal["text", "image"], row: int
+    ) -> NDArray[np.float32]:
+        """Compare tokens, see `index.engines.SecondStage`; one item is no work for the device."""
+        del modality  # the product of float32 tokens is the same from either side
+        return (query.float().cpu() @ self._tokens.read(np.array([row])).values.T).numpy()
+
     def _padded(
         self, rows: NDArray[np.int64]
     ) -> tuple[Float[Tensor, "items tokens dim"], Bool[Tensor, "items tokens"]]:
