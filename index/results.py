@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
+# x0, y0, x1, y1 in fractions of a photo's width and height.
+Box = tuple[float, float, float, float]
+
+
 class StageResult(NamedTuple):
     """Where one stage puts an item.
 
@@ -53,7 +57,7 @@ class WordEvidence(NamedTuple):
     start: int
     end: int
     region: int
-    box: tuple[float, float, float, float] | None
+    box: Box | None
     score: float
     share: float
 

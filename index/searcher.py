@@ -9,14 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aladin.encoding import Encoding
 from aladin.errors import InputError, ShapeError, UnknownItemError
 from aladin.fusion import Direction
-from index.evidence import word_evidence
+from index.evidence import item_evidence
 from index.items.filters import parse_filter
 from index.items.tables import StoredItem
 from index.live_side import LiveSide
@@ -138,8 +136,9 @@ class TwoStageSearcher:
         looked_up = time.perf_counter()
         evidence: list[list[WordEvidence] | None] = [None] * len(items)
         if explain and aligned:
+            model = self.index.checkpoint.model
             evidence = [
-                self._explain(tokens, modality, side, item, query_text, query_size_px)
+                item_evidence(model, tokens, modality, side, item, query_text, query_size_px)
                 for item in items
             ]
         explained = time.perf_counter()
@@ -189,21 +188,6 @@ class TwoStageSearcher:
                 if item is not None:
                     return side, item, _MODALITY_OF[target]
         raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
-
-    def _explain(
-        self,
-        query: Float[Tensor, "query_tokens dim"],
-        modality: Modality,
-        side: LiveSide,
-        item: StoredItem,
-        query_text: str | None,
-        query_size_px: tuple[int, int] | None,
-    ) -> list[WordEvidence]:
-        stored = side.tokens(item.row)
-        model = self.index.checkpoint.model
-        if modality == "text":
-            return word_evidence(model, query, stored, query_text or "", item.size_px)
-        return word_evidence(model, stored, query, item.text or "", query_size_px)
 
 
 def _whole_blocks(first: int, last: int, block: int, total: int) -> tuple[int, int]:
