@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from aladin.calibration.calibration import Calibration
+from aladin.calibration.scores import POOL
 from aladin.encoding import Encoding
 from aladin.errors import InputError, ShapeError, UnknownItemError
 from aladin.fusion import Direction
@@ -18,7 +20,8 @@ from index.evidence import item_evidence
 from index.items.filters import parse_filter
 from index.items.tables import StoredItem
 from index.live_side import LiveSide
-from index.ranking import Ranking, rank_by_match, rank_in_blocks
+from index.probability import QueryPool, Verdict, find_pool, judge_page
+from index.ranking import AlignScorer, Ranking, rank_by_match, rank_in_blocks
 from index.reader import SearchIndex
 from index.rerank_deadline import OutOfTimeError, RerankDeadline
 from index.results import Hit, SearchResult, StageResult, Stages, StageTimes, WordEvidence
@@ -35,6 +38,11 @@ class TwoStageSearcher:
     Between a text and images, and between an image and texts, the first stage finds candidates
     by the embeddings, and the second orders them by the fusion of both stages' scores. Two
     items of one modality have no words and regions to align: there the embeddings decide alone.
+
+    Where the index is calibrated, hits have probabilities. They are made of both stages' scores,
+    compared with those of the first stage's best (`aladin.calibration.scores.POOL`; with a filter,
+    the best that pass it), and so are the same whatever the order, the page and the number of
+    candidates are.
     """
 
     def __init__(self, index: SearchIndex) -> None:
@@ -78,27 +86,27 @@ class TwoStageSearcher:
             explain: add each word's best region to the hits.
             query_text: the query's text; explaining a text query needs it.
             query_size_px: width and height of the query's photo; boxes in it need them.
-            min_probability: leaves out hits that are less likely to belong to the query; None:
-                leaves out none.
+            min_probability: leaves hits out that are less likely to belong to the query; `top_k`
+                and `offset` count before that. None leaves none out.
             deadline_s: by `time.monotonic`; where the second stage would end after it, the order
                 is left to the first. None: it may take as long as it takes.
 
         Raises:
             NoSuchTargetError: the index has no such side.
-            InputError: an option is out of its range, or the filter has another form.
+            InputError: an option is out of its range, the filter has another form, or
+                `min_probability` is given where hits have no probability.
             ShapeError: the query is not one item of the index's dimensions.
         """
         started = time.perf_counter()
-        if min_probability is not None:
-            raise InputError("min_probability: the index is not calibrated")
         if num_candidates is None:
             num_candidates = self.index.manifest.candidates(target)
-        _check_options(top_k, offset, num_candidates, fusion)
+        _check_options(top_k, offset, num_candidates, fusion, min_probability)
         side = self.index.side(target)
         _check_query(query, side)
         crossing = modality != _MODALITY_OF[target]
         if explain and crossing and modality == "text" and query_text is None:
             raise InputError("explain: expected the query's text, got none")
+        calibration = self._calibration(crossing, min_probability)
         allowed = side.select(parse_filter(filter or {}))
         total = side.count if allowed is None else allowed.count
         block = min(num_candidates, total)
@@ -107,8 +115,16 @@ class TwoStageSearcher:
         reranked = rerank and aligned
         start, stop = _whole_blocks(first, last, block, total) if reranked else (first, last)
         embedding = query.embedding[0].detach().float().cpu().numpy()
-        rows, match = side.order(embedding, stop, block, allowed)
-        rows, match = rows[start:], match[start:]
+        # A page of few hits, or a late one, is judged against the first candidates all the same.
+        seen = stop if calibration is None else max(stop, min(POOL, block))
+        rows, match = side.order(embedding, seen, block, allowed)
+        pool = None
+        if calibration is not None:
+            ranks_head = reranked and start == 0 and stop > 0
+            pool = find_pool(
+                side, embedding, rows, match, num_candidates, allowed, ranks_head=ranks_head
+            )
+        rows, match = rows[start:stop], match[start:stop]
         retrieved = time.perf_counter()
 
         tokens = query.item_tokens(0).detach().float().cpu()
@@ -116,20 +132,39 @@ class TwoStageSearcher:
         direction = _DIRECTION_OF[modality]
         constants = self.index.checkpoint.fusion.of(direction)
         weight = constants.weight if fusion is None else float(fusion)
+        pool_align: NDArray[np.float32] | None = None
         degraded = ["rerank"] if rerank and crossing and not aligned else []
         if reranked and len(rows):
             page = slice(first - start, last - start)
+            scored = len(rows) + (0 if pool is None else pool.unranked)
             try:
-                score = self._deadline.guard(align, direction, len(rows), deadline_s)
+                score = self._deadline.guard(align, direction, scored, deadline_s)
                 ranking = rank_in_blocks(rows, match, start + 1, score, constants, weight, block)
+                if pool is not None:
+                    pool_align = pool.align(ranking, score)
                 ranking = ranking.take(page)
-                self._deadline.observe(direction, len(rows), time.perf_counter() - retrieved)
+                self._deadline.observe(direction, scored, time.perf_counter() - retrieved)
             except OutOfTimeError:
                 reranked = aligned = False
                 degraded = ["rerank_timeout"]
                 ranking = rank_by_match(rows[page], match[page], first + 1, None)
         else:
             ranking = rank_by_match(rows, match, first + 1, align if aligned else None)
+            if pool is not None and aligned and len(pool.rows):
+                pool_align = self._align_in_time(pool, ranking, align, direction, deadline_s)
+
+        def words(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+            if modality == "text":
+                return np.full(len(rows), tokens.shape[0], dtype=np.int64)
+            return side.lengths(rows)
+
+        verdict = None
+        ranks = np.arange(first + 1, last + 1)
+        if calibration is not None and pool is not None:
+            verdict = judge_page(
+                calibration, direction, pool, pool_align, ranking, words, offset, min_probability
+            )
+            ranking, ranks = ranking.take(verdict.kept), ranks[verdict.kept]
         ranked = time.perf_counter()
 
         items = side.items.by_rows(ranking.rows.tolist())
@@ -142,20 +177,52 @@ class TwoStageSearcher:
                 for item in items
             ]
         explained = time.perf_counter()
-        words = tokens.shape[0] if modality == "text" else side.lengths(ranking.rows)
         return SearchResult(
-            hits=_hits(ranking, items, evidence, np.broadcast_to(words, len(items)), first),
+            hits=_hits(ranking, ranks, items, evidence, words(ranking.rows), verdict),
             reranked=reranked,
             fusion=weight if reranked else None,
             candidates=block,
             generation=self.index.generation,
             degraded=degraded,
+            match_probability=None if verdict is None else verdict.match_probability,
+            no_match=None if verdict is None else verdict.no_match,
             took_ms=StageTimes(
                 retrieve=1000 * (retrieved - started),
                 rerank=1000 * (ranked - retrieved + explained - looked_up),
                 look_up=1000 * (looked_up - ranked),
             ),
         )
+
+    def _calibration(self, crossing: bool, min_probability: float | None) -> Calibration | None:
+        """Return what the hits are judged by; None where they cannot be."""
+        calibration = self.index.manifest.calibration
+        if min_probability is not None:
+            if calibration is None:
+                raise InputError(
+                    "min_probability: the index is not calibrated, its hits have no probability; "
+                    "aladin calibrate fits them"
+                )
+            if not crossing:
+                raise InputError(
+                    "min_probability: only images for a text and texts for an image have a "
+                    "probability"
+                )
+        return calibration if crossing else None
+
+    def _align_in_time(
+        self,
+        pool: QueryPool,
+        ranking: Ranking,
+        align: AlignScorer,
+        direction: Direction,
+        deadline_s: float | None,
+    ) -> NDArray[np.float32] | None:
+        """Score the pool of a search that does not re-rank; None where even this is too late."""
+        try:
+            score = self._deadline.guard(align, direction, len(pool.rows), deadline_s)
+            return pool.align(ranking, score)
+        except OutOfTimeError:
+            return None
 
     def find_item(self, item_id: str) -> tuple[StoredItem, Modality]:
         """Look an item up by its id, among the images first.
@@ -197,7 +264,13 @@ def _whole_blocks(first: int, last: int, block: int, total: int) -> tuple[int, i
     return first // block * block, min(-(-last // block) * block, total)
 
 
-def _check_options(top_k: int, offset: int, num_candidates: int, fusion: float | None) -> None:
+def _check_options(
+    top_k: int,
+    offset: int,
+    num_candidates: int,
+    fusion: float | None,
+    min_probability: float | None,
+) -> None:
     for name, value, least in (
         ("top_k", top_k, 1),
         ("offset", offset, 0),
@@ -205,8 +278,9 @@ def _check_options(top_k: int, offset: int, num_candidates: int, fusion: float |
     ):
         if value < least:
             raise InputError(f"{name}: expected at least {least}, got {value}")
-    if fusion is not None and not 0 <= fusion <= 1:
-        raise InputError(f"fusion: expected 0 to 1, got {fusion}")
+    for name, value in (("fusion", fusion), ("min_probability", min_probability)):
+        if value is not None and not 0 <= value <= 1:
+            raise InputError(f"{name}: expected 0 to 1, got {value}")
 
 
 def _check_query(query: Encoding, side: LiveSide) -> None:
@@ -219,12 +293,16 @@ def _check_query(query: Encoding, side: LiveSide) -> None:
 
 def _hits(
     ranking: Ranking,
+    ranks: NDArray[np.int64],
     items: list[StoredItem],
     evidence: list[list[WordEvidence] | None],
     words: NDArray[np.int64],
-    offset: int,
+    verdict: Verdict | None,
 ) -> list[Hit]:
     hits: list[Hit] = []
+    probabilities: list[float] | list[None] = [None] * len(items)
+    if verdict is not None:
+        probabilities = verdict.probabilities[verdict.kept].tolist()
     for place, item in enumerate(items):
         align, per_word = None, None
         if ranking.align is not None and ranking.align_ranks is not None:
@@ -234,9 +312,10 @@ def _hits(
         hits.append(
             Hit(
                 id=item.id,
-                rank=offset + place + 1,
+                rank=int(ranks[place]),
                 score=float(ranking.scores[place]),
                 per_word=per_word,
+                probability=probabilities[place],
                 stages=Stages(match, align),
                 uri=item.uri,
                 text=item.text,
