@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from aladin.calibration.calibration import Calibration
 from index.changes.pending import PendingChanges, pending_changes
 from index.layout import generation_folder, live_generation, published_generations
 from index.manifest import MANIFEST, Manifest, SideEntry, read_manifest
@@ -42,6 +43,7 @@ class IndexInfo:
         metric: of the embeddings.
         default_candidates: of a search that does not say.
         sides: images, texts or both.
+        calibration: of the hits' probabilities; None: the index is not calibrated.
         pending: of each side, changes that are not in the generation's files.
         memory: of each side.
         total_bytes: of the generation's files and the model's.
@@ -56,6 +58,7 @@ class IndexInfo:
     metric: str
     default_candidates: int
     sides: dict[Target, SideEntry]
+    calibration: Calibration | None
     pending: dict[Target, PendingChanges]
     memory: dict[Target, MemoryEstimate]
     total_bytes: int
@@ -88,6 +91,7 @@ def describe(path: Path) -> IndexInfo:
         metric=manifest.metric,
         default_candidates=manifest.default_candidates,
         sides=sides,
+        calibration=manifest.calibration,
         pending=pending_changes(path),
         memory={target: _memory(manifest, target, side) for target, side in sides.items()},
         total_bytes=sum(entry.bytes for entry in files),

@@ -75,6 +75,12 @@ class Metrics:
             ("reason",),
             registry=self.registry,
         )
+        judged = Counter(
+            "aladin_judged_answers",
+            "Answers to searches of a calibrated index, by whether they say that anything matches.",
+            ("result",),
+            registry=self.registry,
+        )
         cache = Counter(
             "aladin_encoding_cache_lookups",
             "Texts and photos searched for, by whether their encoding was remembered.",
@@ -110,6 +116,7 @@ class Metrics:
         self._stage_s = {stage: stage_s.labels(stage) for stage in STAGES}
         self._batch = {lane: batch.labels(lane) for lane in lanes}
         self._waiting = {lane: waiting.labels(lane) for lane in lanes}
+        self._match, self._no_match = judged.labels("match"), judged.labels("no_match")
         self._hits, self._misses = cache.labels("hit"), cache.labels("miss")
         for reason in REJECTIONS:
             self._rejected.labels(reason)
@@ -151,6 +158,8 @@ class Metrics:
         self._stage_s["total"].observe(took_ms.total / 1000)
         for reason in answered.degraded:
             self._degraded.labels(reason).inc()
+        if answered.no_match is not None:
+            (self._no_match if answered.no_match else self._match).inc()
         if lane != "encoded":
             (self._hits if answered.cached else self._misses).inc()
 

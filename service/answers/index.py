@@ -46,6 +46,64 @@ class IndexModel(_Part):
     id: str
 
 
+class CalibratedOn(_Part):
+    """The queries whose scores the probabilities were fitted to."""
+
+    data: str = Field(description="Name of the data set.")
+    split: str | None
+    photos: int
+    texts: int
+    searched: str = Field(description="split: its own photos and texts; index: those of an index.")
+
+
+class ReliabilityFigures(_Part):
+    """How far probabilities were from what was right."""
+
+    ece: float = Field(description="Expected calibration error.")
+
+
+class Interval(_Part):
+    """A number with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class ProbabilityFigures(_Part):
+    """What the probabilities of one direction are worth, on photos that the fit never saw."""
+
+    hits: ReliabilityFigures
+    match: ReliabilityFigures
+    auroc: dict[str, Interval] = Field(
+        description="Of telling queries that have a match from those that have none, by"
+        " probability, and by a threshold on a score instead."
+    )
+
+
+class DirectionFigures(_Part):
+    """Figures of one direction, with both stages' scores."""
+
+    aligned: ProbabilityFigures
+
+
+class CalibrationFigures(_Part):
+    """Figures of both directions."""
+
+    text_to_image: DirectionFigures
+    image_to_text: DirectionFigures
+
+
+class IndexCalibration(_Part):
+    """What the hits' probabilities are made by, and how far they can be believed."""
+
+    no_match_below: float = Field(
+        description="Answers with a lower `match_probability` say `no_match`."
+    )
+    fitted_on: CalibratedOn
+    figures: CalibrationFigures
+
+
 class LiveIndexInfo(_Part):
     """The live generation; a side that it does not have is null."""
 
@@ -54,3 +112,6 @@ class LiveIndexInfo(_Part):
     model: IndexModel
     images: IndexSide | None
     texts: IndexSide | None
+    calibration: IndexCalibration | None = Field(
+        default=None, description="Null where the index is not calibrated."
+    )

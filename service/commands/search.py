@@ -69,6 +69,16 @@ def search(
             "--fusion", min=0, max=1, help="Weight of the alignment score; 1 is the papers' rule."
         ),
     ] = None,
+    min_probability: Annotated[
+        float | None,
+        typer.Option(
+            "--min-probability",
+            min=0,
+            max=1,
+            help="Leave out hits that are less likely to belong to the query; needs a calibrated "
+            "index.",
+        ),
+    ] = None,
     filter_json: Annotated[
         str,
         typer.Option(
@@ -98,7 +108,8 @@ def search(
 
     In: INDEX or --url, and one of TEXT, --image and --id. Out: on stdout the hits, best first:
     rank, score, both stages' ranks and scores, uri and text; with --explain each word's best
-    region, its box in fractions of the photo's size (x0 y0 x1 y1), and the cosine there.
+    region, its box in fractions of the photo's size (x0 y0 x1 y1), and the cosine there. Of a
+    calibrated index also each hit's probability, and whether there is any match at all.
     """
     from service.answers.search_text import answer_lines
 
@@ -120,6 +131,7 @@ def search(
         explain=explain,
         filter=_filter(filter_json),
         timeout_ms=timeout_ms,
+        min_probability=min_probability,
     )
     if url is not None:
         if (device, first_stage) != (Device.cpu, FirstStage.faiss):

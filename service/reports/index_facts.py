@@ -6,8 +6,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from aladin.calibration.calibration import Calibration
+from aladin.calibration.figures import DirectionFigures
 from index.info import IndexInfo, MemoryEstimate
 from index.manifest import AnnEntry, Tuning
+
+# The best of ten times as many others scores half a deviation higher: so much less does the same
+# gap to it say.
+_FAR = 10
 
 
 def index_data(info: IndexInfo) -> dict[str, Any]:
@@ -46,7 +52,7 @@ def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
                 "all" if side.filter_fields is None else ", ".join(side.filter_fields) or "none",
             ),
         ]
-    return facts
+    return facts + _calibration(info.calibration)
 
 
 def _built_at(info: IndexInfo) -> str:
@@ -62,6 +68,46 @@ def recall_warnings(info: IndexInfo) -> list[str]:
         for target, side in info.sides.items()
         if side.ann.recall < side.ann.recall_wanted
     ]
+
+
+def calibration_warnings(info: IndexInfo) -> list[str]:
+    """Say which sides have far more or fewer items than the probabilities were fitted among."""
+    if info.calibration is None or info.calibration.fitted_on.searched != "split":
+        return []
+    fitted_on = info.calibration.fitted_on
+    searched = {"images": fitted_on.photos, "texts": fitted_on.texts}
+    return [
+        f"{target}: probabilities were fitted among {searched[target]:,}, here are "
+        f"{side.count:,}; the gap to the runners-up means less among more, so fit them anew: "
+        f"aladin calibrate --index {info.path}"
+        for target, side in info.sides.items()
+        if not searched[target] / _FAR <= side.count <= searched[target] * _FAR
+    ]
+
+
+def _calibration(calibration: Calibration | None) -> list[tuple[str, str]]:
+    if calibration is None:
+        return [("probabilities", "none, not calibrated")]
+    on, figures = calibration.fitted_on, calibration.figures
+    split = "" if on.split is None else f", {on.split}"
+    return [
+        (
+            "probabilities",
+            f"fitted on {on.photos:,} photos and {on.texts:,} texts ({on.data}{split}); "
+            f"no match below {calibration.no_match_below:.3f}",
+        ),
+        ("  text to image", _probability_figures(figures.text_to_image)),
+        ("  image to text", _probability_figures(figures.image_to_text)),
+    ]
+
+
+def _probability_figures(figures: DirectionFigures) -> str:
+    aligned = figures.aligned
+    auroc = aligned.auroc["probability"]
+    return (
+        f"ECE {aligned.hits.ece:.3f} of hits, {aligned.match.ece:.3f} of any match; AUROC of any "
+        f"match {auroc.value:.3f} ({auroc.low:.3f} to {auroc.high:.3f})"
+    )
 
 
 def _first_stage(ann: AnnEntry) -> str:

@@ -37,6 +37,7 @@ class Answered(NamedTuple):
         generation: of the index that answered.
         degraded: what was asked for and left out.
         took_ms: by part, as in the body.
+        no_match: whether it says that nothing matches; None where nothing says so.
         cached: whether the query's encoding was remembered from an earlier one.
         batch: queries that were encoded together with this one, itself included.
         queue_ms: from the request to when a slot took it; known where it waited.
@@ -46,6 +47,7 @@ class Answered(NamedTuple):
     generation: int
     degraded: tuple[str, ...]
     took_ms: TookMs
+    no_match: bool | None = None
     cached: bool = False
     batch: int = 1
     queue_ms: float = 0.0

@@ -108,6 +108,7 @@ def _find(
         generation=answer.generation,
         degraded=tuple(answer.degraded),
         took_ms=answer.took_ms,
+        no_match=answer.no_match,
         cached=query.cached,
         batch=query.batch,
     )

@@ -48,7 +48,7 @@ def exposed() -> dict[str, Values]:
     metrics = Metrics()
     took_ms = TookMs(decode=1, encode=1, retrieve=1, rerank=1, total=4)
     for lane in get_args(Lane):
-        metrics.answered(lane, Answered(b"", 1, ("rerank_timeout",), took_ms))
+        metrics.answered(lane, Answered(b"", 1, ("rerank_timeout",), took_ms, True))
     for reason in REJECTIONS:
         metrics.rejected(reason)
     metrics.request("GET", "/v1/index", 200, 0.1)

@@ -75,6 +75,15 @@ def test_degraded_answers_are_counted_by_what_they_lack() -> None:
     assert value(metrics, "aladin_degraded_answers_total", reason="rerank_timeout") == 2
 
 
+def test_answers_are_counted_by_whether_anything_matches_where_that_is_known() -> None:
+    metrics = Metrics()
+    assert value(metrics, "aladin_judged_answers_total", result="no_match") == 0
+    for no_match in (None, True, False, True):
+        metrics.answered("text", answered(no_match=no_match))
+    assert value(metrics, "aladin_judged_answers_total", result="match") == 1
+    assert value(metrics, "aladin_judged_answers_total", result="no_match") == 2
+
+
 def test_queues_batches_and_workers() -> None:
     metrics = Metrics()
     metrics.waiting("text", 5)
