@@ -1,6 +1,6 @@
 """What HTTP and batching cost, what the service carries, and what becomes of twice as much.
 
-    python -m benchmarks.http_load [--index INDEX] [--json] [--quick]
+    python -m benchmarks.http_load [--index INDEX | --text-encoder NAME] [--json] [--quick]
 
 The service runs in processes of its own on this machine, the load comes from another process, and
 all of them share the processors. No query is remembered: the cache of encodings is off.
@@ -35,7 +35,7 @@ import numpy as np
 from benchmarks.figures import figures_parser, print_figures
 from benchmarks.load_client import ClosedLoop, OpenLoop, run_load, search_request
 from benchmarks.pipeline import PipelineRun, answer_batch, measure_pipeline, open_worker
-from benchmarks.served_index import find_served_index
+from benchmarks.served_index import SIZES, find_served_index
 from benchmarks.service_process import ServiceProcess
 from benchmarks.service_queries import ServiceQueries, read_queries
 from benchmarks.timing import time_in_turn
@@ -66,7 +66,7 @@ class Effort:
     overload_s: float = 30.0
     workers: tuple[int, ...] = (1, 2)
     service_batches: tuple[int, ...] = (8, 16)
-    clients: tuple[int, ...] = (8, 16, 32)
+    clients: tuple[int, ...] = (8, 16, 32, 48)
     pipelines: tuple[tuple[int, int], ...] = ((1, 1), (1, 2), (2, 1))
     batches: tuple[int, ...] = (1, 4, 8, 16, 32)
 
@@ -325,8 +325,14 @@ def main() -> None:
     """Measure, and print a table or JSON."""
     parser = figures_parser(__doc__, "some seconds, a smaller index")
     parser.add_argument("--index", type=Path, help="to be served; default: one that is made")
+    parser.add_argument(
+        "--text-encoder",
+        choices=list(SIZES),
+        default="bert-base",
+        help="whose size that of the made index has; default: bert-base, ALADIN's own",
+    )
     options = parser.parse_args()
-    index = find_served_index(options.index, quick=options.quick)
+    index = find_served_index(options.index, quick=options.quick, text_encoder=options.text_encoder)
     figures = asdict(measure(index, QUICK if options.quick else Effort()))
     print_figures(figures, as_json=options.json)
     if not options.json:

@@ -148,10 +148,13 @@ class SearchPage:
         """Have only hits with these metadata found."""
         form = self.page.locator("#filter-form")
         if not form.is_visible():
-            self.page.locator("details:has(#filter-form) > summary").click()
+            self.page.locator("#filter-toggle").click()
+        json_field = form.locator("#filter-json")
+        if not json_field.is_visible():
+            form.locator("summary").click()
+        json_field.fill(json.dumps(fields))
         with self.answer_shown() as answer:
-            form.locator("#filter-json").fill(json.dumps(fields))
-            form.get_by_role("button").first.click()
+            form.locator("button[type=submit]").click()
         return answer
 
     def ids(self, hits: Locator | None = None) -> list[str]:

@@ -1,10 +1,10 @@
 """An index to serve where there is none: a network of real size, nothing learnt and nothing loaded.
 
 What a search costs follows from the sizes of the network and of the index, not from what is in
-them. The sizes here are those of a small deployment: a text encoder like MiniLM's (6 layers of 384,
-22 M parameters without its vocabulary's), MobileNetV2 for photos, 10,000 photos of 49 regions. The
-weights are random, the photos' encodings are those of `benchmarks.synthetic`; captions and picture
-files are the demo's, so that photos can be shown and evidence names words.
+them. The sizes here are those of a small deployment: a text encoder like MiniLM's (6 layers of 384)
+or like BERT's base, which is ALADIN's own (12 layers of 768), MobileNetV2 for photos, 10,000 photos
+of 49 regions. The weights are random, the photos' encodings are those of `benchmarks.synthetic`;
+captions and picture files are the demo's, so that photos can be shown and evidence names words.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from training.demo.scenes import draw_data_set
 
 # Below the folder that the commands are started in. The number changes with what is made.
 _FOLDER = Path("runs/benchmarks")
-_NAME = "served-index-1"
+_NAME = "served-index-2"
 _VOCABULARY, _PICTURE_PX, _TEXT_BATCH, _SAMPLE_PHOTOS = 4000, 384, 32, 1024
 
 
@@ -59,29 +59,35 @@ class ServedSize:
         photos: items among the images.
         pictures: files that they share, each with five captions, the items among the texts.
         layers: of the text encoder.
+        width: of the text encoder.
     """
 
     photos: int = 10_000
     pictures: int = 400
     layers: int = 6
+    width: int = 384
 
     @property
     def name(self) -> str:
         """Of the folder."""
-        return f"{_NAME}-{self.photos}-{self.pictures}-{self.layers}"
+        return f"{_NAME}-{self.photos}-{self.pictures}-{self.layers}x{self.width}"
 
 
 QUICK_SIZE = ServedSize(photos=1000, pictures=30, layers=2)
+SIZES = {"minilm": ServedSize(), "bert-base": ServedSize(layers=12, width=768)}
 
 
-def find_served_index(given: Path | None, *, quick: bool = False) -> Path:
+def find_served_index(
+    given: Path | None, *, quick: bool = False, text_encoder: str = "minilm"
+) -> Path:
     """Return the index to serve, which is made first where it is missing.
 
     Args:
         given: of the command line; None: the one made here.
-        quick: a smaller one.
+        quick: a smaller one, whatever the text encoder.
+        text_encoder: whose size the stand-in has, of `SIZES`.
     """
-    return given or make_served_index(_FOLDER, QUICK_SIZE if quick else ServedSize())
+    return given or make_served_index(_FOLDER, QUICK_SIZE if quick else SIZES[text_encoder])
 
 
 def make_served_index(folder: Path, size: ServedSize) -> Path:
@@ -127,7 +133,7 @@ def real_size_model(captions: Sequence[str], size: ServedSize) -> AladinModel:
 
     Args:
         captions: that its vocabulary is learnt from.
-        size: gives the layers of its text encoder.
+        size: gives the layers and the width of its text encoder.
     """
     torch.manual_seed(0)
     trunk = TrunkConfig(width=256, layers=1, heads=4, feedforward=512)
@@ -136,10 +142,10 @@ def real_size_model(captions: Sequence[str], size: ServedSize) -> AladinModel:
         text_encoder=TextEncoderConfig(
             architecture={
                 "model_type": "bert",
-                "hidden_size": 384,
+                "hidden_size": size.width,
                 "num_hidden_layers": size.layers,
                 "num_attention_heads": 12,
-                "intermediate_size": 1536,
+                "intermediate_size": 4 * size.width,
             },
         ),
         image_tower=TowerConfig(trunk=trunk, aggregate="mean", positions=True),
