@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-
 # x0, y0, x1, y1 in fractions of a photo's width and height.
 Box = tuple[float, float, float, float]
 

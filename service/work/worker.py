@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from index.devices.search_device import SearchDevice
+from index.searcher import TwoStageSearcher
 from service.engine import SearchEngine
 from service.item_changes import ItemChanger
 from service.photos.thumbnail_cache import ThumbnailCache
+from service.queries import Query
 from service.query_encoder import EncodedQuery, QueryEncoder, always
 from service.work.job_errors import without_frames
 from service.work.live_index import LiveIndex
@@ -58,6 +60,22 @@ class Worker:
         """
         self._refresh()
         return self.live.changer()
+
+    def encode(self, searcher: TwoStageSearcher, query: Query) -> EncodedQuery:
+        """Encode one query for a job; what was searched for lately is remembered.
+
+        Args:
+            searcher: of the index that is live now.
+            query: what to encode.
+
+        Raises:
+            AladinError: it cannot be encoded.
+        """
+        (encoded,) = self._encoder.encode(searcher, [query])
+        if isinstance(encoded, Exception):
+            raise encoded
+        assert encoded is not None  # somebody waits for it
+        return encoded
 
     def answer(
         self, jobs: Sequence[SearchJob], emit: Emit, is_wanted: Callable[[int], bool] = always

@@ -1,0 +1,183 @@
+"""From a query and an item of the other modality to the drawing of their evidence."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from typing import NamedTuple
+
+from PIL import Image
+
+from aladin.errors import ImageError, InputError, UnknownItemError
+from aladin.images import DEFAULT_LIMITS, decode_image
+from aladin.photo_file import PhotoFile
+from index.changes.uploaded_photos import photo_of
+from index.evidence import region_boxes
+from index.items.tables import StoredItem
+from index.live_side import LiveSide
+from index.pair_scores import score_pair
+from index.results import Box
+from index.searcher import TwoStageSearcher
+from service.answers.explained_pair import ExplainedPair
+from service.answers.search import Evidence
+from service.evidence.drawing import draw_page
+from service.evidence.layout import PHOTO_PX, lay_out
+from service.evidence.png import write_png
+from service.photos.photo_bytes import PhotoGoneError, photo_version
+from service.queries import ItemQuery, Modality, PhotoQuery, Target, TextQuery
+from service.query_encoder import EncodedQuery
+
+PairQuery = TextQuery | PhotoQuery | ItemQuery
+
+_PARTNERS: dict[Modality, Target] = {"text": "images", "image": "texts"}
+_SIDE_OF: dict[Modality, Target] = {"text": "texts", "image": "images"}
+
+
+class Pair(NamedTuple):
+    """A query, and the item whose evidence for it is asked for.
+
+    Attributes:
+        query: what was asked with.
+        modality: of the query.
+        asked: the query where it is an item of the index, else None.
+        side: that holds the item.
+        item: of the other modality than the query.
+        photo: where the photo's bytes are, or the bytes; None where the index was not told.
+    """
+
+    query: PairQuery
+    modality: Modality
+    asked: StoredItem | None
+    side: LiveSide
+    item: StoredItem
+    photo: PhotoFile | bytes | None
+
+
+def find_pair(searcher: TwoStageSearcher, query: PairQuery, item_id: str) -> Pair:
+    """Look up what belongs to a pair; nothing is encoded.
+
+    Args:
+        searcher: of the index.
+        query: a text or a photo.
+        item_id: of a photo for a text, of a text for a photo.
+
+    Raises:
+        UnknownItemError: no item has this id, or the query's.
+        NoSuchTargetError: the index has no such side.
+        InputError: the two are of one modality.
+    """
+    index = searcher.index
+    asked: StoredItem | None = None
+    modality: Modality
+    match query:
+        case TextQuery():
+            modality = "text"
+        case PhotoQuery():
+            modality = "image"
+        case ItemQuery(asked_id):
+            asked, modality = searcher.find_item(asked_id)
+    side = index.side(_PARTNERS[modality])
+    item = side.items.by_id(item_id)
+    if item is None:
+        _refuse_alike(searcher, modality, item_id)
+        raise UnknownItemError(_PARTNERS[modality], item_id)
+    photo: PhotoFile | bytes | None
+    if isinstance(query, PhotoQuery):
+        photo = query.data
+    else:
+        shown = item if modality == "text" else asked
+        photo = None if shown is None else photo_of(index.path, shown)
+    return Pair(query, modality, asked, side, item, photo)
+
+
+def _refuse_alike(searcher: TwoStageSearcher, modality: Modality, item_id: str) -> None:
+    """Refuse an id that is there, among the items that are of the query's own modality."""
+    target = _SIDE_OF[modality]
+    index = searcher.index
+    if target in index.manifest.targets and index.side(target).items.by_id(item_id) is not None:
+        wanted = _PARTNERS[modality]
+        raise InputError(
+            f"id: expected one of the {wanted}, {item_id!r} is one of the {target};"
+            " evidence is between a text and a photo"
+        )
+
+
+def drawing_version(searcher: TwoStageSearcher, pair: Pair) -> str:
+    """Name what the drawing of a pair looks like now: another name where anything of it changes.
+
+    Args:
+        searcher: of the index.
+        pair: of that index.
+
+    Returns:
+        64 hexadecimal digits, that tell nothing.
+    """
+    photo = pair.photo
+    shown = photo
+    if isinstance(photo, PhotoFile):
+        try:
+            shown = photo_version(photo, pair.item.id, None)
+        except PhotoGoneError:
+            shown = None
+    elif photo is not None:
+        shown = hashlib.sha256(photo).hexdigest()
+    words = pair.query.text if isinstance(pair.query, TextQuery) else None
+    manifest = searcher.index.manifest
+    parts = (version("aladin-search"), manifest.model.id, searcher.index.generation)
+    state = repr((parts, words, pair.asked, pair.item, shown))
+    return hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def draw_pair(searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery) -> bytes:
+    """Draw the evidence for a pair.
+
+    Args:
+        searcher: of the index.
+        pair: of that index.
+        encoded: the pair's query.
+
+    Returns:
+        A PNG file, see `service.evidence.png`.
+
+    Raises:
+        InputError: the index has no tokens.
+    """
+    model = searcher.index.checkpoint.model
+    text = encoded.text if pair.modality == "text" else pair.item.text
+    size_px = pair.item.size_px if pair.modality == "text" else encoded.size_px
+    scores = score_pair(
+        model, encoded.encoding, pair.modality, pair.side, pair.item, encoded.text, encoded.size_px
+    )
+    asked_id = None if pair.asked is None else pair.asked.id
+    explained = ExplainedPair(
+        text=text or "",
+        text_id=asked_id if pair.modality == "text" else pair.item.id,
+        photo_id=pair.item.id if pair.modality == "text" else asked_id,
+        generation=searcher.index.generation,
+        match=scores.match,
+        align=scores.align,
+        evidence=[Evidence.model_validate(entry) for entry in scores.evidence],
+    )
+    photo = _decoded(pair.photo)
+    boxes: list[Box] = []
+    if photo is None and size_px is not None:
+        if pair.modality == "text":
+            regions = len(pair.side.tokens(pair.item.row))
+        else:
+            regions = encoded.encoding.item_tokens(0).shape[0]
+        boxes = region_boxes(model, regions, size_px)
+    shown_px = size_px if photo is None else photo.size
+    page = lay_out(explained, shown_px, boxes, has_photo=photo is not None)
+    return write_png(draw_page(page, photo), [explained])
+
+
+def _decoded(photo: PhotoFile | bytes | None) -> Image.Image | None:
+    """Decode what is drawn; None where it cannot be shown."""
+    if photo is None:
+        return None
+    try:
+        # The encoder has refused an upload over the limits; the rest are the index's own.
+        data = photo if isinstance(photo, bytes) else photo.read(DEFAULT_LIMITS.max_bytes)
+        return decode_image(data, "photo", DEFAULT_LIMITS, at_least_px=max(PHOTO_PX))
+    except ImageError:
+        return None

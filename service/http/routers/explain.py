@@ -1,0 +1,105 @@
+"""The evidence for a score, drawn: the photo with its regions, and the text with its numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from aladin.errors import InputError
+from service.http.bodies import Photo, read_body, request_docs
+from service.http.errors import describe_faults, error_docs
+from service.http.state import Service
+from service.queries import ItemQuery, PhotoQuery, TextQuery
+from service.work.evidence_jobs import DrawEvidence, DrawnEvidence
+
+router = APIRouter(prefix="/v1", tags=["search"])
+
+_ETAG = re.compile(r'"([0-9a-f]{64})"')
+_PNG_DOCS = {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}
+
+
+class ExplainBody(BaseModel):
+    """A photo that is not in the index, and a text that is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    image: Photo = Field(description="A picture file.")
+    id: str = Field(description="A text of the index.")
+
+
+async def read_explain_body(request: Request) -> ExplainBody:
+    """Read a request with a photo, JSON or multipart.
+
+    Raises:
+        ContentTypeError: it is neither.
+        InputError: it is broken, or a field is unknown, missing or impossible.
+        BodyTooLargeError: it is over the limit (by the middleware, while it is read).
+    """
+    body = await read_body(request, json_fields=())
+    try:
+        return ExplainBody.model_validate(body.fields, strict=body.kind == "json")
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False, include_context=False)
+        raise InputError(describe_faults(faults)) from None
+
+
+_SCHEMA = ExplainBody.model_json_schema()
+
+
+@router.get(
+    "/explain.png",
+    response_class=Response,
+    responses={
+        200: _PNG_DOCS,
+        304: {"description": "the client has it already, as If-None-Match says"},
+        **error_docs(404, 422, 429, 503),
+    },
+)
+async def explain(
+    service: Service,
+    id: Annotated[
+        str, Query(description="An item of the index: a photo for a text, a text for a photo.")
+    ],
+    text: Annotated[str | None, Query(description="Words, against a photo of the index.")] = None,
+    query_id: Annotated[
+        str | None, Query(description="Instead of `text`: an item of the index.")
+    ] = None,
+    if_none_match: Annotated[
+        str | None, Header(description="ETags of the drawings that the client has.")
+    ] = None,
+) -> Response:
+    """Draw which word of a text found which region of a photo, with the numbers of the score.
+
+    The numbers are also in the file itself, as JSON in its text chunk `aladin-evidence`.
+    """
+    if (text is None) == (query_id is None):
+        got = "none" if text is None else "both"
+        raise InputError(f"expected exactly one of text and query_id, got {got}")
+    query = ItemQuery(query_id) if query_id is not None else TextQuery(text or "")
+    known = frozenset(_ETAG.findall(if_none_match or ""))
+    return _answer(await service.workers.call(DrawEvidence(query, id, known)))
+
+
+@router.post(
+    "/explain.png",
+    response_class=Response,
+    openapi_extra=request_docs(_SCHEMA, form_schema=_SCHEMA),
+    responses={200: _PNG_DOCS, **error_docs(403, 404, 408, 413, 415, 422, 429, 503)},
+)
+async def explain_photo(
+    body: Annotated[ExplainBody, Depends(read_explain_body)], service: Service
+) -> Response:
+    """Draw the evidence for a photo that is not in the index and a text that is; see `GET`."""
+    return _answer(await service.workers.call(DrawEvidence(PhotoQuery(body.image), body.id)))
+
+
+def _answer(drawn: DrawnEvidence) -> Response:
+    # An item may be replaced any time, so whoever has it asks before it is shown again.
+    headers = {"ETag": f'"{drawn.version}"', "Cache-Control": "private, no-cache"}
+    if drawn.png is None:
+        return Response(status_code=304, headers=headers)
+    return Response(drawn.png, media_type="image/png", headers=headers)

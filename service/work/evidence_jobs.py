@@ -1,0 +1,48 @@
+"""Jobs that draw the evidence for a score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from service.evidence.pairs import PairQuery, draw_pair, drawing_version, find_pair
+from service.work.job import Job
+from service.work.worker import Worker
+
+
+class DrawnEvidence(NamedTuple):
+    """A drawing of evidence.
+
+    Attributes:
+        version: another one as soon as the drawing is another.
+        png: None for a client that has this version.
+    """
+
+    version: str
+    png: bytes | None
+
+
+@dataclass(frozen=True)
+class DrawEvidence(Job[DrawnEvidence]):
+    """Draw the evidence for a text and a photo.
+
+    Attributes:
+        query: one of the two.
+        item_id: the other, of the index.
+        known: versions that the client has.
+    """
+
+    query: PairQuery
+    item_id: str
+    known: frozenset[str] = frozenset()
+
+    def run(self, worker: Worker) -> DrawnEvidence:
+        """Return it as a PNG file."""
+        searcher = worker.engine().searcher
+        pair = find_pair(searcher, self.query, self.item_id)
+        version = drawing_version(searcher, pair)
+        if version in self.known:
+            return DrawnEvidence(version, None)
+        return DrawnEvidence(
+            version, draw_pair(searcher, pair, worker.encode(searcher, pair.query))
+        )
