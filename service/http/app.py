@@ -17,7 +17,17 @@ from service.http.body_limit import BodyLimit
 from service.http.errors import install_error_handlers
 from service.http.overload_gate import OverloadGate
 from service.http.request_context import RequestContext
-from service.http.routers import batch, health, images, index, items, knn_service, page, search
+from service.http.routers import (
+    batch,
+    explain,
+    health,
+    images,
+    index,
+    items,
+    knn_service,
+    page,
+    search,
+)
 from service.http.routers import metrics as metrics_router
 from service.http.state import ServiceState
 from service.intake.photo_fetcher import PhotoFetcher
@@ -86,6 +96,7 @@ def create_app(
     for router in (
         search.router,
         batch.router,
+        explain.router,
         knn_service.router,
         items.router,
         images.router,

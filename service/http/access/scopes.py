@@ -29,6 +29,8 @@ NEEDED = (
     Needed("POST", "/v1/search/images", "read"),
     Needed("POST", "/v1/search/texts", "read"),
     Needed("POST", "/v1/search/batch", "read"),
+    Needed("GET", "/v1/explain.png", "read"),
+    Needed("POST", "/v1/explain.png", "read"),
     Needed("POST", "/knn-service", "read"),
     Needed("POST", "/metadata", "read"),
     Needed("GET", "/indices-list", "read"),
