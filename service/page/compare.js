@@ -90,7 +90,10 @@ function follow(event) {
   }
 }
 
-export function startComparison() {
+// onCompare(wanted): the two are to be shown side by side, or not.
+export function startComparison(onCompare) {
+  const toggle = at("compare");
+  toggle.addEventListener("change", () => onCompare(toggle.checked));
   for (const type of ["pointerover", "focusin"]) columns.addEventListener(type, follow);
   columns.addEventListener("pointerleave", follow);
   addEventListener("resize", () => moves.hidden || drawMoves());

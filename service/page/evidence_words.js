@@ -1,4 +1,4 @@
-// The words of a text, each coloured by its share of the score.
+// The words of a text, each coloured by its share of the evidence.
 
 import { make } from "./elements.js";
 
@@ -6,28 +6,29 @@ const DIGITS = 4;
 
 // onWord(index, pinned): a word is looked at, or none (null).
 export function wordsElement(text, evidence, onWord) {
-  const total = sumOf(evidence);
   const largest = Math.max(...evidence.map((entry) => Math.abs(entry.score)));
   const characters = [...text]; // the service counts characters, JavaScript halves of some
   const paragraph = make("p", { className: "words" });
   let end = 0;
   evidence.forEach((entry, index) => {
     paragraph.append(characters.slice(end, entry.start).join(""));
-    paragraph.append(wordElement(entry, index, entry.score / largest, shareOf(entry, total), onWord));
+    paragraph.append(wordElement(entry, index, Math.abs(entry.score) / largest, onWord));
     end = entry.end;
   });
   paragraph.append(characters.slice(end).join(""));
   return paragraph;
 }
 
-function wordElement(entry, index, strength, share, onWord) {
+// strength: 1 for the word that says most.
+function wordElement(entry, index, strength, onWord) {
   const word = make("button", { type: "button", className: "word" });
-  Object.assign(word.dataset, { score: entry.score, region: entry.region, share, index });
+  Object.assign(word.dataset, { score: entry.score, region: entry.region, share: entry.share });
   word.classList.toggle("against", entry.score < 0);
-  word.style.setProperty("--strength", Math.abs(strength).toFixed(3));
+  word.style.setProperty("--strength", strength.toFixed(3));
   const number = make("span", { className: "number" }, entry.score.toFixed(DIGITS));
   word.append(make("span", { className: "token" }, entry.token), number);
-  word.title = share === null ? "" : `${(100 * share).toFixed(1)} % of the score`;
+  const against = entry.score < 0 ? "against it" : "for it";
+  word.title = `${(100 * Math.abs(entry.share)).toFixed(1)} % of all that is said, ${against}`;
   word.setAttribute("aria-pressed", "false");
   word.addEventListener("pointerenter", () => onWord(index, false));
   word.addEventListener("pointerleave", () => onWord(null, false));
@@ -48,10 +49,6 @@ export function sumElement(evidence, alignScore) {
   return said;
 }
 
-export function sumOf(evidence) {
+function sumOf(evidence) {
   return evidence.reduce((sum, entry) => sum + entry.score, 0);
-}
-
-function shareOf(entry, total) {
-  return total === 0 ? null : (entry.share ?? entry.score / total);
 }

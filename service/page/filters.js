@@ -20,7 +20,10 @@ export function startFilters(onFilter) {
   });
   rows.addEventListener("input", writeJson);
   join.addEventListener("change", writeJson);
-  json.addEventListener("change", () => readJson() && showRows(readJson()));
+  json.addEventListener("change", () => {
+    const filter = readJson();
+    if (filter) showRows(filter);
+  });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const filter = readJson();

@@ -1,10 +1,19 @@
 // Keys: / goes to the field, arrows go from hit to hit.
 
+import { at } from "./elements.js";
 import { focusQuery } from "./query_field.js";
 
 const TYPING = "input:not([type=radio], [type=checkbox], [type=range]), textarea, select";
 
-addEventListener("keydown", (event) => {
+export function startKeyboard() {
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault(); // what is after # is the search's
+    at("found").focus();
+  });
+  addEventListener("keydown", onKey);
+}
+
+function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (document.querySelector("dialog[open]") || event.target.matches?.(TYPING)) return;
   if (event.key === "/") {
@@ -17,7 +26,7 @@ addEventListener("keydown", (event) => {
   if (!next) return;
   event.preventDefault(); // the page would scroll as well
   next.querySelector(".open").focus();
-});
+}
 
 function neighbour(hit, key) {
   const hits = [...hit.parentElement.children];

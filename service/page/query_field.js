@@ -14,6 +14,7 @@ export function startQueryField(on) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     on.submit(words.value.trim());
+    if (matchMedia("(hover: none)").matches) words.blur(); // its keyboard would hide the hits
   });
   form.addEventListener("change", (event) => {
     if (event.target.name === "target") on.target(event.target.value);

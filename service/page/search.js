@@ -39,6 +39,11 @@ export function crossesKinds(search) {
   return (query.file ? "images" : query.of) !== target;
 }
 
+export function titleOf({ query }) {
+  const what = query && (query.text ?? query.name ?? query.file.name);
+  return what ? `${what} · ALADIN search` : "ALADIN search";
+}
+
 export function nameOf(hit) {
   return hit.text ?? hit.uri ?? hit.id;
 }

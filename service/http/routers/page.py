@@ -1,4 +1,4 @@
-"""The page at /, and the description at /docs."""
+"""The page at /, the index at /state, and the description at /docs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,25 @@ router = APIRouter(include_in_schema=False)
 # Named one by one: no name of a request ever becomes a path.
 PageFile = Literal[
     "address.js",
+    "answer.js",
+    "charts.js",
+    "compare.css",
     "compare.js",
     "docs.js",
     "elements.js",
     "evidence.css",
     "evidence.js",
+    "evidence_actions.js",
+    "evidence_facts.js",
     "evidence_photo.js",
     "evidence_words.js",
     "filter_language.js",
     "filters.js",
     "icon.svg",
+    "index_facts.js",
     "key_form.js",
     "keyboard.js",
+    "limits.js",
     "offline.js",
     "options.js",
     "page.css",
@@ -38,10 +45,14 @@ PageFile = Literal[
     "photos.js",
     "problems.js",
     "query_field.js",
+    "results.css",
     "results.js",
     "search.css",
     "search.js",
     "service.js",
+    "sharing.js",
+    "state.css",
+    "state.js",
     "timings.js",
 ]
 
@@ -67,6 +78,12 @@ class PageLimits(BaseModel):
 async def get_page() -> Response:
     """Return the page that searches."""
     return _answer("index.html")
+
+
+@router.get("/state")
+async def get_state_page() -> Response:
+    """Return the page that shows the index."""
+    return _answer("state.html")
 
 
 @router.get("/docs")

@@ -1,0 +1,91 @@
+// An answer on the page: the hits, what is said of them, the other order beside them.
+
+import { hideComparison, showComparison } from "./compare.js";
+import { at, percent } from "./elements.js";
+import { learnFields } from "./filters.js";
+import { showUsed } from "./options.js";
+import { hidePages, showPages } from "./paging.js";
+import { showHits, showSkeletons } from "./results.js";
+import { hideTimings, showTimings } from "./timings.js";
+
+// The lists that are shown, each {hits, search}: the search that found them.
+let lists = [];
+
+// answered: {search, answer, ms, matching}, the last the answer of matching alone or null.
+// act: {open(hit, list), similar(hit)}
+export function showAnswer({ search, answer, ms, matching }, act) {
+  learnFields(answer.hits);
+  showUsed(answer);
+  lists = [];
+  showList("hits", answer, search, act);
+  hideComparison();
+  let moved = "";
+  if (matching) {
+    showList("matching-hits", matching, { ...search, rerank: false }, act);
+    moved = showComparison(answer, matching);
+  }
+  showNoMatch(answer);
+  const none = answer.no_match ? "Nothing here seems to match." : "";
+  at("status").textContent = [none, summary(search, answer), moved].filter(Boolean).join(" ");
+  showTimings(answer.took_ms, ms);
+  showPages(search, answer.hits.length);
+}
+
+export function showWaiting(search) {
+  at("status").textContent = "Searching…";
+  at("found").classList.add("waiting");
+  if (!at("hits").children.length) showSkeletons(at("hits"), search.target, search.k);
+}
+
+export function clearAnswer() {
+  lists = [];
+  for (const id of ["hits", "matching-hits"]) at(id).replaceChildren();
+  hideComparison();
+  hideTimings();
+  hidePages();
+  at("no-match").hidden = true;
+  at("status").textContent = "";
+}
+
+// {hit, list} of a hit that is shown, or null.
+export function shownHit(id) {
+  for (const list of lists) {
+    const hit = list.hits.find((one) => one.id === id);
+    if (hit) return { hit, list };
+  }
+  return null;
+}
+
+function showList(id, { hits }, search, { open, similar }) {
+  const list = { hits, search };
+  lists.push(list);
+  showHits(at(id), hits, search.target, { open: (hit) => open(hit, list), similar });
+}
+
+function showNoMatch(answer) {
+  const none = answer.no_match === true;
+  const chance = answer.match_probability ?? null;
+  at("no-match").hidden = !none;
+  at("found").classList.toggle("no-match", none);
+  at("nearest").hidden = answer.hits.length === 0;
+  at("no-match-chance").textContent =
+    chance === null ? "" : `The chance that anything here does: ${percent(chance)}.`;
+}
+
+function summary(search, answer) {
+  const { hits } = answer;
+  if (hits.length === 0) return emptiness(search);
+  const noun = search.target === "images" ? "Photos" : "Texts";
+  const [first, last] = [hits[0].rank, hits.at(-1).rank];
+  const which = first === last ? `${noun.slice(0, -1)} ${first}` : `${noun} ${first} to ${last}`;
+  const how = answer.reranked ? `the best of ${answer.candidates} re-ranked` : "by embedding alone";
+  const without = answer.degraded.length ? `, without ${answer.degraded.join(", ")}` : "";
+  return `${which}, ${how}${without}.`;
+}
+
+function emptiness({ offset, minProbability, filter }) {
+  if (offset > 0) return "No more hits.";
+  if (minProbability !== null) return "Nothing is that likely: ask for less, or in other words.";
+  if (Object.keys(filter).length) return "Nothing passes this filter.";
+  return "Nothing found: the index holds nothing of this kind.";
+}
