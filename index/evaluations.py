@@ -70,6 +70,11 @@ class _File:
     evaluations: list[Evaluation]
 
 
+def evaluations_file(root: Path, generation: int) -> Path:
+    """Return where what was measured of a generation is, if anything was."""
+    return root / EVALUATIONS / f"{generation:06d}.json"
+
+
 def store_evaluation(root: Path, evaluation: Evaluation) -> None:
     """Keep an evaluation in the place of an earlier one of the same generation, data and split.
 
@@ -98,7 +103,7 @@ def store_evaluation(root: Path, evaluation: Evaluation) -> None:
             ]
             kept = [evaluation, *others][:_MOST]
             file = _File(schema_version=SCHEMA_VERSION, evaluations=kept)
-            write_json(_path(root, evaluation.generation), dump_config(file))
+            write_json(evaluations_file(root, evaluation.generation), dump_config(file))
     except OSError as error:
         reason = f"the evaluation cannot be kept ({error.strerror or error})"
         raise IndexWriteError(error.filename or root, reason) from error
@@ -115,7 +120,7 @@ def read_evaluations(root: Path, generation: int) -> list[Evaluation]:
         IndexMismatchError: the file is of another schema version.
         IndexCorruptError: it cannot be read.
     """
-    path = _path(root, generation)
+    path = evaluations_file(root, generation)
     try:
         data: Any = json.loads(path.read_bytes())
         version = data["schema_version"]
@@ -146,7 +151,9 @@ def drop_evaluations(root: Path) -> None:
     if not (root / EVALUATIONS).is_dir():
         return
     with changes_lock(root):
-        left = {_path(root, generation).name for generation in published_generations(root)}
+        left = {
+            evaluations_file(root, generation).name for generation in published_generations(root)
+        }
         for path in (root / EVALUATIONS).iterdir():
             # Of no use either: what a writer that was killed had begun.
             if path.name.endswith(".partial") or (
@@ -161,7 +168,3 @@ def _known(root: Path, generation: int) -> list[Evaluation]:
         return read_evaluations(root, generation)
     except AladinError:
         return []
-
-
-def _path(root: Path, generation: int) -> Path:
-    return root / EVALUATIONS / f"{generation:06d}.json"

@@ -81,6 +81,8 @@ class ServiceSettings(BaseSettings):
         decode_threads: photos of queries that a worker decodes at the same time.
         max_batch_queries: queries that one request may hold.
         max_items: items that one request may add.
+        slow_queries: the slowest queries of about the last hour, so many of which are kept in
+            memory, for those who may read the metrics; 0: none.
         read_only: refuse to add and to delete items.
         log_format: of the log on stderr, `text` for people or `json` for programs.
         traces: send OpenTelemetry traces to a collector on this machine; the variables
@@ -124,6 +126,7 @@ class ServiceSettings(BaseSettings):
     decode_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
     max_batch_queries: int = Field(default=256, ge=1)
     max_items: int = Field(default=100, ge=1)
+    slow_queries: int = Field(default=20, ge=0, le=1000)
     read_only: bool = False
     log_format: Literal["text", "json"] = "text"
     traces: bool = False

@@ -139,6 +139,9 @@ FAILURES: dict[type[BaseException], Failure] = {
     Exception: Failure(500, "internal_error"),
 }
 
+# Nothing was answered, for nobody waited any more: nginx's number, which no answer ever has.
+HUNG_UP = 499
+
 # Errors that the framework raises itself.
 _FRAMEWORK_CODES = {404: "unknown_route", 405: "method_not_allowed"}
 
@@ -190,6 +193,11 @@ _DESCRIPTIONS = {
 }
 
 
+def failure_of(error: Exception) -> Failure:
+    """Look up what an error is answered with."""
+    return next(FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES)
+
+
 def error_docs(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Describe, for the OpenAPI page, the errors that a route may answer."""
     return {
@@ -204,7 +212,7 @@ def error_response(error: Exception, request_id: str) -> ErrorResponse:
 
 def part_error(error: Exception, request_id: str) -> ErrorResponse:
     """Build what would be the answer if a part of a request were all of it."""
-    failure = next(FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES)
+    failure = failure_of(error)
     foreseen = isinstance(error, AladinError) and failure.status != 500
     message = str(error) if foreseen else "the service failed; its log has this request's id"
     if isinstance(error, IndexWriteError):

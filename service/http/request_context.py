@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.content_length import ENDLESS_BYTES, declared_length
-from service.http.errors import error_response
+from service.http.errors import HUNG_UP, error_response
 from service.metrics import Metrics
 from service.telemetry.log_format import FIELDS
 from service.telemetry.request_record import RequestRecord, begin_request, end_request
@@ -24,8 +24,6 @@ _ACCESS = logging.getLogger("service.access")
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
-# Nothing was answered, for nobody waited any more: nginx's number, which no answer ever has.
-_HUNG_UP = 499
 # Of requests that meet no route of ours: pages of the framework, unknown paths, refused keys.
 _OTHER = "other"
 # Asked for every few seconds by machines; as long as they are answered, nobody reads of it.
@@ -36,7 +34,7 @@ _SHOWN_PATH_CHARS = 500
 
 @dataclass(slots=True)
 class _Sent:
-    status: int = _HUNG_UP
+    status: int = HUNG_UP
     bytes: int = 0
 
 
@@ -92,7 +90,7 @@ class RequestContext:
             if answer.status_code >= 500:
                 where = f"{scope['method']} {_shown_path(scope)}"
                 _LOG.exception("request %s: %s failed", request_id, where)
-            if sent.status != _HUNG_UP:  # half an answer is out: the connection has to break
+            if sent.status != HUNG_UP:  # half an answer is out: the connection has to break
                 raise
             await answer(scope, receive, send_with_id)
         finally:
@@ -115,7 +113,7 @@ class RequestContext:
             self._metrics.rejected(record.error_code or _OTHER)
         if trace is not None:
             met = None if route == _OTHER else route
-            trace.end(met, None if sent.status == _HUNG_UP else sent.status, record)
+            trace.end(met, None if sent.status == HUNG_UP else sent.status, record)
         level = logging.DEBUG if route in _PROBES and sent.status < 400 else logging.INFO
         if _ACCESS.isEnabledFor(level):
             fields = _fields(scope, route, seconds, sent, record)

@@ -13,6 +13,7 @@ from service.http.state_metrics import StateMetrics
 from service.intake.photo_fetcher import PhotoFetcher
 from service.metrics import Metrics
 from service.settings import ServiceSettings
+from service.slow_queries import SlowQueries
 from service.work.workers import Workers
 
 
@@ -29,6 +30,7 @@ class ServiceState:
             whoever ends it, told by ``/readyz``.
         state_metrics: tells ``/metrics`` how the workers and the index are.
         batch_room: what batch requests, all together, may take up.
+        slow_queries: of the workers, the slowest of late.
     """
 
     workers: Workers
@@ -38,10 +40,12 @@ class ServiceState:
     draining: bool = False
     state_metrics: StateMetrics = field(default_factory=StateMetrics)
     batch_room: BatchRoom = field(init=False)
+    slow_queries: SlowQueries = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the room."""
+        """Make what the settings say the size of."""
         self.batch_room = BatchRoom(self.settings.max_batch)
+        self.slow_queries = SlowQueries(self.settings.slow_queries)
 
 
 # Coroutines, though they wait for nothing: the framework runs plain functions on another thread,

@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from index.building.item_encoders import LeftOut
+from index.disk_use import disk_use
+from index.history import History, read_history
+from index.item_counts import ItemCounts, count_items
+from index.layout import generation_folder
+from index.left_out import read_left_out
 from index.manifest import Manifest
 from service.queries import Target
 from service.work.job import Job
@@ -33,4 +39,52 @@ class DescribeIndex(Job[IndexState]):
         engine = worker.engine()
         return IndexState(
             engine.manifest, {target: engine.count(target) for target in engine.manifest.targets}
+        )
+
+
+class IndexReport(NamedTuple):
+    """All that is told of an index to whoever looks after it.
+
+    Attributes:
+        manifest: of the generation that answers.
+        counts: items of each of its sides.
+        left_out: of each of its sides, some of the items that the build could not use.
+        offset: the first of these among all that were left out.
+        disk: bytes by part, see `index.disk_use`.
+        history: all generations on the disk.
+    """
+
+    manifest: Manifest
+    counts: Mapping[Target, ItemCounts]
+    left_out: Mapping[Target, list[LeftOut]]
+    offset: int
+    disk: Mapping[str, int]
+    history: History
+
+
+@dataclass(frozen=True)
+class ReportIndex(Job[IndexReport]):
+    """Look at the index from all sides; takes a look at every file, and opens few.
+
+    Attributes:
+        offset: items that were left out to pass over.
+        limit: the most of them to be told of each side.
+    """
+
+    offset: int
+    limit: int
+
+    def run(self, worker: Worker) -> IndexReport:
+        """Return what there is to tell."""
+        index = worker.engine().searcher.index
+        folder = generation_folder(index.path, index.generation)
+        page = slice(self.offset, self.offset + self.limit)
+        targets = index.manifest.targets
+        return IndexReport(
+            manifest=index.manifest,
+            counts={target: count_items(index.side(target)) for target in targets},
+            left_out={target: read_left_out(folder / target)[page] for target in targets},
+            offset=self.offset,
+            disk=disk_use(index.path, index.manifest),
+            history=read_history(index.path),
         )

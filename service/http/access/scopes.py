@@ -39,11 +39,15 @@ NEEDED = (
     Needed("DELETE", "/v1/items/{target}/{item_id:path}", "write"),
     Needed("GET", "/v1/images/{item_id:path}", "read"),
     Needed("GET", "/v1/index", "read"),
+    Needed("GET", "/v1/index/state", "read"),
+    # It tells what others searched for.
+    Needed("GET", "/v1/index/slow-queries", "metrics"),
     Needed("GET", "/healthz", "open"),
     Needed("GET", "/readyz", "open"),
     Needed("GET", "/metrics", "metrics"),
     # The page and the description tell nothing of the index; the page asks for a key.
     Needed("GET", "/", "open"),
+    Needed("GET", "/state", "open"),
     Needed("GET", "/page/{name}", "open"),
     Needed("GET", "/docs", "open"),
     Needed("GET", "/openapi.json", "open"),

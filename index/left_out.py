@@ -1,0 +1,29 @@
+"""What a build was given and could not use, as its generation remembers it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from aladin.errors import IndexCorruptError
+from index.building.item_encoders import LeftOut
+from index.side import LEFT_OUT
+
+
+def read_left_out(folder: Path) -> list[LeftOut]:
+    """Read the items that were left out of one side, in the order in which they were given.
+
+    Args:
+        folder: of the side, in that of its generation.
+
+    Raises:
+        IndexCorruptError: the list cannot be read.
+    """
+    path = folder / LEFT_OUT
+    try:
+        lines = json.loads(path.read_text(encoding="utf-8"))
+        return [LeftOut(str(item_id), str(reason)) for item_id, reason in lines]
+    except OSError as error:
+        raise IndexCorruptError(path, f"cannot be read ({error.strerror})") from error
+    except (ValueError, TypeError) as error:
+        raise IndexCorruptError(path, "not a list of ids and reasons") from error

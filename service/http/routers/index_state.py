@@ -1,0 +1,33 @@
+"""How the index came to be, how good it is, and what was slow in it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from service.answers.index_state import IndexStateAnswer, build_state
+from service.answers.slow_queries import SlowQueriesAnswer, build_slow_queries
+from service.http.errors import error_docs
+from service.http.state import Service
+from service.work.index_jobs import ReportIndex
+
+router = APIRouter(prefix="/v1/index", tags=["index"])
+
+Offset = Annotated[int, Query(ge=0, description="Items that were left out to pass over.")]
+Limit = Annotated[int, Query(ge=0, le=200, description="The most of them of each side.")]
+
+
+@router.get("/state", responses=error_docs(422, 429, 503))
+async def get_index_state(
+    service: Service, offset: Offset = 0, limit: Limit = 20
+) -> IndexStateAnswer:
+    """Tell the counts, the history, what was measured, and what was left out and why."""
+    return build_state(await service.workers.call(ReportIndex(offset, limit)))
+
+
+@router.get("/slow-queries")
+async def get_slow_queries(service: Service) -> SlowQueriesAnswer:
+    """Tell the slowest queries of about the last hour, whichever worker answered them."""
+    return build_slow_queries(service.slow_queries, datetime.now(UTC))
