@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -10,6 +9,8 @@ from itertools import islice
 from math import ceil
 from pathlib import Path
 
+from aladin.calibration.calibration import Calibration
+from aladin.calibration.store import read_calibration
 from aladin.checkpoint import load_checkpoint
 from aladin.errors import InputError
 from aladin.model import AladinModel
@@ -36,9 +37,9 @@ from index.building.source_items import ImageItem, SourceItem, TextItem
 from index.building.stage_seconds import StageSeconds
 from index.disk import disk_errors, only_builder
 from index.layout import BUILD, generation_folder, live_generation
+from index.left_out import read_left_out
 from index.manifest import ModelEntry, read_manifest
 from index.settings import BuildSettings, Target
-from index.side import LEFT_OUT
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
 
@@ -76,7 +77,7 @@ def build_index(
 
     Args:
         checkpoint_folder: the model; copied into a new index, and the only one that an
-            existing index takes.
+            existing index takes; its calibration, where it has one, goes into the manifest.
         out: folder of the index, new or existing.
         images: None for an index without images.
         texts: None for an index without texts.
@@ -122,7 +123,8 @@ def build_index(
                 target: catalogue.fingerprint(rows[target])
                 for target, catalogue in catalogues.items()
             }
-        fingerprint = fingerprint_of(model, sides, settings)
+        calibration = read_calibration(checkpoint_folder, checkpoint.model_id)
+        fingerprint = fingerprint_of(model, sides, settings, calibration)
         if settings.resume and is_published(out, fingerprint):
             discard(out)
             return _report(out, live_generation(out), seconds.seconds)
@@ -131,7 +133,7 @@ def build_index(
         }
         plan = begin(out, fingerprint, shard_items, resume=settings.resume)
         build = _Build(out, plan, catalogues, rows, settings, progress, seconds)
-        generation = build.run(checkpoint.model, model)
+        generation = build.run(checkpoint.model, model, calibration)
         discard(out)
     return _report(out, generation, seconds.seconds)
 
@@ -157,7 +159,7 @@ class _Build:
         self._progress = progress
         self._seconds = seconds
 
-    def run(self, network: AladinModel, model: ModelEntry) -> int:
+    def run(self, network: AladinModel, model: ModelEntry, calibration: Calibration | None) -> int:
         """Do what is left to do, and return the number of the generation."""
         if is_placed(self._root, self._plan):
             return self._plan.generation
@@ -179,6 +181,7 @@ class _Build:
             self._plan.fingerprint,
             self._progress,
             self._seconds,
+            calibration=calibration,
         )
 
     def _encode(self, target: Target, network: AladinModel) -> list[Shard]:
@@ -235,6 +238,5 @@ def _report(root: Path, generation: int, seconds: dict[str, float]) -> BuildRepo
         entry = manifest.side(target)
         assert entry is not None
         counts[target] = entry.count
-        lines = json.loads((folder / target / LEFT_OUT).read_text(encoding="utf-8"))
-        left_out += [LeftOut(*line) for line in lines]
+        left_out += read_left_out(folder / target)
     return BuildReport(generation=generation, counts=counts, left_out=left_out, seconds=seconds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -12,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aladin.calibration.calibration import Calibration
 from aladin.errors import IndexMismatchError, InputError
 from aladin.progress import NullProgress, Progress
 from index.ann.first_stage import check_first_stages
 from index.building.generation_writer import SideSource, write_generation
-from index.building.item_encoders import LeftOut
 from index.building.publish import install_model
 from index.building.side_writer import EncodedPart
 from index.building.unique_ids import check_ids_differ
@@ -24,12 +23,13 @@ from index.changes.database import open_to_read
 from index.changes.uploaded_photos import UploadedPhoto
 from index.disk import disk_errors, only_builder
 from index.layout import MODEL, generation_folder
+from index.left_out import read_left_out
 from index.live_parts import live_parts
 from index.live_side import LiveSide
 from index.manifest import DIGEST
 from index.reader import SearchIndex, open_index
 from index.settings import TARGETS, BuildSettings, Target
-from index.side import ITEMS, LEFT_OUT
+from index.side import ITEMS
 from index.tokens.codec import TokenCodec
 
 
@@ -68,7 +68,8 @@ def merge_indexes(
 
     Nothing is encoded again, and tokens keep their stored form to the last bit. What was added to
     a part or removed from it counts. The parts stay as they are; a merge that was cut short
-    leaves nothing, and is begun again.
+    leaves nothing, and is begun again. A calibration that all parts have in common stays; where
+    they differ there is none, for it can speak for one of them only.
 
     Args:
         parts: folders of indexes that were built with the same model and the same token form.
@@ -129,6 +130,7 @@ def merge_indexes(
                 _fingerprint(sides),
                 progress,
                 made_by="merge",
+                calibration=_common_calibration(indexes),
             )
     return MergeReport(generation=generation, counts=counts)
 
@@ -165,6 +167,11 @@ def _with_settings_of(index: SearchIndex, settings: BuildSettings) -> BuildSetti
     return replace(settings, filter_fields=fields, default_candidates=manifest.default_candidates)
 
 
+def _common_calibration(indexes: Sequence[SearchIndex]) -> Calibration | None:
+    first, *others = [index.manifest.calibration for index in indexes]
+    return first if all(other == first for other in others) else None
+
+
 def _source(out: Path, parts: Sequence[_Part]) -> SideSource:
     """Describe one side of the merged index."""
     codec, first_ids = TokenCodec.concatenated([part.side.base.tokens.codec for part in parts])
@@ -172,7 +179,7 @@ def _source(out: Path, parts: Sequence[_Part]) -> SideSource:
         embedding_dim=parts[0].side.entry.embedding_dim,
         codec=codec,
         parts=_encoded(out, parts, first_ids),
-        left_out=[entry for part in parts for entry in _left_out(part)],
+        left_out=[entry for part in parts for entry in read_left_out(part.folder)],
         count=sum(part.side.count for part in parts),
     )
 
@@ -191,11 +198,6 @@ def _encoded(out: Path, parts: Sequence[_Part], first_ids: Sequence[int]) -> Ite
             else:
                 moved = encoded.tokens._replace(centroid_ids=ids + np.uint16(first_id))
                 yield encoded._replace(tokens=moved)
-
-
-def _left_out(part: _Part) -> list[LeftOut]:
-    lines = json.loads((part.folder / LEFT_OUT).read_text(encoding="utf-8"))
-    return [LeftOut(*line) for line in lines]
 
 
 def _fingerprint(sides: dict[Target, list[_Part]]) -> str:
