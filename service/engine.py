@@ -64,10 +64,7 @@ class SearchEngine:
         """
         received_s = time.monotonic()
         with closing(QueryEncoder(self._limits)) as encoder:
-            (encoded,) = encoder.encode(self.searcher, [query])
-        if isinstance(encoded, Exception):
-            raise encoded
-        assert encoded is not None  # somebody waits for it
+            encoded = encoder.encode_one(self.searcher, query)
         return self.find(encoded, target, options, received_s)
 
     def find(

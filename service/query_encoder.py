@@ -144,6 +144,22 @@ class QueryEncoder:
                     results[place] = result
         return results
 
+    def encode_one(self, searcher: TwoStageSearcher, query: Query) -> EncodedQuery:
+        """Encode one query by itself.
+
+        Args:
+            searcher: see `encode`.
+            query: what to encode.
+
+        Raises:
+            AladinError: the query cannot be encoded.
+        """
+        (encoded,) = self.encode(searcher, [query])
+        if isinstance(encoded, Exception):
+            raise encoded
+        assert encoded is not None  # somebody waits for it
+        return encoded
+
     def _prepare(
         self, searcher: TwoStageSearcher, is_wanted: Callable[[int], bool], place: int, query: Query
     ) -> _Input | EncodedQuery | Exception | None:

@@ -38,6 +38,8 @@ from service.client.connection import (
     connection_settings,
     patience,
 )
+from service.client.drawings import explain_call
+from service.client.pictures import PictureSource
 from service.client.retries import Attempts, RetryPolicy
 from service.client.searches import (
     Outcome,
@@ -150,6 +152,17 @@ class AsyncAladinClient:
     async def photo(self, item_id: str, size_px: int | None = None) -> Photo:
         """Fetch an image's photo: its file, or with `size_px` a JPEG with this longest side."""
         return await self._send(photo_call(item_id, size_px))
+
+    async def explain_png(
+        self,
+        item_id: str,
+        text: str | None = None,
+        *,
+        query_id: str | None = None,
+        image: PictureSource | None = None,
+    ) -> bytes:
+        """Draw the evidence for a score, as a PNG file."""
+        return await self._send(explain_call(item_id, text, query_id, image))
 
     async def add_photo(self, photo: NewPhoto, on_duplicate: OnDuplicate = "error") -> Added:
         """Add one photo; its file is read while it is sent."""

@@ -38,6 +38,8 @@ from service.client.connection import (
     connection_settings,
     patience,
 )
+from service.client.drawings import explain_call
+from service.client.pictures import PictureSource
 from service.client.retries import Attempts, RetryPolicy
 from service.client.searches import (
     Outcome,
@@ -190,6 +192,35 @@ class AladinClient:
             NotFoundError: there is no such image, or its file is gone.
         """
         return self._send(photo_call(item_id, size_px))
+
+    def explain_png(
+        self,
+        item_id: str,
+        text: str | None = None,
+        *,
+        query_id: str | None = None,
+        image: PictureSource | None = None,
+    ) -> bytes:
+        """Draw the evidence for a score: the photo with its regions, the text with its numbers.
+
+        The numbers are in the file too, see `service.evidence.png.read_evidence`.
+
+        Args:
+            item_id: of a photo of the index for a text, of a text for a photo.
+            text: words; or one of those that follow.
+            query_id: of another item of the index.
+            image: a photo that is not in the index.
+
+        Returns:
+            A PNG file.
+
+        Raises:
+            InputError: not exactly one of `text`, `query_id` and `image` is given.
+            NotFoundError: there is no such item.
+            RefusedInputError: the two are of one modality, or the photo is over a limit.
+            OSError: the photo's file cannot be read.
+        """
+        return self._send(explain_call(item_id, text, query_id, image))
 
     def add_photo(self, photo: NewPhoto, on_duplicate: OnDuplicate = "error") -> Added:
         """Add one photo; its file is read while it is sent.

@@ -18,10 +18,17 @@ from service.commands.device_options import (
     FirstStageOption,
     SearchDeviceOption,
 )
-from service.queries import ItemQuery, PhotoQuery, Query, SearchOptions, Target, TextQuery
+from service.commands.search_drawing import (
+    check_drawing,
+    draw_here,
+    draw_there,
+    write_drawing,
+)
+from service.queries import ItemQuery, PhotoQuery, SearchOptions, Target, TextQuery
 
 if TYPE_CHECKING:
     from service.answers.search import SearchAnswer
+    from service.evidence.pairs import PairQuery
 
 
 class TargetName(StrEnum):
@@ -55,7 +62,10 @@ def search(
         TargetName | None,
         typer.Option("--target", help="What to find; else texts for a photo, images for the rest."),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Hits wanted.")] = 10,
+    k: Annotated[
+        int | None,
+        typer.Option("-k", min=1, max=1000, help="Hits wanted; else 10, with --out 1."),
+    ] = None,
     candidates: Annotated[
         int | None,
         typer.Option("--candidates", min=1, help="Size of the first stage's result."),
@@ -90,6 +100,16 @@ def search(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show which word matched which region.")
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE.png",
+            dir_okay=False,
+            help="With --explain: draw each hit's photo with its regions, and the text with its "
+            "numbers; at most 20 hits, one below the other.",
+        ),
+    ] = None,
     timeout_ms: Annotated[
         float | None,
         typer.Option(
@@ -109,7 +129,8 @@ def search(
     In: INDEX or --url, and one of TEXT, --image and --id. Out: on stdout the hits, best first:
     rank, score, both stages' ranks and scores, uri and text; with --explain each word's best
     region, its box in fractions of the photo's size (x0 y0 x1 y1), and the cosine there. Of a
-    calibrated index also each hit's probability, and whether there is any match at all.
+    calibrated index also each hit's probability, and whether there is any match at all. With --out
+    the evidence is drawn into a file too, which carries the numbers with all of their digits.
     """
     from service.answers.search_text import answer_lines
 
@@ -123,6 +144,10 @@ def search(
     found: Target = "texts" if image is not None else "images"
     if target is not None:
         found = target.value
+    if k is None:
+        k = 10 if out is None else 1
+    if out is not None:
+        check_drawing(out, k, explain=explain)
     options = SearchOptions(
         k=k,
         candidates=candidates,
@@ -136,11 +161,11 @@ def search(
     if url is not None:
         if (device, first_stage) != (Device.cpu, FirstStage.faiss):
             raise typer.BadParameter("--device and --first-stage: a service has its own")
-        answer = _ask_service(url, text, image, item_id, found, options)
+        answer = _ask_service(url, text, image, item_id, found, options, out)
     else:
         assert index is not None  # or there is a URL
         query = _query(text, image, item_id)
-        answer = _search_here(Path(index), query, found, options, device, first_stage)
+        answer = _search_here(Path(index), query, found, options, device, first_stage, out)
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))
     else:
@@ -157,11 +182,12 @@ def _only_word(first: str | None, second: str | None) -> str | None:
 
 def _search_here(
     index: Path,
-    query: Query,
+    query: PairQuery,
     target: Target,
     options: SearchOptions,
     device: Device,
     first_stage: FirstStage,
+    out: Path | None,
 ) -> SearchAnswer:
     from index.devices.search_device import SearchDevice
     from index.reader import open_index
@@ -174,10 +200,13 @@ def _search_here(
         open_index(index, device=place) as opened,
     ):
         engine = SearchEngine(TwoStageSearcher(opened), QueryLimits())
-        return engine.search(query, target, options)
+        answer = engine.search(query, target, options)
+        if out is not None:
+            write_drawing(out, draw_here(engine.searcher, query, answer))
+        return answer
 
 
-def _query(text: str | None, image: Path | None, item_id: str | None) -> Query:
+def _query(text: str | None, image: Path | None, item_id: str | None) -> PairQuery:
     if text is not None:
         return TextQuery(text)
     if image is not None:
@@ -193,12 +222,16 @@ def _ask_service(
     item_id: str | None,
     target: Target,
     options: SearchOptions,
+    out: Path | None,
 ) -> SearchAnswer:
     from service.client import AladinClient, Search
 
     search = Search(text, target, image=image, id=item_id, **asdict(options))
     with AladinClient(url) as client:
-        return client.search(search)
+        answer = client.search(search)
+        if out is not None:
+            write_drawing(out, draw_there(client, text, item_id, image, answer))
+        return answer
 
 
 def _filter(text: str) -> dict[str, Any]:

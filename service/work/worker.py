@@ -71,11 +71,7 @@ class Worker:
         Raises:
             AladinError: it cannot be encoded.
         """
-        (encoded,) = self._encoder.encode(searcher, [query])
-        if isinstance(encoded, Exception):
-            raise encoded
-        assert encoded is not None  # somebody waits for it
-        return encoded
+        return self._encoder.encode_one(searcher, query)
 
     def answer(
         self, jobs: Sequence[SearchJob], emit: Emit, is_wanted: Callable[[int], bool] = always

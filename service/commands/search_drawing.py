@@ -1,0 +1,97 @@
+"""The drawing that ``aladin search --explain --out FILE`` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aladin.atomic import atomic_file
+from aladin.errors import InputError
+
+if TYPE_CHECKING:
+    from index.searcher import TwoStageSearcher
+    from service.answers.search import SearchAnswer
+    from service.client import AladinClient
+    from service.evidence.pairs import PairQuery
+
+# More of them in one file would not be looked at, and take a gigabyte to put together.
+MAX_DRAWN = 20
+
+
+def check_drawing(out: Path, hits: int, *, explain: bool) -> None:
+    """Refuse a drawing that cannot be, before anything is searched.
+
+    Args:
+        out: the file to be written.
+        hits: wanted.
+        explain: whether there will be evidence.
+
+    Raises:
+        InputError: there will be none, there would be too much, or the file has another format.
+    """
+    if not explain:
+        raise InputError("--out: expected --explain too, for it is the evidence that is drawn")
+    if out.suffix.lower() != ".png":
+        raise InputError(f"--out: expected a name that ends in .png, got {out.name}")
+    if hits > MAX_DRAWN:
+        raise InputError(f"--out: expected -k to be at most {MAX_DRAWN}, got {hits}")
+
+
+def draw_here(searcher: TwoStageSearcher, query: PairQuery, answer: SearchAnswer) -> list[bytes]:
+    """Draw the hits of a search of an open index, each by itself.
+
+    Raises:
+        InputError: there is nothing to draw.
+    """
+    from service.evidence.pairs import draw_pair, find_pair
+    from service.query_encoder import QueryEncoder
+    from service.query_limits import QueryLimits
+
+    ids = _drawn_ids(answer)
+    with closing(QueryEncoder(QueryLimits())) as encoder:
+        encoded = encoder.encode_one(searcher, query)
+    return [draw_pair(searcher, find_pair(searcher, query, each), encoded) for each in ids]
+
+
+def draw_there(
+    client: AladinClient,
+    text: str | None,
+    item_id: str | None,
+    image: Path | None,
+    answer: SearchAnswer,
+) -> list[bytes]:
+    """Have a service draw the hits of its answer, each by itself.
+
+    Raises:
+        InputError: there is nothing to draw.
+        ServiceError: the service refuses.
+        ServiceUnreachableError: there is no answer.
+    """
+    ids = _drawn_ids(answer)
+    return [client.explain_png(each, text, query_id=item_id, image=image) for each in ids]
+
+
+def write_drawing(out: Path, drawings: Iterable[bytes]) -> None:
+    """Write drawings below one another; the file is whole or not there.
+
+    Args:
+        out: the file.
+        drawings: at least one, best hit first.
+    """
+    from service.evidence.png import stack_pngs
+
+    with atomic_file(out) as partial:
+        partial.write_bytes(stack_pngs(list(drawings)))
+
+
+def _drawn_ids(answer: SearchAnswer) -> list[str]:
+    if not answer.hits:
+        raise InputError("--out: nothing was found, so there is nothing to draw")
+    if any(hit.evidence is None for hit in answer.hits):
+        raise InputError(
+            "--out: there is no evidence to draw; it is between a text and a photo (--target),"
+            " and needs an index with tokens and time for the second stage"
+        )
+    return [hit.id for hit in answer.hits]
