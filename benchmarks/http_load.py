@@ -22,9 +22,7 @@ memory_ratio        of the service, after the overload over before
 from __future__ import annotations
 
 import base64
-import json
 import os
-import socket
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,13 +31,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.figures import figures_parser, print_figures
+from benchmarks.http_overhead import AskedQueries, measure_overhead
 from benchmarks.load_client import ClosedLoop, OpenLoop, run_load, search_request
-from benchmarks.pipeline import PipelineRun, answer_batch, measure_pipeline, open_worker
+from benchmarks.pipeline import PipelineRun, measure_pipeline, open_worker
 from benchmarks.served_index import SIZES, find_served_index
 from benchmarks.service_process import ServiceProcess
 from benchmarks.service_queries import ServiceQueries, read_queries
-from benchmarks.timing import time_in_turn
-from service.queries import PhotoQuery, Query, TextQuery
+from service.queries import PhotoQuery, TextQuery
 from service.settings import ServiceSettings
 
 _AT_ONCE_MS = 50.0
@@ -125,14 +123,6 @@ class Figures:
     photo_pipeline_rates: list[Rate] = field(default_factory=list[Rate])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """The same queries for the service and for the pipeline."""
-
-    requests: list[bytes]
-    queries: list[Query]
-
-
 class _Service(ServiceProcess):
     """A service that remembers no query."""
 
@@ -150,31 +140,13 @@ def measure(index: Path, effort: Effort) -> Figures:
     texts, photos = _text_queries(queries), _photo_queries(queries)
     settings = ServiceSettings(query_cache_bytes=0)
     with _Service(index, 1) as service, closing(open_worker(index, settings)) as worker:
-        single = _Single(service.port)
-
-        def compare(asked: _Asked) -> tuple[float, float, float]:
-            own_ms: list[float] = []
-
-            def over_http(turn: int) -> None:
-                took = single.ask(asked.requests[turn % len(asked.requests)])["took_ms"]
-                own_ms.append(
-                    sum(took[part] for part in ("decode", "encode", "retrieve", "rerank"))
-                )
-
-            def directly(turn: int) -> None:
-                answer_batch(worker, [asked.queries[turn % len(asked.queries)]])
-
-            times = time_in_turn({"http": over_http, "direct": directly}, effort.single)
-            http_ms, direct_ms = (float(np.median(times[name])) for name in ("http", "direct"))
-            return http_ms, direct_ms, float(np.median(own_ms[-effort.single :]))
-
-        http_ms, direct_ms, own_ms = compare(texts)
-        figures.single_p50_ms, figures.pipeline_p50_ms = http_ms, direct_ms
-        figures.overhead_p50_ms, figures.overhead_own_p50_ms = http_ms - direct_ms, http_ms - own_ms
-        http_ms, direct_ms, _ = compare(photos)
-        figures.photo_single_p50_ms = http_ms
-        figures.photo_overhead_p50_ms = http_ms - direct_ms
-        single.close()
+        text = measure_overhead(service.port, worker, texts, effort.single)
+        photo = measure_overhead(service.port, worker, photos, effort.single)
+    figures.single_p50_ms, figures.pipeline_p50_ms = text.http_ms, text.direct_ms
+    figures.overhead_p50_ms = text.http_ms - text.direct_ms
+    figures.overhead_own_p50_ms = text.http_ms - text.own_ms
+    figures.photo_single_p50_ms = photo.http_ms
+    figures.photo_overhead_p50_ms = photo.http_ms - photo.direct_ms
 
     best: tuple[float, int, int] = (0.0, 1, 8)
     for workers in effort.workers:
@@ -200,44 +172,17 @@ def measure(index: Path, effort: Effort) -> Figures:
     return figures
 
 
-class _Single:
-    """Asks one query at a time over a socket, with nothing around it that takes time."""
-
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._file = self._socket.makefile("rb")
-
-    def ask(self, request: bytes) -> dict[str, Any]:
-        """Return an answer."""
-        self._socket.sendall(request)
-        status, length = int(self._file.readline()[9:12]), 0
-        while (line := self._file.readline()) not in (b"\r\n", b""):
-            name, _, value = line.partition(b":")
-            if name.lower() == b"content-length":
-                length = int(value)
-        body = self._file.read(length)
-        if status != 200:
-            raise SystemExit(f"expected 200, got {status}: {body[:500]!r}")
-        return json.loads(body)
-
-    def close(self) -> None:
-        """Hang up."""
-        self._file.close()
-        self._socket.close()
-
-
-def _text_queries(queries: ServiceQueries) -> _Asked:
+def _text_queries(queries: ServiceQueries) -> AskedQueries:
     texts = queries.new_texts(_TEXTS)
-    return _Asked(
+    return AskedQueries(
         requests=[search_request("images", {"text": text}) for text in texts],
         queries=[TextQuery(text) for text in texts],
     )
 
 
-def _photo_queries(queries: ServiceQueries) -> _Asked:
+def _photo_queries(queries: ServiceQueries) -> AskedQueries:
     encoded = [base64.b64encode(photo).decode() for photo in queries.photos]
-    return _Asked(
+    return AskedQueries(
         requests=[search_request("images", {"image": photo}) for photo in encoded],
         queries=[PhotoQuery(photo) for photo in queries.photos],
     )
@@ -260,7 +205,7 @@ def _closed_loops(
 
 
 def _pipeline_rates(
-    index: Path, settings: ServiceSettings, asked: _Asked, effort: Effort
+    index: Path, settings: ServiceSettings, asked: AskedQueries, effort: Effort
 ) -> list[Rate]:
     rates: list[Rate] = []
     for processes, threads in effort.pipelines:
@@ -280,7 +225,7 @@ def _pipeline_rates(
 
 
 def _overload(
-    index: Path, asked: _Asked, figures: Figures, effort: Effort, workers: int, max_batch: int
+    index: Path, asked: AskedQueries, figures: Figures, effort: Effort, workers: int, max_batch: int
 ) -> None:
     """Ask twice as much as the service carries."""
     with _Service(index, workers, max_batch) as service:
