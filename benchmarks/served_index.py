@@ -243,7 +243,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="a smaller one")
-    print(find_served_index(None, quick=parser.parse_args().quick))
+    parser.add_argument("--text-encoder", choices=list(SIZES), default="minilm")
+    options = parser.parse_args()
+    print(find_served_index(None, quick=options.quick, text_encoder=options.text_encoder))
 
 
 if __name__ == "__main__":
