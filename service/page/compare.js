@@ -10,7 +10,7 @@ const moves = at("moves");
 export function hideComparison() {
   columns.classList.remove("comparing");
   for (const id of ["matching-column", "hits-about"]) at(id).hidden = true;
-  moves.hidden = true;
+  showMoves(false);
   at("hits-title").className = "unseen";
   at("hits-title").textContent = "Hits";
   matching.replaceChildren();
@@ -22,7 +22,7 @@ export function showComparison(answer, matchingAnswer) {
   for (const id of ["matching-column", "hits-about"]) at(id).hidden = false;
   at("hits-title").className = "";
   at("hits-title").textContent = "Two-stage";
-  moves.hidden = false;
+  showMoves(true);
 
   const before = new Map(matchingAnswer.hits.map((hit) => [hit.id, hit.rank]));
   const after = new Map(answer.hits.map((hit) => [hit.id, hit.rank]));
@@ -58,6 +58,10 @@ function mark(item, places, crossing) {
   }[crossing] ?? [arrow, said];
   badge.append(make("span", { ariaHidden: "true" }, sign), make("span", { className: "unseen" }, words));
   item.querySelector(".scores").append(badge);
+}
+
+function showMoves(shown) {
+  moves.toggleAttribute("hidden", !shown); // drawings have no property for it
 }
 
 // A line from each hit's place in the one order to its place in the other.
@@ -96,5 +100,5 @@ export function startComparison(onCompare) {
   toggle.addEventListener("change", () => onCompare(toggle.checked));
   for (const type of ["pointerover", "focusin"]) columns.addEventListener(type, follow);
   columns.addEventListener("pointerleave", follow);
-  addEventListener("resize", () => moves.hidden || drawMoves());
+  addEventListener("resize", () => moves.hasAttribute("hidden") || drawMoves());
 }

@@ -21,7 +21,7 @@ export function photoElement(photo, evidence, onRegion) {
   const placed = found.every(({ box }) => box !== null);
   if (placed) frame.append(regions);
   const whole = make("div", {}, frame);
-  whole.classList.toggle("placed", placed);
+  whole.className = placed ? "placed" : "named";
   if (!placed) whole.append(regions);
   return whole;
 }

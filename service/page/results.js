@@ -25,7 +25,8 @@ function hitElement(hit, target, act) {
   const item = make("li", { className: "hit" });
   Object.assign(item.dataset, { id: hit.id, rank: hit.rank });
   // The whole card opens the hit: the button's surface is stretched over it.
-  const open = makeButton(name, () => act.open(hit), { className: "open" });
+  const open = makeButton("", () => act.open(hit), { className: "open" });
+  open.append(make("span", { className: "caption" }, name));
   open.setAttribute("aria-haspopup", "dialog");
   const similar = makeButton("More like this", () => act.similar(hit), {
     className: "similar quiet",
@@ -37,16 +38,21 @@ function hitElement(hit, target, act) {
     showPhoto(photo, hit.id, THUMBNAIL_PX);
     item.append(photo);
   }
-  item.append(make("p", { className: "caption" }, open), scoresElement(hit), similar);
+  item.append(open, scoresElement(hit), similar);
   return item;
 }
 
 function scoresElement(hit) {
   const line = make("p", { className: "scores" }, make("strong", {}, String(hit.rank)));
   if (hit.probability != null) line.append(probabilityElement(hit.probability));
-  const score = make("span", { title: "Score: what the order is by" }, hit.score.toFixed(2));
-  line.append(score);
+  line.append(make("span", { title: stagesOf(hit) }, hit.score.toFixed(2)));
   return line;
+}
+
+function stagesOf({ stages: { match, align } }) {
+  const said = [`matching ${match.score.toFixed(4)}, place ${match.rank}`];
+  if (align) said.push(`alignment ${align.score.toFixed(4)}, place ${align.rank}`);
+  return said.join("; ");
 }
 
 export function probabilityElement(probability) {

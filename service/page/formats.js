@@ -1,0 +1,58 @@
+// Numbers, sizes and times as people read them.
+
+import { make } from "./elements.js";
+
+const LANGUAGE = "en"; // of the rest of the page
+const AGO = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: "auto" });
+const EXACT = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium", timeStyle: "long" });
+const UNITS = [["year", 31536000], ["month", 2592000], ["week", 604800], ["day", 86400],
+  ["hour", 3600], ["minute", 60]];
+const SIZES = ["B", "kB", "MB", "GB", "TB"];
+
+export const count = (number) => number.toLocaleString(LANGUAGE);
+
+// 1,000 photos, 1 photo
+export const counted = (number, one, many = `${one}s`) =>
+  `${count(number)} ${number === 1 ? one : many}`;
+
+export function bytes(number) {
+  let power = 0;
+  while (number >= 999.5 && power < SIZES.length - 1) {
+    number /= 1000;
+    power += 1;
+  }
+  const digits = power > 0 && number < 9.95 ? 1 : 0;
+  return `${number.toFixed(digits)} ${SIZES[power]}`;
+}
+
+// 0.021 ms, 3.4 ms, 120 ms, 2.3 s
+export function milliseconds(number) {
+  if (number >= 999.5) return `${(number / 1000).toFixed(1)} s`;
+  return `${significant(number)} ms`;
+}
+
+// Two digits at least, and none that nobody measured: 0.0214 -> 0.021, 3.42 -> 3.4, 123.4 -> 123.
+export function significant(number) {
+  if (number === 0) return "0";
+  const digits = Math.max(0, 1 - Math.floor(Math.log10(Math.abs(number))));
+  return number.toLocaleString(LANGUAGE, {
+    minimumFractionDigits: Math.min(digits, 4),
+    maximumFractionDigits: Math.min(digits, 4),
+  });
+}
+
+// A share as percent. What is nearly all is not rounded up to all.
+export function share(part, digits = 1) {
+  const shown = (100 * part).toFixed(digits);
+  if (part < 1 && Number(shown) === 100) return `> ${(100 - 10 ** -digits).toFixed(digits)} %`;
+  return `${shown} %`;
+}
+
+// A <time> that says how long ago, and exactly when where it is pointed at.
+export function timeAgo(moment) {
+  const date = new Date(moment);
+  const seconds = (date - Date.now()) / 1000;
+  const [unit, length] = UNITS.find(([, each]) => Math.abs(seconds) >= each) ?? ["second", 1];
+  const text = Math.abs(seconds) < 10 ? "just now" : AGO.format(Math.round(seconds / length), unit);
+  return make("time", { dateTime: date.toISOString(), title: EXACT.format(date) }, text);
+}

@@ -1,0 +1,34 @@
+// Tables that may be wider than the page: these scroll by themselves, with the keyboard too.
+
+import { make } from "./elements.js";
+
+// head: names, or {name, number: true} for columns of numbers; rows: lists of texts or elements.
+export function dataTable({ caption, head, rows }) {
+  const columns = head.map((each) => (typeof each === "string" ? { name: each } : each));
+  const top = make("tr", {}, ...columns.map(headCell));
+  const table = make("table", {}, make("caption", { className: "unseen" }, caption),
+    make("thead", {}, top), make("tbody", {}, ...rows.map((row) => bodyRow(columns, row))));
+  const box = make("div", { className: "wide", tabIndex: 0 }, table);
+  box.setAttribute("role", "region");
+  box.setAttribute("aria-label", caption);
+  return box;
+}
+
+function headCell({ name, number }) {
+  const cell = make("th", { scope: "col" }, name);
+  cell.classList.toggle("number", number === true);
+  return cell;
+}
+
+function bodyRow(columns, row) {
+  const { cells, marked = false } = Array.isArray(row) ? { cells: row } : row;
+  const line = make("tr", { className: marked ? "marked" : "" });
+  cells.forEach((content, place) => {
+    // A row is named by its first cell.
+    const cell = make(place === 0 ? "th" : "td", {}, ...[content ?? "–"].flat());
+    if (place === 0) cell.scope = "row";
+    cell.classList.toggle("number", columns[place].number === true);
+    line.append(cell);
+  });
+  return line;
+}
