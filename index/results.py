@@ -96,7 +96,7 @@ class StageTimes(NamedTuple):
 
     Attributes:
         retrieve: filter, and first stage.
-        rerank: second stage, evidence included.
+        rerank: second stage, probabilities and evidence included.
         look_up: reading the hits' ids, texts and metadata.
     """
 

@@ -8,6 +8,21 @@ from pathlib import Path
 import pytest
 import torch
 
+from aladin.calibration.calibration import (
+    Calibration,
+    DirectionCalibration,
+    FittedOn,
+    ProbabilityModels,
+)
+from aladin.calibration.features import Feature
+from aladin.calibration.figures import (
+    CalibrationFigures,
+    DirectionFigures,
+    Estimate,
+    ProbabilityFigures,
+    Reliability,
+)
+from aladin.calibration.logistic import LogisticModel, Term
 from aladin.checkpoint import save_checkpoint
 from aladin.config import (
     AlignmentHeadConfig,
@@ -84,6 +99,75 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "checkpoint"
     save_checkpoint(folder, tiny_model())
     return folder
+
+
+def logistic(intercept: float, **weights: float) -> LogisticModel:
+    """A model of features as they are: ``logistic(-1.0, match=2.0)`` is ``2 match - 1``."""
+    names: dict[str, Feature] = {name: name for name in weights}  # type: ignore[misc]
+    terms = [
+        Term(feature=names[name], mean=0.0, deviation=1.0, weight=weight)
+        for name, weight in weights.items()
+    ]
+    return LogisticModel(intercept=intercept, terms=terms)
+
+
+def made_up_calibration(model_id: str, photos: int = 40) -> Calibration:
+    """Return a calibration with coefficients that are easy to work with by hand, and few terms.
+
+    Log-odds of texts that ask for photos: of a hit ``4 per_word - log_words / 2 + match_gap``, of
+    any match ``8 per_word_gap + 1``; without alignment scores ``3 match`` and ``2 match - 1``. Of
+    photos that ask for texts: 1 less.
+    """
+    shift = {"text_to_image": 0.0, "image_to_text": -1.0}
+    directions = {
+        name: DirectionCalibration(
+            aligned=ProbabilityModels(
+                hit=logistic(less, per_word=4.0, log_words=-0.5, match_gap=1.0),
+                match=logistic(1.0 + less, per_word_gap=8.0),
+            ),
+            matching=ProbabilityModels(
+                hit=logistic(less, match=3.0), match=logistic(less - 1.0, match=2.0)
+            ),
+        )
+        for name, less in shift.items()
+    }
+    reliability = Reliability(
+        ece=0.02, ece_equal_width=0.03, brier=0.1, log_loss=0.3, base_rate=0.2, bins=[]
+    )
+    figures = ProbabilityFigures(
+        hits=reliability,
+        best_hit=reliability,
+        match=reliability,
+        auroc={"probability": Estimate(value=0.9, low=0.85, high=0.95)},
+        auroc_gain={},
+    )
+    of_direction = DirectionFigures(aligned=figures, matching=figures)
+    return Calibration(
+        model_id=model_id,
+        text_to_image=directions["text_to_image"],
+        image_to_text=directions["image_to_text"],
+        no_match_below=0.25,
+        fitted_on=FittedOn(
+            data="captions.jsonl",
+            split="val",
+            photos=photos,
+            texts=photos,
+            searched="split",
+            prior=0.5,
+        ),
+        figures=CalibrationFigures(
+            measured_on="out of fold",
+            photos=photos,
+            text_to_image=of_direction,
+            image_to_text=of_direction,
+        ),
+    )
+
+
+@pytest.fixture(scope="session")
+def make_calibration() -> Callable[..., Calibration]:
+    """`made_up_calibration`, to be called with the id of a model."""
+    return made_up_calibration
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,7 +17,11 @@ import pytest
 import uvicorn
 from PIL import Image
 
+from aladin.calibration.calibration import Calibration
 from index.building.builder import build_index
+from index.disk import only_builder
+from index.reader import open_index
+from index.tuning.publish_entries import publish_entries
 from service.http.app import create_app
 from service.metrics import Metrics
 from service.settings import ServiceSettings
@@ -116,6 +120,21 @@ def index_folder(
     out = tmp_path_factory.mktemp("index") / "index"
     build_index(tiny_checkpoint, out, image_items(data_file, None), text_items(data_file, None))
     return out
+
+
+@pytest.fixture(scope="session")
+def calibrated_index(
+    index_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    make_calibration: Callable[..., Calibration],
+) -> Path:
+    """The index of `index_folder`, with made-up probabilities."""
+    root = tmp_path_factory.mktemp("calibrated") / "index"
+    shutil.copytree(index_folder, root)
+    with only_builder(root), open_index(root) as index:
+        calibration = make_calibration(index.manifest.model.id)
+        publish_entries(root, index.manifest, {}, "calibrate", calibration)
+    return root
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
 import dataclasses
 import errno
+import json
 import shutil
 import subprocess
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import torch
 from PIL import Image
 
+from aladin.calibration.calibration import Calibration
+from aladin.calibration.store import write_calibration
 from aladin.checkpoint import load_checkpoint, save_checkpoint
 from aladin.encoding import Encoding
 from aladin.errors import (
@@ -30,7 +33,8 @@ from index.building.read_ahead import BATCHES_AHEAD
 from index.building.shards import ShardFormat
 from index.building.source_items import ImageItem, TextItem
 from index.disk import only_builder
-from index.layout import BUILD, live_generation, published_generations
+from index.layout import BUILD, generation_folder, live_generation, published_generations
+from index.manifest import read_manifest
 from index.reader import open_index
 from index.settings import BuildSettings
 from index.tokens.codec import TokenCodec
@@ -440,3 +444,26 @@ def test_the_manifest_tells_how_the_first_stage_was_built_and_measured(
         assert (entry.search_width is None) == (ann == "exact")
         assert entry.recall_at == entry.recall_queries == len(images)
         assert entry.recall > 0.99
+
+
+def test_the_checkpoints_calibration_goes_into_the_index(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    texts: list[TextItem],
+    make_calibration: Callable[..., Calibration],
+) -> None:
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "index"
+    shutil.copytree(tiny_checkpoint, checkpoint)
+    resumed = dataclasses.replace(SETTINGS, resume=True)
+    build_index(checkpoint, out, None, texts[:3], resumed)
+    assert read_manifest(generation_folder(out, 1)).calibration is None
+    calibration = make_calibration(load_checkpoint(checkpoint).model_id)
+    write_calibration(checkpoint, calibration)
+    # The same items, yet another index: its hits have probabilities.
+    assert build_index(checkpoint, out, None, texts[:3], resumed).generation == 2
+    assert read_manifest(generation_folder(out, 2)).calibration == calibration
+    assert build_index(checkpoint, out, None, texts[:3], resumed).generation == 2
+    data = json.loads((checkpoint / "calibration.json").read_text())
+    (checkpoint / "calibration.json").write_text(json.dumps(data | {"model_id": "f00d"}))
+    with pytest.raises(CheckpointError, match="found one of f00d"):
+        build_index(checkpoint, out, None, texts[:3], SETTINGS)

@@ -1,12 +1,15 @@
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from aladin.calibration.calibration import Calibration
+from aladin.calibration.store import write_calibration
 from aladin.checkpoint import load_checkpoint, save_checkpoint
 from aladin.errors import IndexMismatchError, IndexNotReadyError, InputError
 from index.building.builder import build_index
@@ -193,3 +196,24 @@ def test_left_out_items_are_those_of_all_parts(
     assert [item_id for item_id, _ in left_out] == ["x", "y"]
     shutil.rmtree(parts[0])
     verify_index(tmp_path / "out")  # which needs the parts no more
+
+
+def test_a_calibration_stays_where_all_parts_have_the_same(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    images: list[ImageItem],
+    make_calibration: Callable[..., Calibration],
+) -> None:
+    checkpoint = Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
+    model_id = load_checkpoint(checkpoint).model_id
+    for number, photos in enumerate((40, 40, 50)):
+        write_calibration(checkpoint, make_calibration(model_id, photos))
+        part = images[2 * number : 2 * number + 2]
+        build_index(checkpoint, tmp_path / f"part {number}", part, None, SETTINGS)
+    same, other = [tmp_path / "part 0", tmp_path / "part 1"], tmp_path / "part 2"
+    merge_indexes(same, tmp_path / "same")
+    with open_index(tmp_path / "same") as index:
+        assert index.manifest.calibration == make_calibration(model_id, 40)
+    merge_indexes([*same, other], tmp_path / "different")
+    with open_index(tmp_path / "different") as index:
+        assert index.manifest.calibration is None

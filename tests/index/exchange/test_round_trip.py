@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from aladin.calibration.calibration import Calibration
+from aladin.calibration.store import write_calibration
 from aladin.checkpoint import Checkpoint
 from aladin.errors import ConfigError, IndexMismatchError, InputError
 from aladin.inference import encode_texts
@@ -19,6 +21,7 @@ from index.building.source_items import ImageItem, TextItem
 from index.changes.additions import AddSettings, add_items, stored_form
 from index.changes.uploaded_photos import UploadedPhoto
 from index.changes.writer import ChangesWriter, NewItems
+from index.disk import only_builder
 from index.exchange.exporter import export_index
 from index.exchange.importer import ImportReport, import_index
 from index.layout import generation_folder
@@ -27,6 +30,7 @@ from index.reader import open_index
 from index.searcher import TwoStageSearcher
 from index.settings import BuildSettings, Target, TokenDtype
 from index.tokens.sample import codec_for
+from index.tuning.publish_entries import publish_entries
 from index.verify import verify_index
 
 TARGETS: tuple[Target, Target] = ("images", "texts")
@@ -258,3 +262,24 @@ def test_an_export_of_another_network(
     path.write_text(json.dumps(manifest | {"schema_version": 2}))
     with pytest.raises(IndexMismatchError, match="schema version: expected 1, got 2"):
         import_index(tmp_path / "out", tiny_checkpoint, tmp_path / "again")
+
+
+def test_a_calibration_is_exported_and_comes_before_the_checkpoints(
+    tmp_path: Path,
+    published: Path,
+    tiny_checkpoint: Path,
+    make_calibration: Callable[..., Calibration],
+) -> None:
+    checkpoint = Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
+    root = Path(shutil.copytree(published, tmp_path / "index"))
+    export_index(root, tmp_path / "plain")
+    with only_builder(root), open_index(root) as index:
+        model_id = index.manifest.model.id
+        exported, of_checkpoint = make_calibration(model_id, 40), make_calibration(model_id, 50)
+        publish_entries(root, index.manifest, {}, "calibrate", exported)
+    export_index(root, tmp_path / "calibrated")
+    write_calibration(checkpoint, of_checkpoint)
+    for name, expected in (("plain", of_checkpoint), ("calibrated", exported)):
+        import_index(tmp_path / name, checkpoint, tmp_path / f"{name} again")
+        with open_index(tmp_path / f"{name} again") as index:
+            assert index.manifest.calibration == expected

@@ -154,6 +154,34 @@ def test_a_search_sends_what_is_given_and_no_more(ask: Ask) -> None:
     assert answer.took_ms.total == 6.5
 
 
+def test_probabilities_are_asked_for_and_read(ask: Ask) -> None:
+    judged: dict[str, Any] = ANSWER | {
+        "hits": [HIT | {"probability": 0.75}],
+        "match_probability": 0.875,
+        "no_match": False,
+    }
+    script = Script(
+        httpx.Response(200, json=judged),
+        httpx.Response(200, json=judged),
+        # Of a service before there were any.
+        httpx.Response(200, json={"answers": [judged, ANSWER], "took_ms": 3.0}),
+    )
+    one = ask(script, "search_images", "a dog", min_probability=0.5)
+    assert json.loads(script.bodies[0]) == {"text": "a dog", "min_probability": 0.5}
+    ask(script, "search_texts", image=b"pixels", min_probability=0.5)
+    assert form_of(script)["min_probability"] == b"0.5"
+    searches = [Search("a dog", min_probability=0.5), Search("a cat")]
+    two, three = ask(script, "search_batch", searches)
+    assert [each.get("min_probability") for each in json.loads(script.bodies[2])["queries"]] == [
+        0.5,
+        None,
+    ]
+    assert one.hits == two.hits
+    assert (one.hits[0].probability, one.match_probability, one.no_match) == (0.75, 0.875, False)
+    assert three.hits[0].probability is None
+    assert (three.match_probability, three.no_match) == (None, None)
+
+
 def test_a_picture_goes_as_a_file(ask: Ask, tmp_path: Any) -> None:
     file = tmp_path / "dög.jpg"
     file.write_bytes(b"\xff\xd8 pixels")

@@ -53,6 +53,20 @@ def test_both_ways_print_the_same(
     assert aladin("--url", url, *words).splitlines()[0].split()[:2] == ["rank", "score"]
 
 
+def test_a_calibrated_index_tells_probabilities(calibrated_index: Path) -> None:
+    words = (calibrated_index, "a red dog", "-k", "3")
+    answer = json.loads(aladin(*words, "--json"))
+    heading, *lines, last = aladin(*words).splitlines()
+    assert heading.split() == ["rank", "score", "match", "align", "prob.", "item"]
+    assert len(lines) == 3
+    for line, hit in zip(lines, answer["hits"], strict=True):
+        # Rank, score, and of both stages a score and a rank come before it.
+        assert line.split()[6] == f"{hit['probability']:.3f}"
+    assert last == f"probability of any match {answer['match_probability']:.3f}"
+    heading, last = aladin(*words, "--min-probability", "1").splitlines()
+    assert last.endswith("; nothing is likely enough")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -64,6 +78,7 @@ def test_both_ways_print_the_same(
         (["--url", "URL", " "], "the text is empty"),
         (["--url", "localhost", "a dog"], "http://127.0.0.1:8000"),
         (["--id", "nobody"], "exactly one of INDEX and --url, got neither"),
+        (["--url", "URL", "a dog", "--min-probability", "0.5"], "the index is not calibrated"),
     ],
 )
 def test_the_users_mistakes(url: str, words: list[str], says: str) -> None:

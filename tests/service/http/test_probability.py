@@ -1,0 +1,194 @@
+"""Probabilities through HTTP: single searches, forms, batches, and what is told of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from aladin.calibration.calibration import Calibration
+from index.disk import only_builder
+from index.reader import open_index
+from index.tuning.publish_entries import publish_entries
+
+pytestmark = pytest.mark.anyio
+
+Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+Encoded = Callable[..., bytes]
+
+TEXT = "a red dog rides a motorcycle"
+
+
+async def ask(client: httpx.AsyncClient, target: str, **body: Any) -> dict[str, Any]:
+    """Search by JSON; the answer has to be a success."""
+    response = await client.post(f"/v1/search/{target}", json=body)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def logistic(log_odds: float) -> float:
+    return 1 / (1 + math.exp(-log_odds))
+
+
+def probability_by_hand(hit: dict[str, Any], others: list[dict[str, Any]]) -> float:
+    """Work out what `calibrated_index` says of a photo, six words of the text asking for it."""
+    gap = hit["stages"]["match"]["score"] - max(each["stages"]["match"]["score"] for each in others)
+    return logistic(4 * hit["stages"]["align"]["score"] / 6 - 0.5 * math.log(6) + gap)
+
+
+async def test_hits_and_answers_carry_the_probabilities_of_the_calibration(
+    service: Service, calibrated_index: Path
+) -> None:
+    async with service(calibrated_index) as client:
+        answer = await ask(client, "images", text=TEXT)
+    hits = answer["hits"]
+    assert len(hits) == 6
+    for hit in hits:
+        assert hit["per_word"] == pytest.approx(hit["stages"]["align"]["score"] / 6)
+        others = [each for each in hits if each is not hit]
+        assert hit["probability"] == pytest.approx(probability_by_hand(hit, others), abs=1e-6)
+    per_word = sorted(hit["per_word"] for hit in hits)
+    expected = logistic(8 * (per_word[-1] - per_word[-2]) + 1)
+    assert answer["match_probability"] == pytest.approx(expected, abs=1e-6)
+    assert answer["no_match"] is False
+
+
+async def test_the_least_probability_is_an_option_of_every_form(
+    service: Service, calibrated_index: Path, query_photo: Image.Image, encoded: Encoded
+) -> None:
+    async with service(calibrated_index) as client:
+        whole = (await ask(client, "images", text=TEXT))["hits"]
+        least = sorted(hit["probability"] for hit in whole)[3]
+        likely = [hit for hit in whole if hit["probability"] >= least]
+        assert len(likely) == 3
+        found = await ask(client, "images", text=TEXT, min_probability=least)
+        assert found["hits"] == likely
+        nothing = await ask(client, "images", text=TEXT, min_probability=1)
+        assert (nothing["hits"], nothing["no_match"]) == ([], True)
+
+        queries = [
+            {"target": "images", "text": TEXT, "min_probability": least},
+            {"target": "images", "text": TEXT},
+        ]
+        batch = await client.post("/v1/search/batch", json={"queries": queries})
+        ids = [[hit["id"] for hit in each["hits"]] for each in batch.json()["answers"]]
+        assert ids == [[hit["id"] for hit in likely], [hit["id"] for hit in whole]]
+
+        files = {"image": ("x.png", encoded(query_photo))}
+        texts = (await client.post("/v1/search/texts", files=files)).json()["hits"]
+        least = sorted(hit["probability"] for hit in texts)[8]
+        form = {"min_probability": str(least)}
+        found = (await client.post("/v1/search/texts", files=files, data=form)).json()
+        assert [hit["id"] for hit in found["hits"]] == [
+            hit["id"] for hit in texts if hit["probability"] >= least
+        ]
+
+
+async def test_without_a_calibration_there_is_none_and_none_can_be_asked_for(
+    service: Service,
+) -> None:
+    async with service() as client:
+        answer = await ask(client, "images", text=TEXT)
+        assert {hit["probability"] for hit in answer["hits"]} == {None}
+        assert (answer["match_probability"], answer["no_match"]) == (None, None)
+        query = {"text": TEXT, "min_probability": 0.5}
+        refused = await client.post("/v1/search/images", json=query)
+        batch = await client.post(
+            "/v1/search/batch",
+            json={"queries": [{**query, "target": "images"}, {"text": TEXT, "target": "images"}]},
+        )
+        assert (await client.get("/v1/index")).json()["calibration"] is None
+    assert refused.status_code == 422
+    assert "the index is not calibrated" in refused.json()["error"]["message"]
+    first, second = batch.json()["answers"]
+    assert (first["status"], len(second["hits"])) == (422, 6)
+
+
+async def test_between_two_photos_nothing_is_likely_or_unlikely(
+    service: Service, calibrated_index: Path
+) -> None:
+    async with service(calibrated_index) as client:
+        answer = await ask(client, "images", id="plain")
+        assert {hit["probability"] for hit in answer["hits"]} == {None}
+        assert (answer["match_probability"], answer["no_match"]) == (None, None)
+        body = {"id": "plain", "min_probability": 0.5}
+        refused = await client.post("/v1/search/images", json=body)
+    assert refused.status_code == 422
+    assert "only images for a text and texts for an image" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.5, "likely"])
+async def test_a_probability_lies_between_0_and_1(
+    service: Service, calibrated_index: Path, value: Any
+) -> None:
+    async with service(calibrated_index) as client:
+        body = {"text": TEXT, "min_probability": value}
+        refused = await client.post("/v1/search/images", json=body)
+    assert refused.status_code == 422
+    assert "min_probability" in refused.json()["error"]["message"]
+
+
+async def test_the_index_tells_what_its_probabilities_are_worth(
+    service: Service, calibrated_index: Path
+) -> None:
+    async with service(calibrated_index) as client:
+        told = (await client.get("/v1/index")).json()["calibration"]
+    assert told["no_match_below"] == 0.25
+    assert (told["fitted_on"]["photos"], told["fitted_on"]["data"]) == (40, "captions.jsonl")
+    for direction in ("text_to_image", "image_to_text"):
+        assert told["figures"][direction]["aligned"] == {
+            "hits": {"ece": 0.02},
+            "match": {"ece": 0.02},
+            "auroc": {"probability": {"value": 0.9, "low": 0.85, "high": 0.95}},
+        }
+
+
+async def test_answers_that_say_no_match_are_counted(
+    service: Service, calibrated_index: Path
+) -> None:
+    async with service(calibrated_index) as client:
+        await ask(client, "images", text=TEXT, min_probability=1)
+        for _ in range(2):
+            await ask(client, "images", text=TEXT)
+        await ask(client, "images", id="plain")
+        metrics = (await client.get("/metrics")).text.splitlines()
+    assert 'aladin_judged_answers_total{result="no_match"} 1.0' in metrics
+    assert 'aladin_judged_answers_total{result="match"} 2.0' in metrics
+
+
+async def test_a_calibration_that_is_published_meanwhile_is_taken_over(
+    service: Service,
+    index_folder: Path,
+    tmp_path: Path,
+    make_calibration: Callable[..., Calibration],
+) -> None:
+    root = Path(shutil.copytree(index_folder, tmp_path / "index"))
+    async with service(root) as client:
+        before = await ask(client, "images", text=TEXT, min_probability=None)
+        with only_builder(root), open_index(root) as index:
+            calibration = make_calibration(index.manifest.model.id)
+            publish_entries(root, index.manifest, {}, "calibrate", calibration)
+        after = await ask(client, "images", text=TEXT, min_probability=0.0)
+    assert (before["generation"], after["generation"]) == (1, 2)
+    assert before["match_probability"] is None
+    assert 0 < after["match_probability"] < 1
+    assert [hit["id"] for hit in after["hits"]] == [hit["id"] for hit in before["hits"]]
+
+
+async def test_clip_retrievals_answers_stay_as_they_are(
+    service: Service, calibrated_index: Path, index_folder: Path
+) -> None:
+    answers: list[Any] = []
+    for index in (index_folder, calibrated_index):
+        async with service(index) as client:
+            response = await client.post("/knn-service", content=json.dumps({"text": TEXT}))
+            answers.append(response.json())
+    assert answers[0] == answers[1] != []
