@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin.calibration.calibration import Calibration
-from aladin.calibration.scores import POOL, CandidateScores
+from aladin.calibration.scores import CandidateScores
 from aladin.fusion import Direction
 from index.live_side import LiveSide
 from index.ranking import AlignScorer, Ranking
@@ -47,19 +47,19 @@ class QueryPool(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a calibration says of a page.
+    """What a calibration says of a page; without one, there is nothing to say.
 
     Attributes:
-        match_probability: that what was searched holds anything that belongs to the query.
-        no_match: whether that is too little, or the first page is empty.
-        probabilities: (hits,) float64, that each hit belongs to the query.
         kept: (kept,) int64, places of the hits that are likely enough.
+        probabilities: of these, that each belongs to the query.
+        match_probability: that what was searched holds anything that does.
+        no_match: whether that is too little, or the first page is empty.
     """
 
-    match_probability: float
-    no_match: bool
-    probabilities: NDArray[np.float64]
     kept: NDArray[np.int64]
+    probabilities: list[float] | list[None]
+    match_probability: float | None = None
+    no_match: bool | None = None
 
 
 def find_pool(
@@ -70,9 +70,10 @@ def find_pool(
     num_candidates: int,
     selection: Selection | None,
     *,
+    size: int,
     ranks_head: bool,
 ) -> QueryPool:
-    """Take the first stage's best `POOL`, or all where there are fewer.
+    """Take the first stage's best, or all where there are fewer.
 
     Args:
         side: that is searched.
@@ -81,16 +82,17 @@ def find_pool(
         match: their cosines.
         num_candidates: of the first stage.
         selection: rows to choose from; None: all.
+        size: of the pool.
         ranks_head: whether the second stage orders the first candidates.
     """
-    if num_candidates < POOL:
+    if num_candidates < size:
         # Asked for anew: fewer candidates must not make another pool.
-        return QueryPool(*side.candidates(embedding, POOL, selection), heads_ranking=False)
-    return QueryPool(rows[:POOL], match[:POOL], heads_ranking=ranks_head)
+        return QueryPool(*side.candidates(embedding, size, selection), heads_ranking=False)
+    return QueryPool(rows[:size], match[:size], heads_ranking=ranks_head)
 
 
 def judge_page(
-    calibration: Calibration,
+    calibration: Calibration | None,
     direction: Direction,
     pool: QueryPool,
     pool_align: NDArray[np.float32] | None,
@@ -102,7 +104,7 @@ def judge_page(
     """Say how likely the hits of a page are right.
 
     Args:
-        calibration: of the index.
+        calibration: of the index; None: hits have no probability.
         direction: of the query.
         pool: of the query.
         pool_align: its alignment scores; None: the matching scores judge alone.
@@ -111,15 +113,17 @@ def judge_page(
         offset: hits before the page.
         min_probability: of a hit that is kept; None keeps all.
     """
+    if calibration is None:
+        return Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
     judgement = calibration.of(direction).judge(
         CandidateScores(pool.rows, pool.match, pool_align, words(pool.rows)),
         CandidateScores(page.rows, page.match, page.align, words(page.rows)),
     )
     kept = np.flatnonzero(judgement.probabilities >= (min_probability or 0.0))
     return Verdict(
+        kept=kept,
+        probabilities=judgement.probabilities[kept].tolist(),
         match_probability=judgement.match_probability,
         no_match=judgement.match_probability < calibration.no_match_below
         or (offset == 0 and len(kept) == 0),
-        probabilities=judgement.probabilities,
-        kept=kept,
     )

@@ -20,10 +20,11 @@ from index.evidence import item_evidence
 from index.items.filters import parse_filter
 from index.items.tables import StoredItem
 from index.live_side import LiveSide
-from index.probability import QueryPool, Verdict, find_pool, judge_page
-from index.ranking import AlignScorer, Ranking, rank_by_match, rank_in_blocks
+from index.probability import Verdict, find_pool, judge_page
+from index.ranking import Ranking, rank_by_match
 from index.reader import SearchIndex
 from index.rerank_deadline import OutOfTimeError, RerankDeadline
+from index.reranker import Found, Reranker
 from index.results import Hit, SearchResult, StageResult, Stages, StageTimes, WordEvidence
 from index.settings import TARGETS, Target
 
@@ -116,55 +117,54 @@ class TwoStageSearcher:
         start, stop = _whole_blocks(first, last, block, total) if reranked else (first, last)
         embedding = query.embedding[0].detach().float().cpu().numpy()
         # A page of few hits, or a late one, is judged against the first candidates all the same.
-        seen = stop if calibration is None else max(stop, min(POOL, block))
-        rows, match = side.order(embedding, seen, block, allowed)
-        pool = None
-        if calibration is not None:
-            ranks_head = reranked and start == 0 and stop > 0
-            pool = find_pool(
-                side, embedding, rows, match, num_candidates, allowed, ranks_head=ranks_head
-            )
-        rows, match = rows[start:stop], match[start:stop]
+        pool_size = 0 if calibration is None else POOL
+        rows, match = side.order(embedding, max(stop, min(pool_size, block)), block, allowed)
+        pool = find_pool(
+            side,
+            embedding,
+            rows,
+            match,
+            num_candidates,
+            allowed,
+            size=pool_size,
+            ranks_head=reranked and start == 0 < stop,
+        )
+        found = Found(rows[start:stop], match[start:stop], start, pool)
         retrieved = time.perf_counter()
 
         tokens = query.item_tokens(0).detach().float().cpu()
-        align = partial(side.align, tokens, modality)
         direction = _DIRECTION_OF[modality]
         constants = self.index.checkpoint.fusion.of(direction)
-        weight = constants.weight if fusion is None else float(fusion)
-        pool_align: NDArray[np.float32] | None = None
+        reranker = Reranker(
+            align=partial(side.align, tokens, modality),
+            direction=direction,
+            fusion=constants,
+            weight=constants.weight if fusion is None else float(fusion),
+            block=block,
+            clock=self._deadline,
+            deadline_s=deadline_s,
+        )
         degraded = ["rerank"] if rerank and crossing and not aligned else []
-        if reranked and len(rows):
-            page = slice(first - start, last - start)
-            scored = len(rows) + (0 if pool is None else pool.unranked)
+        page = slice(first - start, last - start)
+        pool_align = None
+        if reranked and len(found.rows):
             try:
-                score = self._deadline.guard(align, direction, scored, deadline_s)
-                ranking = rank_in_blocks(rows, match, start + 1, score, constants, weight, block)
-                if pool is not None:
-                    pool_align = pool.align(ranking, score)
+                ranking, pool_align = reranker.rerank(found)
                 ranking = ranking.take(page)
-                self._deadline.observe(direction, scored, time.perf_counter() - retrieved)
             except OutOfTimeError:
                 reranked = aligned = False
                 degraded = ["rerank_timeout"]
-                ranking = rank_by_match(rows[page], match[page], first + 1, None)
+                ranking = rank_by_match(found.rows[page], found.match[page], first + 1, None)
         else:
-            ranking = rank_by_match(rows, match, first + 1, align if aligned else None)
-            if pool is not None and aligned and len(pool.rows):
-                pool_align = self._align_in_time(pool, ranking, align, direction, deadline_s)
-
-        def words(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-            if modality == "text":
-                return np.full(len(rows), tokens.shape[0], dtype=np.int64)
-            return side.lengths(rows)
-
-        verdict = None
-        ranks = np.arange(first + 1, last + 1)
-        if calibration is not None and pool is not None:
-            verdict = judge_page(
-                calibration, direction, pool, pool_align, ranking, words, offset, min_probability
-            )
-            ranking, ranks = ranking.take(verdict.kept), ranks[verdict.kept]
+            align = reranker.align if aligned else None
+            ranking = rank_by_match(found.rows, found.match, first + 1, align)
+            if aligned:
+                pool_align = reranker.score_pool(pool, ranking)
+        words = partial(_word_counts, side, modality, tokens.shape[0])
+        verdict = judge_page(
+            calibration, direction, pool, pool_align, ranking, words, offset, min_probability
+        )
+        ranking = ranking.take(verdict.kept)
         ranked = time.perf_counter()
 
         items = side.items.by_rows(ranking.rows.tolist())
@@ -178,14 +178,14 @@ class TwoStageSearcher:
             ]
         explained = time.perf_counter()
         return SearchResult(
-            hits=_hits(ranking, ranks, items, evidence, words(ranking.rows), verdict),
+            hits=_hits(ranking, items, evidence, words(ranking.rows), verdict, offset),
             reranked=reranked,
-            fusion=weight if reranked else None,
+            fusion=reranker.weight if reranked else None,
             candidates=block,
             generation=self.index.generation,
             degraded=degraded,
-            match_probability=None if verdict is None else verdict.match_probability,
-            no_match=None if verdict is None else verdict.no_match,
+            match_probability=verdict.match_probability,
+            no_match=verdict.no_match,
             took_ms=StageTimes(
                 retrieve=1000 * (retrieved - started),
                 rerank=1000 * (ranked - retrieved + explained - looked_up),
@@ -208,21 +208,6 @@ class TwoStageSearcher:
                     "probability"
                 )
         return calibration if crossing else None
-
-    def _align_in_time(
-        self,
-        pool: QueryPool,
-        ranking: Ranking,
-        align: AlignScorer,
-        direction: Direction,
-        deadline_s: float | None,
-    ) -> NDArray[np.float32] | None:
-        """Score the pool of a search that does not re-rank; None where even this is too late."""
-        try:
-            score = self._deadline.guard(align, direction, len(pool.rows), deadline_s)
-            return pool.align(ranking, score)
-        except OutOfTimeError:
-            return None
 
     def find_item(self, item_id: str) -> tuple[StoredItem, Modality]:
         """Look an item up by its id, among the images first.
@@ -255,6 +240,15 @@ class TwoStageSearcher:
                 if item is not None:
                     return side, item, _MODALITY_OF[target]
         raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
+
+
+def _word_counts(
+    side: LiveSide, modality: Modality, query_tokens: int, rows: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return for each row how many tokens the text has: the query's, or the row's."""
+    if modality == "text":
+        return np.full(len(rows), query_tokens, dtype=np.int64)
+    return side.lengths(rows)
 
 
 def _whole_blocks(first: int, last: int, block: int, total: int) -> tuple[int, int]:
@@ -293,16 +287,14 @@ def _check_query(query: Encoding, side: LiveSide) -> None:
 
 def _hits(
     ranking: Ranking,
-    ranks: NDArray[np.int64],
     items: list[StoredItem],
     evidence: list[list[WordEvidence] | None],
     words: NDArray[np.int64],
-    verdict: Verdict | None,
+    verdict: Verdict,
+    offset: int,
 ) -> list[Hit]:
     hits: list[Hit] = []
-    probabilities: list[float] | list[None] = [None] * len(items)
-    if verdict is not None:
-        probabilities = verdict.probabilities[verdict.kept].tolist()
+    kept = verdict.kept.tolist()
     for place, item in enumerate(items):
         align, per_word = None, None
         if ranking.align is not None and ranking.align_ranks is not None:
@@ -312,10 +304,10 @@ def _hits(
         hits.append(
             Hit(
                 id=item.id,
-                rank=int(ranks[place]),
+                rank=offset + kept[place] + 1,
                 score=float(ranking.scores[place]),
                 per_word=per_word,
-                probability=probabilities[place],
+                probability=verdict.probabilities[place],
                 stages=Stages(match, align),
                 uri=item.uri,
                 text=item.text,

@@ -273,7 +273,7 @@ def test_few_candidates_do_not_make_a_smaller_pool(
     for candidates in (1, POOL - 1, POOL, 23):
         part = slice(max(candidates, 3))
         pool = find_pool(
-            side, embedding, rows[part], match[part], candidates, None, ranks_head=True
+            side, embedding, rows[part], match[part], candidates, None, size=POOL, ranks_head=True
         )
         assert pool.rows.tolist() == rows[:POOL].tolist()
         assert pool.heads_ranking == (candidates >= POOL)
