@@ -68,7 +68,7 @@ def evaluate(
     from index.curve.candidate_curve import DEFAULT_NUMBERS, check_numbers
     from service.evaluation import evaluate_system
     from service.kept_evaluation import keep_evaluation
-    from service.reports.curve_plot import check_curve_file, write_curve
+    from service.reports.curve_file import check_curve_file, write_curve
     from service.reports.evaluation_curve import curve_data, curve_tables
     from service.reports.evaluation_report import (
         evaluation_data,

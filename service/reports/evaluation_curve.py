@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from index.curve.candidate_curve import RULES, CandidateCurve, DirectionQuality, Quality, Rule
@@ -50,10 +51,8 @@ def curve_tables(curve: CandidateCurve) -> list[Table]:
 
 
 def _table(curve: CandidateCurve, rule: Rule) -> Table:
-    table = Table(
-        title=f"{_TITLES[rule]}: R@1 and rsum with 95 % intervals by photo",
-        title_justify="left",
-    )
+    title = f"{_TITLES[rule]}: with 95 % intervals, photos drawn with their captions"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for name in (
         "\ncandidates",
         "text to image\nR@1",
@@ -64,7 +63,7 @@ def _table(curve: CandidateCurve, rule: Rule) -> Table:
         "text to image\nms p50 / p95",
         "image to text\nms p50 / p95",
     ):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for place, point in enumerate(curve.points):
         quality = point.fitted if rule == "fitted" else point.papers
         texts, images = quality.text_to_image, quality.image_to_text
@@ -72,7 +71,7 @@ def _table(curve: CandidateCurve, rule: Rule) -> Table:
             _number_words(curve, place),
             _estimate(texts.r1),
             _estimate(images.r1),
-            _estimate(quality.rsum),
+            f"{quality.rsum.value:.1f}",
             _estimate(quality.rsum_gain, signed=True),
             f"{100 * texts.agreement:.1f} / {100 * images.agreement:.1f}",
             _ms(point.times.text_to_image),
@@ -85,7 +84,7 @@ def _number_words(curve: CandidateCurve, place: int) -> str:
     if place == len(curve.points) - 1:
         return "all"
     number = curve.points[place].candidates
-    return f"{number} (default)" if number in curve.default_candidates.values() else str(number)
+    return f"default {number}" if number in curve.default_candidates.values() else str(number)
 
 
 def _quality_data(quality: Quality) -> dict[str, Any]:
@@ -116,8 +115,8 @@ def _time_data(time: SearchTime) -> dict[str, float]:
 def _estimate(estimate: Estimate, *, signed: bool = False) -> str:
     form = "+.1f" if signed else ".1f"
     value, low, high = (f"{each:{form}}" for each in estimate)
-    return f"{value} ({low} to {high})"
+    return f"{value} ({low}, {high})"
 
 
 def _ms(time: SearchTime) -> str:
-    return f"{time.median_ms:.2f} / {time.p95_ms:.2f}"
+    return f"{time.median_ms:.3g} / {time.p95_ms:.3g}"
