@@ -205,6 +205,13 @@ class AladinClient:
 
         The numbers are in the file too, see `service.evidence.png.read_evidence`.
 
+        >>> from service.client import AladinClient
+        >>> with AladinClient(url) as client:
+        ...     best = client.search_images("a red dog").hits[0]
+        ...     png = client.explain_png(best.id, "a red dog")
+        >>> png[1:4]
+        b'PNG'
+
         Args:
             item_id: of a photo of the index for a text, of a text for a photo.
             text: words; or one of those that follow.

@@ -10,6 +10,8 @@ INK: Colour = (34, 34, 34)
 FAINT_INK: Colour = (85, 85, 85)
 PANEL: Colour = (238, 238, 238)
 GRID: Colour = (190, 190, 190)
+# Of words that speak against the photo: no region's colour.
+AGAINST: Colour = (150, 150, 150)
 
 # Of Okabe and Ito ("Color Universal Design", 2008), without black, which is the ink.
 PALETTE: tuple[Colour, ...] = (

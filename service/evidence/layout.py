@@ -22,8 +22,9 @@ _SUM_PX, _NOTE_PX = 22, 17
 _LINE_HEIGHT = 1.5
 
 _HOW_TO_READ = (
-    "Below each word: its cosine with the region that fits it best, the region's letter, and the "
-    "word's share of the score. Darker: a larger share. Dashed: below zero, taken off the score."
+    "Below each word: its cosine with the region that fits it best; that region's letter, and the "
+    "word's share of the sizes of all cosines. Darker: a larger share. Dashed: below zero, taken "
+    "off the score."
 )
 _MISSING = "□: a character that the typeface lacks; the file's own data have the whole text."
 
@@ -54,8 +55,8 @@ def lay_out(
     y = _lines(marks, _about(pair, regions, width), left, y, width, _NOTE_PX)
     words, y = flow_text(pieces, left, y + 14, width)
     marks += words
-    y = _lines(marks, _sums(pair), left, y + 20, width, _SUM_PX, bold=True)
-    notes = [_HOW_TO_READ]
+    y = _lines(marks, [_sum(pair)], left, y + 20, width, _SUM_PX, bold=True)
+    notes = [f"Match score {number(pair.match)}, the cosine of the two embeddings.", _HOW_TO_READ]
     if is_missing(printable(pair.text[: _last_drawn(pair)])):
         notes.append(_MISSING)
     y = _lines(marks, notes, left, y + 8, width, _NOTE_PX)
@@ -81,13 +82,10 @@ def _about(pair: ExplainedPair, regions: Sequence[Region], width: float) -> list
     return ["  ·  ".join(names)]
 
 
-def _sums(pair: ExplainedPair) -> list[str]:
+def _sum(pair: ExplainedPair) -> str:
     total = sum(entry.score for entry in pair.evidence)
-    words = "1 word" if len(pair.evidence) == 1 else f"{len(pair.evidence)} words"
-    return [
-        f"{words} add up to {number(total)}, the alignment score is {number(pair.align)}",
-        f"the match score is {number(pair.match)}",
-    ]
+    words = "1 word adds" if len(pair.evidence) == 1 else f"{len(pair.evidence)} words add"
+    return f"{words} up to {number(total)}  =  alignment score {number(pair.align)}"
 
 
 def _last_drawn(pair: ExplainedPair) -> int:

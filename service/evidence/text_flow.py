@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from service.evidence.colours import FAINT_INK, INK, PANEL, Colour, ink_on, tint
+from service.evidence.colours import AGAINST, FAINT_INK, INK, Colour, ink_on, tint
 from service.evidence.fonts import is_right_to_left, printable, shortened, width_px
 from service.evidence.marks import Mark, Rectangle, Text
 from service.evidence.words import Piece
@@ -54,14 +54,30 @@ def flow_text(
     mirrored = is_right_to_left("".join(piece.text for piece in pieces))
     marks: list[Mark] = []
     x, y = 0.0, top
-    for chip in chips:
-        x += _BETWEEN_PX if chip.parted and x else 0
-        if x and x + chip.width_px > width:
-            x, y = 0.0, y + _HEIGHT_PX + _LINES_APART_PX
-        at = left + (width - x - chip.width_px if mirrored else x)
-        marks += _chip_marks(chip, at, y)
-        x += chip.width_px
+    for unit in _units(chips):
+        needed = sum(chip.width_px for chip in unit)
+        gap = _BETWEEN_PX if unit[0].parted and x else 0
+        if x and x + gap + needed > width:
+            x, y, gap = 0.0, y + _HEIGHT_PX + _LINES_APART_PX, 0
+        x += gap
+        for chip in unit:
+            if x and x + chip.width_px > width:  # a unit that no line has room for
+                x, y = 0.0, y + _HEIGHT_PX + _LINES_APART_PX
+            at = left + (width - x - chip.width_px if mirrored else x)
+            marks += _chip_marks(chip, at, y)
+            x += chip.width_px
     return marks, y + _HEIGHT_PX if chips else top
+
+
+def _units(chips: Sequence[_Chip]) -> list[list[_Chip]]:
+    """Put together what touches: the pieces of one word stay in one line."""
+    units: list[list[_Chip]] = []
+    for chip in chips:
+        if chip.parted or not units:
+            units.append([chip])
+        else:
+            units[-1].append(chip)
+    return units
 
 
 def _chips(pieces: Sequence[Piece], width: float) -> list[_Chip]:
@@ -112,7 +128,7 @@ def _chip_marks(chip: _Chip, x: float, y: float) -> list[Mark]:
     box = (x, y, x + chip.width_px, y + _HEIGHT_PX)
     background: Colour
     if piece.share < 0:
-        background = PANEL
+        background = tint(AGAINST, piece.strength)
         marks: list[Mark] = [Rectangle(box, background, INK, 2, dashed=True)]
     else:
         background = tint(piece.region.colour, piece.strength)

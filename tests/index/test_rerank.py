@@ -11,7 +11,12 @@ from aladin.errors import IndexCorruptError
 from aladin.progress import NullProgress
 from aladin.scoring import maxsim
 from index.kernel.binding import load_kernel
-from index.rerank import alignment_of_queries, alignment_with_all, alignment_with_candidates
+from index.rerank import (
+    alignment_of_queries,
+    alignment_with_all,
+    alignment_with_candidates,
+    token_similarity,
+)
 from index.settings import TOKEN_DTYPES
 from index.tokens.codec import TokenCodec
 from index.tokens.store import TokenStore
@@ -95,6 +100,45 @@ def test_scores_are_those_of_maxsim_on_the_stored_tokens(
     # The kernel rounds queries to 16 bits where the store is not float16: 1e-5 a product.
     atol = 1e-5 if engine == "torch" or dtype == "float16" else 8e-5
     np.testing.assert_allclose(scores, expected.numpy(), atol=atol)
+
+
+@pytest.mark.parametrize("dtype", TOKEN_DTYPES)
+@pytest.mark.parametrize("modality", ["text", "image"])
+def test_scores_are_the_sums_of_the_similarities_that_are_told(
+    engine: str, dtype: Any, modality: Any
+) -> None:
+    # Long texts of words with one large value, which the kernel rounds most coarsely: the product
+    # of the decoded tokens is further than 1e-4 from the scores.
+    random = np.random.default_rng(4)
+    lengths = [90, 1, 0, 17, 60]
+
+    def peaky(count: int) -> NDArray[np.float32]:
+        vectors = random.standard_normal((count, 512)) + 150 * (np.arange(512) == 3)
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+    tokens = peaky(sum(lengths))
+    codec = TokenCodec.train(dtype, tokens)
+    store = TokenStore.from_arrays(codec, codec.pack(tokens), lengths)
+    query = torch.from_numpy(peaky(80))
+    scores = alignment_with_candidates(query, modality, store, np.arange(5))
+    furthest = 0.0
+    for row, score in enumerate(scores):
+        told = token_similarity(query, modality, store, row)
+        assert (told.shape, told.dtype) == ((80, lengths[row]), np.float32)
+        decoded = query.numpy() @ store.read(np.array([row])).tokens().numpy().T
+        np.testing.assert_allclose(told, decoded, atol=2e-4)
+        if lengths[row]:
+            best = told.max(axis=1 if modality == "text" else 0)
+            assert best.sum(dtype=np.float64) == pytest.approx(score, abs=1e-5 + 1e-6 * len(best))
+            best = decoded.max(axis=1 if modality == "text" else 0)
+            furthest = max(furthest, abs(best.sum(dtype=np.float64) - score))
+    if engine == "native" and dtype != "float16":
+        assert furthest > 1e-4
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_query_without_tokens_is_like_nothing() -> None:
+    assert token_similarity(torch.zeros(0, 8), "text", make_store(), 1).shape == (0, LENGTHS[1])
 
 
 @pytest.mark.usefixtures("engine")

@@ -228,6 +228,33 @@ def test_ids_of_any_kind_reach_the_service(ask: Ask, item_id: str, written: str)
     assert [request.method for request in script.requests] == ["GET", "DELETE", "GET"]
 
 
+def test_drawings_are_asked_for_by_item_or_with_a_photo(ask: Ask) -> None:
+    def png() -> httpx.Response:
+        return httpx.Response(200, content=b"png", headers={"content-type": "image/png"})
+
+    script = Script(png(), png(), png())
+    assert ask(script, "explain_png", "dogs/1 & 2", "a red dog?") == b"png"
+    assert ask(script, "explain_png", "dogs/1#0", query_id="dogs/1") == b"png"
+    assert ask(script, "explain_png", "dogs/1#0", image=b"a picture") == b"png"
+    assert [request.method for request in script.requests] == ["GET", "GET", "POST"]
+    assert {request.url.path for request in script.requests} == {"/below/v1/explain.png"}
+    asked = [dict(request.url.params) for request in script.requests]
+    assert asked == [
+        {"id": "dogs/1 & 2", "text": "a red dog?"},
+        {"id": "dogs/1#0", "query_id": "dogs/1"},
+        {},
+    ]
+    assert form_of(script) == {"id": b"dogs/1#0", "image": b"a picture"}
+
+
+@pytest.mark.parametrize("fields", [{}, {"text": "a", "query_id": "b"}])
+def test_a_drawing_is_of_one_query(ask: Ask, fields: dict[str, str]) -> None:
+    script = Script()
+    with pytest.raises(InputError, match="exactly one of text, query_id and image, got"):
+        ask(script, "explain_png", "a", **fields)
+    assert script.requests == []
+
+
 def test_a_batch_comes_back_in_order_answers_and_errors(ask: Ask) -> None:
     failed = {"status": 404, "error": {"code": "unknown_id", "message": "no x", "request_id": "r"}}
     script = Script(httpx.Response(200, json={"answers": [ANSWER, failed], "took_ms": 3.0}))

@@ -25,6 +25,7 @@ from service.client import (
     async_client,
     sync_client,
 )
+from service.evidence.png import read_evidence
 
 
 @pytest.mark.parametrize("module", [sync_client, async_client])
@@ -63,6 +64,19 @@ def test_a_photo_is_searched_with_fetched_and_found(url: str, image_ids: list[st
         small = client.photo(image_ids[0], 16)
         with Image.open(io.BytesIO(small.data)) as picture:
             assert max(picture.size) == 16
+
+
+def test_a_photo_that_is_not_in_the_index_is_drawn_with_a_text(
+    url: str, query_photo: Image.Image, encoded: Callable[..., bytes]
+) -> None:
+    with AladinClient(url) as client:
+        file = io.BytesIO(encoded(query_photo))
+        (pair,) = read_evidence(client.explain_png("plain#0", image=file))
+        assert (pair.text_id, pair.photo_id) == ("plain#0", None)
+        with pytest.raises(NotFoundError):
+            client.explain_png("nobody", "a dog")
+        with pytest.raises(RefusedInputError, match="one of the texts"):
+            client.explain_png("plain", query_id="bike 2?")
 
 
 def test_what_is_added_is_found_and_what_is_deleted_is_not(

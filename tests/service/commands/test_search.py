@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from service.cli import app
+from service.evidence.png import read_evidence
 
 
 def aladin(*words: object) -> str:
@@ -65,6 +66,62 @@ def test_a_calibrated_index_tells_probabilities(calibrated_index: Path) -> None:
     assert last == f"probability of any match {answer['match_probability']:.3f}"
     heading, last = aladin(*words, "--min-probability", "1").splitlines()
     assert last.endswith("; nothing is likely enough")
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (["a red dog"], 1),
+        (["a red dog", "-k", "3", "--no-rerank"], 3),
+        (["--id", "plain", "--target", "texts", "-k", "2"], 2),
+        (["--image", "PHOTO", "-k", "2"], 2),
+    ],
+)
+def test_both_ways_draw_the_same(
+    url: str, index_folder: Path, data_file: Path, tmp_path: Path, words: list[str], count: int
+) -> None:
+    photo = str(data_file.parent / "photo-2.png")
+    words = [photo if word == "PHOTO" else word for word in words]
+    words += ["--explain", "--json", "--out"]
+    here, there = tmp_path / "here.png", tmp_path / "made" / "there.PNG"
+    hits = json.loads(aladin(index_folder, *words, here))["hits"]
+    assert len(hits) == count
+    assert len(json.loads(aladin("--url", url, *words, there))["hits"]) == count
+    drawn = read_evidence(here.read_bytes())
+    assert len(drawn) == count
+    for pair, hit in zip(drawn, hits, strict=True):
+        assert hit["id"] in (pair.photo_id, pair.text_id)
+        assert pair.align == pytest.approx(hit["stages"]["align"]["score"], abs=1e-5)
+        assert [word.score for word in pair.evidence] == [
+            pytest.approx(word["score"], abs=1e-5) for word in hit["evidence"]
+        ]
+        assert sum(word.score for word in pair.evidence) == pytest.approx(pair.align, abs=1e-4)
+    for one, other in zip(drawn, read_evidence(there.read_bytes()), strict=True):
+        assert close(other.model_dump(mode="json"), one.model_dump(mode="json"))
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["here.png"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["a dog", "--out", "x.png"], "--out: expected --explain too"),
+        (["a dog", "--explain", "--out", "x.jpg"], "ends in .png, got x.jpg"),
+        (["a dog", "--explain", "--out", "x.png", "-k", "21"], "at most 20, got 21"),
+        (["--id", "plain", "--explain", "--out", "x.png"], "there is no evidence to draw"),
+        (
+            ["a dog", "--explain", "--out", "x.png", "--filter", '{"tags": "none"}'],
+            "nothing was found",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_and_leaves_no_file(
+    index_folder: Path, tmp_path: Path, words: list[str], says: str
+) -> None:
+    words = [str(tmp_path / word) if word.startswith("x.") else word for word in words]
+    result = CliRunner().invoke(app, ["search", str(index_folder), *words])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in " ".join(result.stderr.split())
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

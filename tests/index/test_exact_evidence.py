@@ -1,0 +1,139 @@
+"""Evidence adds up to the alignment score, whatever the tokens' form and origin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aladin.checkpoint import Checkpoint, load_checkpoint
+from aladin.encoding import Encoding
+from aladin.errors import InputError
+from aladin.images import read_image
+from aladin.inference import encode_photos, encode_texts
+from aladin.query_precision import QueryModels
+from index.building.builder import build_index
+from index.building.source_items import ImageItem, TextItem
+from index.changes.additions import AddSettings, add_items
+from index.changes.writer import ChangesWriter, NewItems
+from index.pair_scores import score_pair
+from index.reader import open_index
+from index.results import Hit
+from index.searcher import TwoStageSearcher
+from index.settings import TOKEN_DTYPES, BuildSettings
+
+# As long as the network takes texts, and of few different words: they share regions.
+LONG = " ".join(["two red dogs run on the green grass"] * 3)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
+    return load_checkpoint(tiny_checkpoint)
+
+
+def assert_adds_up(hit: Hit, words: int) -> None:
+    assert hit.stages.align is not None
+    assert hit.evidence is not None
+    assert len(hit.evidence) == words
+    total = sum(entry.score for entry in hit.evidence)
+    assert total == pytest.approx(hit.stages.align.score, abs=1e-5)
+    sizes = sum(abs(entry.score) for entry in hit.evidence)
+    for entry in hit.evidence:
+        assert entry.share == pytest.approx(entry.score / sizes)
+    assert sum(abs(entry.share) for entry in hit.evidence) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("dtype", TOKEN_DTYPES)
+def test_of_what_was_built_and_what_was_added_in_both_directions(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    checkpoint: Checkpoint,
+    images: list[ImageItem],
+    texts: list[TextItem],
+    dtype: Any,
+) -> None:
+    model = checkpoint.model
+    settings = BuildSettings(token_dtype=dtype)
+    build_index(tiny_checkpoint, tmp_path / "index", images[:12], texts[:8], settings)
+    with (
+        open_index(tmp_path / "index", checkpoint=checkpoint) as index,
+        closing(ChangesWriter(index.path, checkpoint.model_id)) as writer,
+    ):
+        add_items(writer, model, "images", images[12:], AddSettings())
+        add_items(writer, model, "texts", texts[8:], AddSettings())
+        searcher = TwoStageSearcher(index)
+        photo = encode_photos(model, [read_image(images[3].photo)])
+        for text in ("a red dog", LONG):
+            for precise in ("float32", "bfloat16"):
+                query = encode_texts(QueryModels(precise).for_texts(model), [text])
+                for rerank in (True, False):
+                    found = searcher.search(
+                        query, "text", "images", top_k=100, explain=True, rerank=rerank,
+                        query_text=text,
+                    )  # fmt: skip
+                    assert len(found.hits) == 23
+                    for hit in found.hits:
+                        assert_adds_up(hit, len(text.split()))
+        for size_px in ((40, 30), None):
+            found = searcher.search(
+                photo, "image", "texts", top_k=100, explain=True, query_size_px=size_px
+            )
+            assert len(found.hits) == 16
+            for hit in found.hits:
+                assert_adds_up(hit, len((hit.text or "").split()))
+                assert hit.evidence is not None
+                assert [entry.box is None for entry in hit.evidence] == [size_px is None] * len(
+                    hit.evidence
+                )
+
+
+def test_a_pair_alone_scores_as_in_a_search(
+    searcher: TwoStageSearcher, checkpoint: Checkpoint, images: list[ImageItem]
+) -> None:
+    model = checkpoint.model
+    text = encode_texts(model, [LONG])
+    photo = encode_photos(model, [read_image(images[3].photo)])
+    cases: list[tuple[Encoding, Any, Any, str | None, tuple[int, int] | None]] = [
+        (text, "text", "images", LONG, None),
+        (photo, "image", "texts", None, (40, 30)),
+    ]
+    for query, modality, target, words, size_px in cases:
+        found = searcher.search(
+            query, modality, target, top_k=100, explain=True, query_text=words,
+            query_size_px=size_px,
+        )  # fmt: skip
+        side = searcher.index.side(target)
+        for hit in found.hits:
+            item = side.items.by_id(hit.id)
+            assert item is not None
+            pair = score_pair(model, query, modality, side, item, words, size_px)
+            assert pair.match == pytest.approx(hit.stages.match.score, abs=1e-6)
+            assert hit.stages.align is not None
+            assert pair.align == pytest.approx(hit.stages.align.score, abs=1e-6)
+            assert pair.evidence == hit.evidence
+
+
+def test_without_tokens_there_is_no_evidence(
+    tmp_path: Path,
+    checkpoint: Checkpoint,
+    made_up: Callable[..., NewItems],
+    write_made_up: Callable[..., int],
+) -> None:
+    bare = replace(
+        made_up(["a", "b"]),
+        tokens=np.zeros((0, 8), dtype=np.float32),
+        lengths=np.zeros(2, dtype=np.int64),
+    )
+    write_made_up(tmp_path / "index", images=bare)
+    with open_index(tmp_path / "index", checkpoint=checkpoint) as index:
+        side = index.side("images")
+        item = side.items.by_id("a")
+        assert item is not None
+        query = encode_texts(checkpoint.model, ["a dog"])
+        with pytest.raises(InputError, match="imported without tokens"):
+            score_pair(checkpoint.model, query, "text", side, item, "a dog", None)

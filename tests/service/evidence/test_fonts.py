@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from service.evidence.fonts import (
+    font,
+    is_missing,
+    is_right_to_left,
+    printable,
+    shortened,
+    width_px,
+)
+
+
+@pytest.mark.parametrize(
+    "text", ["Ein rotes Ünïcode", "ένας σκύλος", "красная собака", "כלב", "قطة"]
+)
+def test_alphabets_that_can_be_drawn(text: str) -> None:
+    assert not is_missing(text)
+
+
+@pytest.mark.parametrize("text", ["a 狗", "犬が走る", "달리는 개", "a \N{DOG FACE}"])
+def test_characters_that_cannot_be_drawn_are_known(text: str) -> None:
+    assert is_missing(text)
+
+
+def test_a_text_is_cut_where_there_is_no_room() -> None:
+    assert shortened("motorcycle", 30, 1000) == "motorcycle"
+    for room in (30, 60, 100):
+        cut = shortened("motorcycle", 30, room)
+        assert cut.endswith("…")
+        assert "motorcycle".startswith(cut[:-1])
+        assert width_px(cut, 30) <= room
+        assert width_px("motorcycle"[: len(cut)] + "…", 30) > room
+    # However long it is, no more than could ever have room is looked at.
+    assert shortened("i" * 10**7, 30, 100) == shortened("i" * 100, 30, 100)
+
+
+def test_what_has_no_picture_is_left_out() -> None:
+    assert printable("a\tb\nc\u00a0d") == "a b c d"
+    assert printable("safe\u202etxt.exe\u200b\x07\ud800\ue000") == "safetxt.exe"
+
+
+def test_the_direction_is_that_of_the_first_letter() -> None:
+    assert is_right_to_left("1. כלב and a dog")
+    assert is_right_to_left("قطة")
+    assert not is_right_to_left("a dog, כלב")
+    assert not is_right_to_left("123 ...")
+    assert not is_right_to_left("")
+
+
+def test_a_size_is_loaded_once() -> None:
+    assert font(30) is font(30)
+    assert font(30) is not font(30, bold=True)

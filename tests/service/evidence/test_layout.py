@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import combinations
+
+import pytest
+
+from service.answers.explained_pair import ExplainedPair
+from service.evidence.colours import PALETTE, contrast
+from service.evidence.fonts import width_px
+from service.evidence.layout import lay_out
+from service.evidence.marks import Page, Photo, Rectangle, Text
+from service.evidence.photo_panel import LABEL_PX
+from service.evidence.text_flow import NUMBER_PX, WORD_PX
+
+MakePair = Callable[..., ExplainedPair]
+
+MINUS = "\N{MINUS SIGN}"
+TEXT = "two dogs play in the deep snow"
+REGIONS = [0, 0, 3, 4, 1, 1, 4]
+SCORES = [0.41237, 0.90111, 0.33333, -0.05, 0.1, 0.61, 0.7]
+
+
+def texts(page: Page, size_px: int) -> list[Text]:
+    return [mark for mark in page.marks if isinstance(mark, Text) and mark.size_px == size_px]
+
+
+def box_of(text: Text) -> tuple[float, float, float, float]:
+    wide = width_px(text.text, text.size_px, text.bold)
+    return text.x, text.baseline - text.size_px, text.x + wide, text.baseline
+
+
+def numbers(written: str) -> list[float]:
+    return [float(each) for each in re.findall(r"-?\d+\.\d+", written.replace(MINUS, "-"))]
+
+
+def test_the_numbers_drawn_are_those_of_the_evidence(make_pair: MakePair) -> None:
+    pair = make_pair(TEXT, REGIONS, SCORES)
+    page = lay_out(pair, (500, 375), [], has_photo=True)
+    assert [text.text for text in texts(page, WORD_PX)] == TEXT.split()
+    drawn = [text.text for text in texts(page, NUMBER_PX)]
+    scores, shares = drawn[::2], drawn[1::2]
+    assert [numbers(each) for each in scores] == [
+        [pytest.approx(word.score, abs=5.01e-5)] for word in pair.evidence
+    ]
+    assert [numbers(each) for each in shares] == [
+        [pytest.approx(100 * word.share, abs=0.0501)] for word in pair.evidence
+    ]
+    assert [each.split()[0] for each in shares] == ["A", "A", "B", "C", "D", "D", "C"]
+    (sums,) = [text for text in page.texts if "up to" in text]
+    assert sums.startswith("7 words add up to")
+    assert numbers(sums) == [pytest.approx(pair.align, abs=5.01e-5)] * 2
+    assert "Match score 0.2500, the cosine of the two embeddings." in page.texts
+
+
+def test_each_region_is_drawn_once_in_its_words_colour(make_pair: MakePair) -> None:
+    page = lay_out(make_pair(TEXT, REGIONS, SCORES), (500, 375), [], has_photo=True)
+    (photo,) = [mark for mark in page.marks if isinstance(mark, Photo)]
+    left, top, right, bottom = photo.box
+    assert (right - left) / (bottom - top) == pytest.approx(500 / 375, abs=0.01)
+    boxes = {
+        mark.outline: mark.box
+        for mark in page.marks
+        if isinstance(mark, Rectangle) and mark.outline in PALETTE and mark.width_px == 5
+    }
+    assert set(boxes) == set(PALETTE[:4])
+    cells = [(0, 0, 0.5, 0.5), (0.5, 0.5, 1, 1), (0, 0, 1, 1)]
+    for colour, cell in zip(PALETTE[:3], cells, strict=True):
+        wide, high = right - left, bottom - top
+        expected = (
+            left + cell[0] * wide,
+            top + cell[1] * high,
+            left + cell[2] * wide,
+            top + cell[3] * high,
+        )
+        assert boxes[colour] == pytest.approx(expected, abs=6)
+    assert sorted(text.text for text in texts(page, LABEL_PX)[-4:]) == [
+        "A  two, dogs",
+        "B  play",
+        "C  in, snow",
+        "D  the, deep",
+    ]
+
+
+def test_nothing_lies_on_anything_else_or_off_the_page(make_pair: MakePair) -> None:
+    words = "a motorcyclist's extraordinarily longwindedincomprehensibilities " * 6
+    for size_px in ((500, 375), (300, 900), (2000, 200), (10, 10)):
+        count = len(words.split())
+        pair = make_pair(words, [n % 5 for n in range(count)], [0.1 + n / 99 for n in range(count)])
+        page = lay_out(pair, size_px, [], has_photo=True)
+        drawn = [mark for mark in page.marks if isinstance(mark, Text)]
+        for left, top, right, bottom in map(box_of, drawn):
+            assert left >= 0
+            assert top >= 0
+            assert right <= page.width_px
+            assert bottom <= page.height_px
+        for one, other in combinations(map(box_of, drawn), 2):
+            apart = one[2] <= other[0] or other[2] <= one[0]
+            assert apart or one[3] <= other[1] or other[3] <= one[1]
+
+
+def test_text_stands_on_what_it_can_be_read_on(make_pair: MakePair) -> None:
+    page = lay_out(make_pair(TEXT, REGIONS, SCORES), None, [], has_photo=False)
+    for place, mark in enumerate(page.marks):
+        if isinstance(mark, Text):
+            left, top, right, bottom = box_of(mark)
+            below = (255, 255, 255)
+            for under in page.marks[:place]:
+                if isinstance(under, Rectangle) and under.fill is not None:
+                    box = under.box
+                    if box[0] <= left and box[1] <= top and right <= box[2] and bottom <= box[3]:
+                        below = under.fill
+            assert contrast(mark.colour, below) >= 4.5, mark.text
+
+
+def test_a_word_against_the_photo_is_drawn_in_another_way(make_pair: MakePair) -> None:
+    page = lay_out(make_pair(TEXT, REGIONS, SCORES), (500, 375), [], has_photo=True)
+    dashed = [mark for mark in page.marks if isinstance(mark, Rectangle) and mark.dashed]
+    assert len(dashed) == 1
+    assert f"{MINUS}0.0500" in page.texts
+
+
+def test_without_a_photo_its_regions_are_drawn(make_pair: MakePair) -> None:
+    cells = [(0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0)]
+    page = lay_out(make_pair(TEXT, REGIONS, SCORES), (500, 375), cells, has_photo=False)
+    assert not any(isinstance(mark, Photo) for mark in page.marks)
+    assert "The photo cannot be shown." in page.texts
+    thin = [mark for mark in page.marks if isinstance(mark, Rectangle) and mark.width_px == 1]
+    assert len(thin) >= len(cells)
+
+
+def test_where_boxes_are_not_known_regions_have_their_numbers(make_pair: MakePair) -> None:
+    page = lay_out(
+        make_pair("red dog", [7, 2], [0.1, 0.2], placed=False), None, [], has_photo=False
+    )
+    (about,) = [text for text in page.texts if "not known" in text]
+    assert about.endswith("A is region 7, B is region 2")
+
+
+def test_a_text_from_right_to_left_runs_so(make_pair: MakePair) -> None:
+    page = lay_out(make_pair("כלב אדום רץ", [0, 1, 2], [0.1, 0.2, 0.3]), None, [], has_photo=False)
+    places = [text.x for text in texts(page, WORD_PX)]
+    assert places == sorted(places, reverse=True)
+    page = lay_out(make_pair("a red dog", [0, 1, 2], [0.1, 0.2, 0.3]), None, [], has_photo=False)
+    places = [text.x for text in texts(page, WORD_PX)]
+    assert places == sorted(places)
+
+
+def test_missing_characters_are_owned_up_to(make_pair: MakePair) -> None:
+    missing = lay_out(make_pair("a 狗", [0, 1], [0.1, 0.2]), None, [], has_photo=False)
+    assert any("the typeface lacks" in text for text in missing.texts)
+    known = lay_out(make_pair("a dog", [0, 1], [0.1, 0.2]), None, [], has_photo=False)
+    assert not any("the typeface lacks" in text for text in known.texts)
+
+
+def test_pieces_of_one_word_touch_and_other_words_do_not(make_pair: MakePair) -> None:
+    spans = [(0, 5), (5, 10), (11, 15)]
+    pair = make_pair("motorcycle runs", [0, 1, 2], [0.1, 0.2, 0.3], spans=spans)
+    page = lay_out(pair, None, [], has_photo=False)
+    chips = [
+        mark.box
+        for mark in page.marks
+        if isinstance(mark, Rectangle) and mark.width_px == 2 and mark.fill is not None
+    ]
+    assert chips[0][2] == chips[1][0]
+    assert chips[1][2] < chips[2][0]
+
+
+def test_the_pieces_of_a_word_stay_in_one_line(make_pair: MakePair) -> None:
+    text = "the quick brown motorcyclist motorcyclist motorcyclist"
+    spans = [(0, 3), (4, 9), (10, 15)]
+    for start in (16, 29, 42):
+        spans += [(start, start + 5), (start + 5, start + 7), (start + 7, start + 12)]
+    pair = make_pair(text, [0] * 12, [0.1] * 12, spans=spans)
+    words = texts(lay_out(pair, None, [], has_photo=False), WORD_PX)
+    assert len({word.baseline for word in words}) == 2
+    for start in (3, 6, 9):
+        assert len({word.baseline for word in words[start : start + 3]}) == 1

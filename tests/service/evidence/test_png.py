@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+
+import pytest
+from PIL import Image
+
+from aladin.errors import InputError
+from service.answers.explained_pair import ExplainedPair
+from service.evidence.png import read_evidence, stack_pngs, write_png
+
+MakePair = Callable[..., ExplainedPair]
+
+
+def test_the_numbers_come_back_with_all_of_their_digits(make_pair: MakePair) -> None:
+    pair = make_pair("ein rötes 狗\n<x>", [4, 1, 2], [1 / 3, -math.pi / 10, 1e-9])
+    png = write_png(Image.new("RGB", (30, 20), "red"), [pair])
+    assert read_evidence(png) == [pair]
+    assert Image.open(io.BytesIO(png)).getpixel((29, 19)) == (255, 0, 0)
+    # As any other program finds them: a chunk of plain ASCII, before the pixels.
+    assert b"tEXtaladin-evidence\x00{" in png
+    assert png.index(b"tEXt") < png.index(b"IDAT")
+
+
+def test_drawings_are_put_below_one_another(make_pair: MakePair) -> None:
+    pairs = [make_pair(text, [0], [0.5]) for text in ("red", "blue")]
+    sizes = {"red": (40, 20), "blue": (20, 30)}
+    pngs = [write_png(Image.new("RGB", sizes[pair.text], pair.text), [pair]) for pair in pairs]
+    stacked = stack_pngs(pngs)
+    assert read_evidence(stacked) == pairs
+    picture = Image.open(io.BytesIO(stacked))
+    assert picture.size == (40, 50)
+    points = [(0, 0), (39, 19), (9, 20), (10, 20), (29, 49), (30, 49)]
+    red, blue, white = (255, 0, 0), (0, 0, 255), (255, 255, 255)
+    assert [picture.getpixel(point) for point in points] == [red, red, white, blue, blue, white]
+    assert read_evidence(stack_pngs(pngs[:1])) == pairs[:1]
+
+
+@pytest.mark.parametrize("kind", ["no file", "no text", "other text"])
+def test_another_file_is_refused(kind: str) -> None:
+    target = io.BytesIO()
+    Image.new("RGB", (2, 2)).save(target, "PNG")
+    data = target.getvalue()
+    if kind == "no file":
+        data = data[:20]
+    elif kind == "other text":
+        from PIL import PngImagePlugin
+
+        info = PngImagePlugin.PngInfo()
+        info.add_text("aladin-evidence", "{}")
+        target = io.BytesIO()
+        Image.new("RGB", (2, 2)).save(target, "PNG", pnginfo=info)
+        data = target.getvalue()
+    with pytest.raises(InputError, match="no drawing of evidence"):
+        read_evidence(data)
