@@ -148,12 +148,11 @@ def _paints(browser: Browser, url: str, texts: Sequence[str]) -> list[Painted]:
     """Search with words that were not asked before."""
     with open_look(browser, LOOKS["light"]) as context:
         watch_hits(context)
-        page = context.new_page()
-        search = SearchPage(page, url).open()
+        search = SearchPage(context, url).open()
         painted: list[Painted] = []
         for text in texts:
             search.find(text)
-            painted.append(take_painted(page))
+            painted.append(take_painted(search.page))
         return painted
 
 

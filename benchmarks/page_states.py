@@ -78,6 +78,20 @@ def _compared(page: SearchPage, asked: Asked) -> None:
     page.expect_photos()
 
 
+def _panels(page: SearchPage, asked: Asked) -> None:
+    _photos(page, asked)
+    page.filter_by({})
+    page.page.locator("#options-toggle").click()
+    expect(page.page.locator("#options")).to_be_visible()
+
+
+def _no_match(page: SearchPage, asked: Asked) -> None:
+    page.page.route(_SEARCHES, _without_a_match)
+    page.open().find(asked.words)
+    expect(page.page.locator("#no-match")).to_be_visible()
+    page.expect_photos()
+
+
 def _nothing_found(page: SearchPage, asked: Asked) -> None:
     page.open().find(asked.words)
     page.filter_by(_NOTHING)
@@ -91,19 +105,19 @@ def _photo_refused(page: SearchPage, asked: Asked) -> None:
 
 def _loading(page: SearchPage, asked: Asked) -> None:
     page.page.route(_SEARCHES, lambda _: None)  # the answer never comes
-    page.open().words.fill(asked.words)
-    page.words.press("Enter")
+    page.open().ask(asked.words)
     expect(page.status).to_contain_text("Searching")
 
 
 def _overloaded(page: SearchPage, asked: Asked) -> None:
     page.page.route(_SEARCHES, refuse(429, "overloaded", {"Retry-After": "30"}))
-    _ask_in_vain(page, asked)
+    page.open().ask(asked.words)
+    expect(page.error).to_be_visible()
 
 
 def _key_needed(page: SearchPage, asked: Asked) -> None:
     del asked
-    page.page.route("**/v1/**", refuse(401, "key_missing", {"WWW-Authenticate": "Bearer"}))
+    page.page.route("**/v1/**", refuse(401, "unauthorized", {"WWW-Authenticate": "Bearer"}))
     page.open()
     expect(page.page.locator("#key-form")).to_be_visible()
 
@@ -114,10 +128,11 @@ def _service_gone(page: SearchPage, asked: Asked) -> None:
     expect(page.page.locator("#offline")).to_be_visible()
 
 
-def _ask_in_vain(page: SearchPage, asked: Asked) -> None:
-    page.open().words.fill(asked.words)
-    page.words.press("Enter")
-    expect(page.error).to_be_visible()
+def _without_a_match(route: Route) -> None:
+    """Answer as the service does where nothing is likely enough."""
+    answer = route.fetch()
+    changed = answer.json() | {"match_probability": 0.04, "no_match": True}
+    route.fulfill(response=answer, json=changed)
 
 
 def refuse(
@@ -143,6 +158,8 @@ STATES: dict[str, PageState] = {
     "evidence": PageState(_evidence),
     "evidence-of-text": PageState(_evidence_of_text),
     "compared": PageState(_compared),
+    "panels": PageState(_panels),
+    "no-match": PageState(_no_match),
     "nothing-found": PageState(_nothing_found),
     "photo-refused": PageState(_photo_refused, ("status of 415",)),
     "loading": PageState(_loading),

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Browser, BrowserContext, Page, Request
 
 from benchmarks.accessibility import find_violations
-from benchmarks.browser import Complaints
 from benchmarks.page_states import STATES, Asked
 from benchmarks.search_page import SearchPage
 
@@ -71,11 +70,11 @@ def visit(
         screenshots: folder that gets a picture ``STATE-LOOK.jpg``, of the window.
     """
     with open_look(browser, LOOKS[look]) as context:
-        complaints = Complaints(context)
         requests: list[Request] = []
         context.on("requestfinished", requests.append)
-        page = context.new_page()
-        STATES[state].reach(SearchPage(page, url), asked)
+        search = SearchPage(context, url)
+        page, complaints = search.page, search.complaints
+        STATES[state].reach(search, asked)
         if screenshots is not None:
             screenshots.mkdir(parents=True, exist_ok=True)
             file = screenshots / f"{state}-{look}.jpg"

@@ -1,0 +1,119 @@
+"""What an answer shows beside its hits: the other order, further pages, times, filters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from benchmarks.search_page import Answer, SearchPage, data_of
+
+pytestmark = pytest.mark.browser
+
+WORDS = "a yellow circle left of a striped triangle"
+
+
+def ask(api: httpx.Client, **fields: Any) -> Answer:
+    """Search for photos as the page does."""
+    return api.post("/v1/search/images", json={"text": WORDS, "k": 24, **fields}).json()
+
+
+def test_matching_alone_beside_two_stage(page: SearchPage, api: httpx.Client) -> None:
+    page.open().find(WORDS)
+    with page.answer_shown():
+        page.page.locator("#compare").check()
+    expect(page.matching_hits).to_have_count(24)
+
+    both, alone = ask(api), ask(api, rerank=False)
+    after = {hit["id"]: hit["rank"] for hit in both["hits"]}
+    before = {hit["id"]: hit["rank"] for hit in alone["hits"]}
+    moves = [hit["stages"]["match"]["rank"] - hit["rank"] for hit in both["hits"]]
+    assert any(moves)  # otherwise there is nothing to see
+    assert after.keys() != before.keys()
+    assert page.ids() == list(after)
+    assert data_of(page.hits.locator(".moved"), "moved") == [str(places) for places in moves]
+    assert data_of(page.matching_hits, "id") == list(before)
+    assert data_of(page.matching_hits.locator(".moved"), "moved") == [
+        str(rank - after[item_id]) if item_id in after else "0" for item_id, rank in before.items()
+    ]
+    entered = page.hits.filter(has=page.page.locator(".entered"))
+    assert set(data_of(entered, "id")) == after.keys() - before.keys()
+    left = page.matching_hits.filter(has=page.page.locator(".left"))
+    assert set(data_of(left, "id")) == before.keys() - after.keys()
+
+    with page.answer_shown():
+        page.page.locator("#compare").uncheck()
+    expect(page.page.locator("#matching-column")).to_be_hidden()
+    expect(page.page.locator(".moved")).to_have_count(0)
+
+
+def test_pages_of_hits(page: SearchPage, api: httpx.Client) -> None:
+    whole = [hit["id"] for hit in ask(api, k=64)["hits"]]
+    pages = page.page.locator("#pages")
+    previous, following = pages.locator(".previous"), pages.locator(".next")
+    page.open().find(WORDS)
+    expect(previous).to_be_disabled()
+
+    with page.answer_shown():
+        following.click()
+    assert page.ids() == whole[24:48]
+    assert data_of(page.hits, "rank") == [str(rank) for rank in range(25, 49)]
+
+    with page.answer_shown():
+        following.click()
+    assert page.ids() == whole[48:]
+    expect(following).to_be_disabled()
+
+    with page.answer_shown():
+        previous.click()
+    assert page.ids() == whole[24:48]
+
+
+def test_times_of_the_stages(page: SearchPage) -> None:
+    took_ms = page.open().find(WORDS)["took_ms"]
+
+    shown = [float(ms) for ms in data_of(page.page.locator("#timings li[data-ms]"), "ms")]
+    stages = [took_ms[stage] for stage in ("decode", "encode", "retrieve", "rerank")]
+    assert shown[:-1] == stages
+    # The last is what is between them.
+    assert sum(shown) == pytest.approx(took_ms["total"])
+
+
+def test_a_filter_as_json(page: SearchPage, api: httpx.Client) -> None:
+    wanted = {"or": [{"number": {"lt": 10}}, {"number": 40}]}
+    everything = page.open().find(WORDS)
+
+    answer = page.filter_by(wanted)
+
+    assert {hit["metadata"]["number"] for hit in answer["hits"]} == {*range(10), 40}
+    assert page.ids() == [hit["id"] for hit in ask(api, filter=wanted)["hits"]]
+    with page.answer_shown():
+        page.page.locator("#filters-in-force").get_by_role("button").click()
+    assert page.ids() == [hit["id"] for hit in everything["hits"]]
+
+
+def test_a_filter_in_rows(page: SearchPage) -> None:
+    page.open().find(WORDS)
+    page.page.locator("#filter-toggle").click()
+    form = page.page.locator("#filter-form")
+    form.get_by_label("Field").fill("number")
+    form.get_by_label("Comparison").select_option("gte")
+    form.get_by_label("Value").fill("60")
+
+    with page.answer_shown() as answer:
+        form.locator("button[type=submit]").click()
+
+    assert sorted(hit["metadata"]["number"] for hit in answer["hits"]) == [60, 61, 62, 63]
+    assert page.page.locator("#filter-json").input_value() == '{"number":{"gte":60}}'
+
+
+def test_only_those_with_the_same_value(page: SearchPage) -> None:
+    number = page.open().find(WORDS)["hits"][3]["metadata"]["number"]
+    page.open_evidence(page.hits.nth(3))
+
+    with page.answer_shown() as answer:
+        page.evidence.get_by_role("button", name=f"Only with number {number}").click()
+
+    assert [hit["metadata"] for hit in answer["hits"]] == [{"number": number}]

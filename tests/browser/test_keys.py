@@ -1,0 +1,92 @@
+"""The page of a service that wants a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from benchmarks.search_page import SearchPage
+from service.keys.keys_file import add_key
+
+pytestmark = pytest.mark.browser
+
+OpenPage = Callable[..., SearchPage]
+OpenService = Callable[..., AbstractContextManager[str]]
+
+WORDS = "a plain square at sunset"
+
+
+@pytest.fixture
+def keys_file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+@pytest.fixture
+def secret(keys_file: Path) -> str:
+    return add_key(keys_file, "reader", ["read"])
+
+
+@pytest.fixture
+def locked(
+    secret: str, keys_file: Path, open_service: OpenService, open_page: OpenPage
+) -> Iterator[SearchPage]:
+    """The page of a service that answers nobody without the key."""
+    del secret  # it is in the file
+    with open_service(keys_file=keys_file) as url:
+        page = open_page(url)
+        page.complaints.expect("status of 401")
+        yield page.open()
+
+
+def give(page: SearchPage, key: str) -> None:
+    page.page.locator("#key").fill(key)
+    page.page.locator("#key-form button").click()
+
+
+def test_with_its_key_all_is_shown(locked: SearchPage, secret: str) -> None:
+    expect(locked.page.locator("#key")).to_be_focused()
+    expect(locked.error).to_be_hidden()  # that one is missing is no fault yet
+
+    give(locked, secret)
+    expect(locked.page.locator("#key-form")).to_be_hidden()
+    expect(locked.page.locator("#index-info")).not_to_be_empty()
+
+    locked.find(WORDS)
+    locked.expect_photos()  # which no <img> can ask for
+    locked.open_evidence(locked.hits.first)
+
+
+def test_a_wrong_key_is_said_to_be_wrong(locked: SearchPage, secret: str) -> None:
+    expect(locked.page.locator("#key-form")).to_be_visible()
+
+    give(locked, "aladin_wrong")
+
+    expect(locked.error).to_be_visible()
+    expect(locked.page.locator("#key-form")).to_be_visible()
+    give(locked, secret)
+    expect(locked.page.locator("#index-info")).not_to_be_empty()
+    locked.find(WORDS)
+
+
+def test_a_shared_search_waits_for_the_key(locked: SearchPage, secret: str) -> None:
+    locked.page.goto("about:blank")
+    locked.open("text=a+plain+square")
+    expect(locked.page.locator("#key-form")).to_be_visible()
+
+    with locked.answer_shown():
+        give(locked, secret)
+
+    expect(locked.hits).to_have_count(24)
+
+
+def test_the_key_goes_with_its_tab_and_into_no_address(locked: SearchPage, secret: str) -> None:
+    give(locked, secret)
+    locked.find(WORDS)
+
+    assert secret not in locked.page.url
+    assert locked.page.context.cookies() == []
+    assert locked.page.evaluate("Object.keys(localStorage)") == []

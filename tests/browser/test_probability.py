@@ -1,0 +1,69 @@
+"""How likely a hit is right, and whether anything is."""
+
+from __future__ import annotations
+
+from statistics import median
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from benchmarks.search_page import SearchPage, data_of
+
+pytestmark = pytest.mark.browser
+
+WORDS = "a huge yellow square below a tiny red circle"
+
+
+def test_each_hit_tells_its_probability(page: SearchPage) -> None:
+    hits = page.open().find(WORDS)["hits"]
+
+    shown = page.hits.locator(".probability")
+    probabilities = [hit["probability"] for hit in hits]
+    assert all(0 < each < 1 for each in probabilities)
+    assert [float(each) for each in data_of(shown, "probability")] == probabilities
+    read = [text.split(" %")[0] for text in shown.all_text_contents()]
+    assert [int(percent) for percent in read] == pytest.approx(
+        [100 * each for each in probabilities], abs=0.501
+    )
+
+
+def test_whether_anything_matches(page: SearchPage) -> None:
+    notice = page.page.locator("#no-match")
+
+    answer = page.open().find("a")
+    assert answer["no_match"] is True
+    expect(notice).to_be_visible()
+    expect(notice).to_contain_text(f"{100 * answer['match_probability']:.0f} %")
+    expect(page.status).to_contain_text("Nothing here seems to match")
+    assert len(answer["hits"]) == 24  # the nearest are shown all the same
+
+    answer = page.find(WORDS)
+    assert answer["no_match"] is False
+    expect(notice).to_be_hidden()
+
+
+def test_only_what_is_likely(page: SearchPage, api: httpx.Client) -> None:
+    body = {"text": WORDS, "k": 24}
+    hits = api.post("/v1/search/images", json=body).json()["hits"]
+    least = median(hit["probability"] for hit in hits)
+    likely = [hit["id"] for hit in hits if hit["probability"] >= least]
+    assert 0 < len(likely) < len(hits)
+
+    page.open(urlencode({"text": WORDS, "min_probability": least}))
+
+    page.expect_hits(likely)
+
+
+def test_the_least_probability_is_chosen(page: SearchPage, api: httpx.Client) -> None:
+    page.open().find(WORDS)
+    page.page.locator("#options-toggle").click()
+
+    with page.answer_shown():
+        page.page.locator("#option-min-probability").fill("0.95")
+
+    body = {"text": WORDS, "k": 24, "min_probability": 0.95}
+    likely = api.post("/v1/search/images", json=body).json()
+    assert page.ids() == [hit["id"] for hit in likely["hits"]]
+    assert all(hit["probability"] >= 0.95 for hit in likely["hits"])
