@@ -56,6 +56,15 @@ export async function describeIndex() {
   return (await ask("v1/index")).json();
 }
 
+// How the index is and came to be; `limit` items that were left out of each side, from `offset` on.
+export async function readIndexState(offset, limit) {
+  return (await ask(`v1/index/state?offset=${offset}&limit=${limit}`)).json();
+}
+
+export async function readSlowQueries() {
+  return (await ask("v1/index/slow-queries")).json();
+}
+
 // What the service takes at most: {max_image_bytes, max_text_chars, max_photo_size_px, ...}.
 export async function readLimits() {
   return (await ask("page/limits.json")).json();

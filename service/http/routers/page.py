@@ -31,6 +31,7 @@ PageFile = Literal[
     "evidence_words.js",
     "filter_language.js",
     "filters.js",
+    "formats.js",
     "icon.svg",
     "index_facts.js",
     "key_form.js",
@@ -53,6 +54,14 @@ PageFile = Literal[
     "sharing.js",
     "state.css",
     "state.js",
+    "state_calibration.js",
+    "state_curves.js",
+    "state_evaluations.js",
+    "state_history.js",
+    "state_left_out.js",
+    "state_overview.js",
+    "state_slow_queries.js",
+    "tables.js",
     "timings.js",
 ]
 

@@ -1,0 +1,65 @@
+// How far the probabilities of hits can be believed.
+
+import { chart } from "./charts.js";
+import { make } from "./elements.js";
+import { counted, share } from "./formats.js";
+import { dataTable } from "./tables.js";
+
+const DIRECTIONS = [["text_to_image", "texts that ask for photos"],
+  ["image_to_text", "photos that ask for texts"]];
+const TELLERS = { probability: "the probability", cosine: "the best cosine",
+  alignment: "the best alignment score", alignment_per_word: "the same by word" };
+
+export function showCalibration(box, calibration) {
+  if (calibration === null) {
+    box.replaceChildren(make("p", {}, "Hits carry no probability yet: ",
+      make("code", {}, "aladin calibrate CHECKPOINT DATA --index INDEX"),
+      " fits it, and what says that nothing matches."));
+    return;
+  }
+  const { fitted_on: fitted, figures, no_match_below: least } = calibration;
+  const split = fitted.split === null ? "" : `, split ${fitted.split}`;
+  const about = make("p", {}, `Fitted on ${fitted.data}${split}: ${counted(fitted.photos, "photo")}`,
+    ` and ${counted(fitted.texts, "text")}. An answer whose match probability is below `,
+    make("b", {}, share(least)), " says that nothing matches.");
+  const charts = DIRECTIONS.map(([key, name]) => reliability(name, figures[key].aligned.hits));
+  box.replaceChildren(about, make("div", { className: "columns" }, ...charts), table(figures));
+}
+
+function reliability(name, { bins, ece }) {
+  return chart({
+    title: `Hits of ${name}: how often they are right`,
+    x: { label: `said · expected calibration error ${ece.toFixed(3)}`, from: 0, to: 1,
+      format: (value) => share(value, 0) },
+    y: { label: "right", from: 0, to: 1, format: (value) => share(value, 0) },
+    diagonal: true,
+    series: [{
+      name,
+      points: bins.map(({ predicted, observed, weight }) => ({ x: predicted, y: observed,
+        note: `${share(weight, 0)} of the hits` })),
+    }],
+    table: {
+      head: ["said", "right", "of the hits"].map((each) => ({ name: each, number: true })),
+      rows: bins.map(({ predicted, observed, weight }) =>
+        [share(predicted), share(observed), share(weight)]),
+    },
+  });
+}
+
+function table(figures) {
+  const rows = DIRECTIONS.flatMap(([key, name]) => {
+    const { aligned } = figures[key];
+    return Object.entries(aligned.auroc).map(([teller, { value, low, high }]) => ({
+      cells: [`${TELLERS[teller] ?? teller}, ${name}`, value.toFixed(3),
+        `${low.toFixed(3)} to ${high.toFixed(3)}`,
+        teller === "probability" ? aligned.hits.ece.toFixed(3) : null,
+        teller === "probability" ? aligned.match.ece.toFixed(3) : null],
+      marked: teller === "probability",
+    }));
+  });
+  const head = ["Is there a match at all, told by", "AUROC", "95 % interval", "error of hits",
+    "error of matches"].map((name, place) => (place ? { name, number: true } : name));
+  const caption = `AUROC and expected calibration error, ${figures.measured_on}`;
+  return make("div", {}, make("p", { className: "faint" }, `${caption}, ${
+    counted(figures.photos, "photo")}.`), dataTable({ caption, head, rows }));
+}

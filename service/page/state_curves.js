@@ -1,0 +1,103 @@
+// What was measured of the two stages: what the ANN finds, and what candidates keep.
+
+import { chart } from "./charts.js";
+import { make } from "./elements.js";
+import { count, milliseconds, share } from "./formats.js";
+
+const SIDES = [["images", "Finding photos"], ["texts", "Finding texts"]];
+
+export function showCurves(box, state) {
+  const columns = SIDES.filter(([target]) => state[target]).map(([target, name]) => {
+    const { ann, tuning } = state[target];
+    return make("div", {}, make("h3", {}, name), firstStage(name, ann),
+      secondStage(name, tuning, state.default_candidates));
+  });
+  box.replaceChildren(make("div", { className: "columns" }, ...columns));
+}
+
+function firstStage(name, ann) {
+  const found = `${share(ann.recall, 2)} of the nearest ${count(ann.recall_at)}`;
+  const short = ann.recall < ann.recall_wanted;
+  const about = make("p", {}, make("code", {}, ann.factory), ` finds ${found}`,
+    make("span", { className: short ? "wrong" : "faint" },
+      ` (${share(ann.recall_wanted, 1)} wanted, ${count(ann.recall_queries)} queries)`));
+  const box = make("div", { className: "stage" }, make("h4", {}, "First stage: ann_recall"), about);
+  if (ann.curve.some(({ search_width }) => search_width === null) || ann.curve.length < 2) {
+    box.append(make("p", { className: "faint" }, exhaustive(ann)));
+    return box;
+  }
+  const oversamples = [...new Set(ann.curve.map(({ oversample }) => oversample))];
+  const isChosen = (point) =>
+    point.search_width === ann.search_width && point.oversample === ann.oversample;
+  box.append(chart({
+    title: `${name}: ann_recall by search width`,
+    x: { label: "search width", log: true, format: count },
+    y: { label: "ann_recall", format: (value) => share(value) },
+    level: { y: ann.recall_wanted, name: "wanted" },
+    series: oversamples.map((oversample) => ({
+      name: oversample === 1 ? "as found" : `${oversample} times as many compared exactly`,
+      points: ann.curve.filter((point) => point.oversample === oversample).map((point) => ({
+        x: point.search_width,
+        y: point.recall,
+        chosen: isChosen(point),
+        note: point.search_ms === null ? "" : milliseconds(point.search_ms),
+      })),
+    })),
+    table: {
+      head: numeric("search width", "compared exactly", "ann_recall", "time"),
+      rows: ann.curve.map((point) => ({
+        cells: [count(point.search_width), `${point.oversample}×`, share(point.recall, 2),
+          point.search_ms === null ? "not timed" : milliseconds(point.search_ms)],
+        marked: isChosen(point),
+      })),
+    },
+  }));
+  return box;
+}
+
+function exhaustive({ curve, search_width: width }) {
+  const [point] = curve;
+  const time = point?.search_ms ? `, in ${milliseconds(point.search_ms)}` : "";
+  return width === null
+    ? `Every item is compared${time}: there is nothing to tune.`
+    : "One search width was measured.";
+}
+
+function secondStage(name, tuning, defaultCandidates) {
+  const box = make("div", { className: "stage" }, make("h4", {}, "Both stages: fidelity"));
+  if (tuning === null) {
+    box.append(make("p", {}, `${count(defaultCandidates)} candidates, not tuned: `,
+      make("code", {}, "aladin index tune"),
+      " finds how few keep the order of an exhaustive search."));
+    return box;
+  }
+  box.append(make("p", {}, make("b", {}, `${count(tuning.candidates)} candidates`),
+    ` keep ${share(tuning.fidelity)} of the exhaustive top ${tuning.at}`,
+    make("span", { className: "faint" },
+      ` (${share(tuning.fidelity_wanted)} wanted, ${count(tuning.queries)} queries)`)));
+  box.append(chart({
+    title: `${name}: fidelity by candidates`,
+    x: { label: "candidates", unit: "candidates", log: true, format: count },
+    y: { label: "fidelity", format: (value) => share(value) },
+    level: { y: tuning.fidelity_wanted, name: "wanted" },
+    series: [{
+      name: "fidelity",
+      points: tuning.curve.map((point) => ({
+        x: point.candidates,
+        y: point.fidelity,
+        chosen: point.candidates === tuning.candidates,
+        note: milliseconds(point.search_ms),
+      })),
+    }],
+    table: {
+      head: numeric("candidates", "fidelity", "time"),
+      rows: tuning.curve.map((point) => ({
+        cells: [count(point.candidates), share(point.fidelity, 2), milliseconds(point.search_ms)],
+        marked: point.candidates === tuning.candidates,
+      })),
+    },
+  }));
+  return box;
+}
+
+const numeric = (...names) => names.map((name) => ({ name, number: true }));

@@ -1,0 +1,81 @@
+// The queries that took longest of late, and where their time went.
+
+import { make, makeButton } from "./elements.js";
+import { bytes, counted, milliseconds, timeAgo } from "./formats.js";
+import { readSlowQueries } from "./service.js";
+import { dataTable } from "./tables.js";
+
+const STAGES = [["queue", "waiting"], ["decode", "decode"], ["encode", "encode"],
+  ["retrieve", "retrieve"], ["rerank", "re-rank"], ["rest", "rest"]];
+const FORBIDDEN = 403;
+
+export async function showSlowQueries(box) {
+  try {
+    const answer = await readSlowQueries();
+    box.replaceChildren(...describe(answer));
+  } catch (error) {
+    const words = error.status === FORBIDDEN
+      ? "What others searched for is told to keys that may read the metrics, and to no other."
+      : `The slow queries cannot be read: ${error.message}`;
+    const again = makeButton("Try again", () => showSlowQueries(box));
+    box.replaceChildren(make("p", {}, words), ...(error.status === FORBIDDEN ? [] : [again]));
+  }
+}
+
+function* describe({ limit, since, queries }) {
+  if (limit === 0) {
+    yield make("p", {}, "None are kept: ", make("code", {}, "ALADIN_SLOW_QUERIES"), " is 0.");
+    return;
+  }
+  if (queries.length === 0) {
+    yield make("p", {}, "Nobody has searched in the last hour.");
+    return;
+  }
+  yield make("p", { className: "faint" }, `The slowest ${queries.length} since `, timeAgo(since),
+    ", in the memory of this service alone.");
+  const head = ["Query", { name: "Took", number: true }, "Where the time went", "When", "Request"];
+  yield dataTable({ caption: "Slowest queries", head, rows: queries.map(cells) });
+}
+
+function cells(query) {
+  return [
+    [make("span", { className: "asked" }, asked(query)),
+      make("span", { className: "faint" }, ` ${options(query)}`)],
+    milliseconds(query.total_ms),
+    query.took_ms ? stages(query) : `not answered: status ${query.status}`,
+    timeAgo(query.at),
+    query.request_id ? make("code", {}, query.request_id.slice(0, 12)) : null,
+  ];
+}
+
+function asked({ kind, asked: words, photo_bytes: size }) {
+  if (kind === "photo") return `a photo of ${bytes(size)}`;
+  if (kind === "embedding") return "an embedding";
+  return kind === "item" ? `like item ${words}` : `“${words}”`;
+}
+
+function options(query) {
+  const told = [`in ${query.target === "images" ? "photos" : "texts"}`, counted(query.k, "hit")];
+  if (query.offset) told.push(`from ${query.offset + 1} on`);
+  if (query.candidates) told.push(counted(query.candidates, "candidate"));
+  if (query.filtered) told.push("filtered");
+  if (query.explain) told.push("explained");
+  if (query.batch > 1) told.push(`encoded with ${query.batch - 1} more`);
+  if (query.cached) told.push("encoding remembered");
+  return [...told, ...query.degraded.map((each) => `degraded: ${each}`)].join(" · ");
+}
+
+function stages({ took_ms: took, queue_ms: queue, total_ms: total }) {
+  const parts = { ...took, queue };
+  const known = STAGES.slice(0, -1).reduce((sum, [key]) => sum + parts[key], 0);
+  parts.rest = Math.max(0, total - known);
+  const bar = make("div", { className: "stack thin", ariaHidden: "true" });
+  STAGES.forEach(([key], place) => {
+    const segment = make("i", { className: `fill-${place + 1}` });
+    segment.style.flexGrow = parts[key];
+    bar.append(segment);
+  });
+  const told = STAGES.filter(([key]) => parts[key] >= 0.05)
+    .map(([key, name]) => `${name} ${milliseconds(parts[key])}`);
+  return [bar, make("span", { className: "faint" }, told.join(" · "))];
+}
