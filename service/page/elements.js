@@ -23,4 +23,7 @@ export function makeSvg(tag, attributes) {
   return element;
 }
 
+// A score with four digits: as many as it takes to see that words add up.
+export const fourDigits = (score) => score.toFixed(4).replace("-", "\u2212");
+
 export const percent = (share) => `${Math.round(100 * share)} %`;

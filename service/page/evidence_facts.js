@@ -1,16 +1,16 @@
 // What is known of a hit: its scores and places, and the user's own data.
 
-import { make, makeButton, percent } from "./elements.js";
+import { fourDigits, make, makeButton, percent } from "./elements.js";
 
 // onValue(field, value): find others with it.
 export function factRows(hit, { target }, onValue) {
   const { match, align } = hit.stages;
-  const facts = [["Score", hit.score.toFixed(4)]];
+  const facts = [["Score", fourDigits(hit.score)]];
   if (hit.probability != null) facts.push(["Probability", percent(hit.probability)]);
-  facts.push(["Matching", `${match.score.toFixed(4)}, place ${match.rank}`]);
+  facts.push(["Matching", `${fourDigits(match.score)}, place ${match.rank}`]);
   if (align) {
-    facts.push(["Alignment", `${align.score.toFixed(4)}, place ${align.rank}`]);
-    facts.push(["Mean of its words", hit.per_word.toFixed(4)]);
+    facts.push(["Alignment", `${fourDigits(align.score)}, place ${align.rank}`]);
+    facts.push(["Mean of its words", fourDigits(hit.per_word)]);
   }
   if (hit.text !== null && target === "images") facts.push(["Caption", hit.text]);
   facts.push(["Item", hit.id]);

@@ -1,8 +1,7 @@
 // A photo with the regions that words found.
 
-import { make } from "./elements.js";
+import { fourDigits, make } from "./elements.js";
 
-const DIGITS = 4;
 const WHOLE = 0.999; // of the photo's width and height: a frame, rather than a box
 const AT_THE_TOP = 0.1; // of its height: above it there is no room for a label
 
@@ -58,7 +57,7 @@ function byRegion(evidence) {
   for (const { region, box, token, score } of evidence) {
     const one = found.get(region) ?? { region, box, score: 0, words: [] };
     one.score += score;
-    one.words.push(`${token} ${score.toFixed(DIGITS)}`);
+    one.words.push(`${token} ${fourDigits(score)}`);
     found.set(region, one);
   }
   return [...found.values()];

@@ -1,12 +1,10 @@
 // The words of a text, each coloured by its share of the evidence.
 
-import { make } from "./elements.js";
-
-const DIGITS = 4;
+import { fourDigits, make } from "./elements.js";
 
 // onWord(index, pinned): a word is looked at, or none (null).
 export function wordsElement(text, evidence, onWord) {
-  const largest = Math.max(...evidence.map((entry) => Math.abs(entry.score)));
+  const largest = Math.max(...evidence.map((entry) => Math.abs(entry.score))) || 1;
   const characters = [...text]; // the service counts characters, JavaScript halves of some
   const paragraph = make("p", { className: "words" });
   let end = 0;
@@ -25,7 +23,7 @@ function wordElement(entry, index, strength, onWord) {
   Object.assign(word.dataset, { score: entry.score, region: entry.region, share: entry.share });
   word.classList.toggle("against", entry.score < 0);
   word.style.setProperty("--strength", strength.toFixed(3));
-  const number = make("span", { className: "number" }, entry.score.toFixed(DIGITS));
+  const number = make("span", { className: "number" }, fourDigits(entry.score));
   word.append(make("span", { className: "token" }, entry.token), number);
   const against = entry.score < 0 ? "against it" : "for it";
   word.title = `${(100 * Math.abs(entry.share)).toFixed(1)} % of all that is said, ${against}`;
@@ -40,12 +38,12 @@ function wordElement(entry, index, strength, onWord) {
 
 export function sumElement(evidence, alignScore) {
   const total = sumOf(evidence);
-  const sum = make("strong", { id: "evidence-total" }, total.toFixed(DIGITS));
+  const sum = make("strong", { id: "evidence-total" }, fourDigits(total));
   sum.dataset.total = total;
   const said = [`${evidence.length} words add up to `, sum];
   // The two are the same number, added up in different places.
   const agrees = Math.abs(total - alignScore) < 1e-4;
-  said.push(agrees ? ", the alignment score." : `; the alignment score is ${alignScore.toFixed(DIGITS)}.`);
+  said.push(agrees ? ", the alignment score." : `; the alignment score is ${fourDigits(alignScore)}.`);
   return said;
 }
 

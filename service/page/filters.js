@@ -60,12 +60,11 @@ function showForm(open) {
 
 function showRows(filter) {
   const known = rowsOf(filter);
-  for (const element of [rows, at("filter-add"), at("filter-join-label")]) {
-    element.hidden = known === null;
-  }
+  for (const element of [rows, at("filter-add")]) element.hidden = known === null;
   at("filter-note").hidden = known !== null;
   if (known === null) form.querySelector("details").open = true;
   rows.replaceChildren();
+  showJoin();
   if (known === null) return;
   join.value = known.join;
   const filled = known.rows.length ? known.rows : [{ field: "", operator: "eq", value: "" }];
@@ -83,13 +82,26 @@ function addRow({ field, operator, value }) {
   const wanted = make("input", { value, ariaLabel: "Value", placeholder: "value", autocomplete: "off" });
   const hint = () => (wanted.placeholder = ["in", "nin"].includes(choice.value) ? "one, another" : "value");
   choice.addEventListener("change", hint);
-  const remove = makeButton("×", () => (line.remove(), writeJson()), {
+  const remove = makeButton("×", () => removeRow(line), {
     className: "quiet",
     ariaLabel: "Remove this condition",
   });
   const line = make("div", { className: "line row" }, name, choice, wanted, remove);
   rows.append(line);
+  showJoin();
   return line;
+}
+
+function removeRow(line) {
+  (line.nextElementSibling?.querySelector("input") ?? at("filter-add")).focus();
+  line.remove();
+  showJoin();
+  writeJson();
+}
+
+// One condition is not joined to anything.
+function showJoin() {
+  at("filter-join-label").hidden = rows.children.length < 2;
 }
 
 function writeJson() {

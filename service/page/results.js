@@ -1,6 +1,6 @@
 // Hits: a grid of photos, or a list of texts.
 
-import { make, makeButton, percent } from "./elements.js";
+import { fourDigits, make, makeButton, percent } from "./elements.js";
 import { showPhoto } from "./photos.js";
 import { nameOf } from "./search.js";
 
@@ -50,8 +50,8 @@ function scoresElement(hit) {
 }
 
 function stagesOf({ stages: { match, align } }) {
-  const said = [`matching ${match.score.toFixed(4)}, place ${match.rank}`];
-  if (align) said.push(`alignment ${align.score.toFixed(4)}, place ${align.rank}`);
+  const said = [`matching ${fourDigits(match.score)}, place ${match.rank}`];
+  if (align) said.push(`alignment ${fourDigits(align.score)}, place ${align.rank}`);
   return said.join("; ");
 }
 

@@ -48,6 +48,7 @@ NEEDED = (
     # The page and the description tell nothing of the index; the page asks for a key.
     Needed("GET", "/", "open"),
     Needed("GET", "/state", "open"),
+    Needed("GET", "/page/limits.json", "open"),
     Needed("GET", "/page/{name}", "open"),
     Needed("GET", "/docs", "open"),
     Needed("GET", "/openapi.json", "open"),

@@ -16,6 +16,11 @@ pytestmark = pytest.mark.anyio
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 PAGE = files("service").joinpath("page")
+SCRIPTS = {
+    file.name: file.read_text(encoding="utf-8")
+    for file in PAGE.iterdir()
+    if file.name.endswith(".js")
+}
 
 
 async def test_everything_the_pages_ask_for_is_there(service: Service) -> None:
@@ -23,15 +28,57 @@ async def test_everything_the_pages_ask_for_is_there(service: Service) -> None:
         for path in ("/", "/docs"):
             page = await client.get(path)
             assert page.headers["content-type"] == "text/html; charset=utf-8"
-            own = [
-                url for url in re.findall(r'(?:src|href)="([^"]+)"', page.text) if ":" not in url
-            ]
+            own = set(re.findall(r'(?:src|href)="(page/[^"]+)"', page.text))
             assert own
             for url in own:
                 assert (await client.get(f"/{url}")).status_code == 200
-        script = await client.get("/page/page.js")
-        (imported,) = re.findall(r'from "\./([^"]+)"', script.text)
-        assert (await client.get(f"/page/{imported}")).status_code == 200
+
+
+async def test_every_file_is_served(service: Service) -> None:
+    async with service() as client:
+        for name in sorted({file.name for file in PAGE.iterdir() if file.is_file()}):
+            if not name.endswith(".html"):  # those have addresses of their own
+                assert (await client.get(f"/page/{name}")).status_code == 200, name
+
+
+def test_scripts_import_what_is_there_and_offered() -> None:
+    assert SCRIPTS
+    for name, text in SCRIPTS.items():
+        for imported, path in re.findall(r'import (?:\{([^}]+)\} from )?"\./([^"]+)"', text):
+            assert path in SCRIPTS, f"{name}: {path}"
+            for word in filter(None, (word.strip() for word in imported.split(","))):
+                offer = rf"^export (?:async )?(?:function|class|const) {word}\b"
+                assert re.search(offer, SCRIPTS[path], re.MULTILINE), f"{name}: {word} of {path}"
+
+
+def test_the_page_names_beforehand_what_its_script_will_ask_for() -> None:
+    asked: set[str] = set()
+    found = {"page.js"}
+    while found - asked:
+        name = min(found - asked)
+        asked.add(name)
+        found |= set(re.findall(r'"\./([^"]+\.js)"', SCRIPTS[name]))
+    text = PAGE.joinpath("index.html").read_text(encoding="utf-8")
+    named = re.findall(r'<link rel="modulepreload" href="page/([^"]+)">', text)
+    assert sorted(named) == sorted(asked - {"page.js"})
+
+
+async def test_the_page_weighs_little(service: Service) -> None:
+    async with service() as client:
+        page = await client.get("/")
+        own = set(re.findall(r'(?:src|href)="(page/[^"]+)"', page.text))
+        sizes = [len((await client.get(f"/{url}")).content) for url in own]
+    assert len(page.content) + sum(sizes) < 200_000
+
+
+async def test_the_page_learns_the_limits_that_are_set(service: Service) -> None:
+    async with service(max_image_bytes=1000, max_text_chars=20, max_photo_size_px=64) as client:
+        answer = await client.get("/page/limits.json")
+    assert answer.json() == {
+        "max_image_bytes": 1000,
+        "max_text_chars": 20,
+        "max_photo_size_px": 64,
+    }
 
 
 @pytest.mark.parametrize(
@@ -65,8 +112,7 @@ def test_nothing_in_the_pages_needs_more_than_their_policy_allows() -> None:
         text = PAGE.joinpath(name).read_text(encoding="utf-8")
         assert not re.search(r"<script(?![^>]*\bsrc=)", text)
         assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", text)
-    for name in ("page.js", "service.js"):
-        text = PAGE.joinpath(name).read_text(encoding="utf-8")
+    for text in SCRIPTS.values():
         # What comes from the index is text, never markup or code.
         assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
 
