@@ -1,0 +1,136 @@
+"""Fits logistic regressions: features and penalty chosen by cross-validation over photos."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin.calibration.examples import Examples
+from aladin.calibration.features import FEATURE_SETS
+from aladin.calibration.logistic import LogisticModel, Term
+from aladin.calibration.measures import log_loss
+from aladin.errors import InputError
+
+FOLDS = 5
+# Four photos a fold: fewer say nothing of how well a choice does.
+LEAST_PHOTOS = 4 * FOLDS
+# scikit-learn's C; the data decide between hardly any penalty and a strong one.
+_INVERSE_PENALTIES = (0.01, 1.0)
+
+
+def fit_logistic(examples: Examples, what: str) -> LogisticModel:
+    """Fit the model with the features and the penalty of the least cross-validated log loss.
+
+    Args:
+        examples: to fit to; features that they do not have are left out.
+        what: names the examples in the error.
+
+    Raises:
+        InputError: there are too few photos, or a fold leaves no right or no wrong case.
+    """
+    from sklearn.preprocessing import StandardScaler
+
+    names = list(examples.features)
+    values = np.stack([examples.features[name] for name in names], axis=1)  # (n, features)
+    # Without alignment scores, some sets are the same.
+    sets = dict.fromkeys(tuple(name for name in each if name in names) for each in FEATURE_SETS)
+    choices = [
+        _Choice([names.index(name) for name in chosen], inverse_penalty)
+        for chosen in sets
+        for inverse_penalty in _INVERSE_PENALTIES
+    ]
+    judged = np.empty((len(choices), len(values)))
+    for train, test in photo_folds(examples, what):
+        scaler = StandardScaler().fit(values[train])
+        seen, unseen = scaler.transform(values[train]), scaler.transform(values[test])
+        of_train = examples.take(train)
+        for k, choice in enumerate(choices):
+            fitted = _fit(seen, of_train, choice)
+            judged[k, test] = fitted.predict_proba(unseen[:, choice.columns])[:, 1]
+    losses = [log_loss(each, examples.right, examples.weights) for each in judged]
+    # Of equals the first: fewer features, and the stronger penalty.
+    choice = choices[int(np.argmin(losses))]
+    scaler = StandardScaler().fit(values)
+    fitted = _fit(scaler.transform(values), examples, choice)
+    return LogisticModel(
+        intercept=float(fitted.intercept_[0]),
+        terms=[
+            Term(
+                feature=names[column],
+                mean=float(scaler.mean_[column]),
+                deviation=float(scaler.scale_[column]),
+                weight=float(weight),
+            )
+            for column, weight in zip(choice.columns, fitted.coef_[0], strict=True)
+        ],
+    )
+
+
+def out_of_fold(examples: Examples, what: str) -> NDArray[np.float64]:
+    """Judge each photo's cases by a model that was chosen and fitted without them.
+
+    Args:
+        examples: to fit to and to judge.
+        what: names the examples in the error.
+
+    Returns:
+        (n,) probabilities.
+
+    Raises:
+        InputError: see `fit_logistic`.
+    """
+    probabilities = np.empty(len(examples.right))
+    for train, test in photo_folds(examples, what):
+        model = fit_logistic(examples.take(train), what)
+        probabilities[test] = model.probability(examples.take(test).features)
+    return probabilities
+
+
+def photo_folds(
+    examples: Examples, what: str
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the places of each fold's training and test cases; all of a photo are in one fold.
+
+    Args:
+        examples: to be divided.
+        what: names the examples in the error.
+
+    Raises:
+        InputError: there are fewer photos than folds, or training cases that are all right, or
+            all wrong.
+    """
+    from sklearn.model_selection import GroupKFold
+
+    photos = len(np.unique(examples.photos))
+    if photos < FOLDS:
+        raise InputError(f"{what}: expected at least {FOLDS} photos, found {photos}")
+    # Shuffled: neighbours in a data set are often alike.
+    folds = GroupKFold(FOLDS, shuffle=True, random_state=0)
+    for train, test in folds.split(examples.right, groups=examples.photos):
+        right = int(examples.right[train].sum())
+        if right in (0, len(train)):
+            raise InputError(
+                f"{what}: expected right and wrong ones in every fold, found {right} right of "
+                f"{len(train)}; more photos are needed"
+            )
+        yield train, test
+
+
+class _Choice(NamedTuple):
+    """What cross-validation chooses from: columns of the features, and scikit-learn's C."""
+
+    columns: list[int]
+    inverse_penalty: float
+
+
+def _fit(scaled: NDArray[np.float64], examples: Examples, choice: _Choice) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    # Few features and many cases, some features collinear: what this solver is made for.
+    regression = LogisticRegression(
+        C=choice.inverse_penalty, solver="newton-cholesky", max_iter=1000
+    )
+    return regression.fit(scaled[:, choice.columns], examples.right, examples.weights)

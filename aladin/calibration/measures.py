@@ -1,0 +1,165 @@
+"""Calibration error, log loss and AUROC, with weights; and their bootstrap over photos."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin.calibration.figures import Estimate, Reliability, ReliabilityBin
+
+BINS = 10
+# No case may count for more than this: a probability of 0 that was right is not infinitely wrong.
+_LEAST_PROBABILITY = 1e-12
+
+
+def reliability(
+    probabilities: NDArray[np.float64], right: NDArray[np.bool_], weights: NDArray[np.float64]
+) -> Reliability:
+    """Compare probabilities with what was right.
+
+    The expected calibration error is the mean distance of a bin's mean probability from its share
+    of right cases, bins weighted by their mass.
+
+    Args:
+        probabilities: (n,), at least one.
+        right: (n,).
+        weights: (n,), of the cases; positive.
+    """
+    share = weights / weights.sum()
+    bins = _bins(probabilities, right, share, _equal_mass(probabilities, share))
+    by_width = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
+    return Reliability(
+        ece=_ece(bins),
+        ece_equal_width=_ece(_bins(probabilities, right, share, by_width)),
+        brier=float(share @ (probabilities - right) ** 2),
+        log_loss=log_loss(probabilities, right, weights),
+        base_rate=float(share @ right),
+        bins=bins,
+    )
+
+
+def log_loss(
+    probabilities: NDArray[np.float64], right: NDArray[np.bool_], weights: NDArray[np.float64]
+) -> float:
+    """Return the mean negative log-likelihood of what was right, in nats; see `reliability`."""
+    said = np.where(right, probabilities, 1 - probabilities)
+    return -float(np.average(np.log(np.maximum(said, _LEAST_PROBABILITY)), weights=weights))
+
+
+def auroc(
+    scores: NDArray[np.float64],
+    right: NDArray[np.bool_],
+    weights: NDArray[np.float64] | None = None,
+) -> float:
+    """Return how often a right case scores above a wrong one; equal scores count half.
+
+    Args:
+        scores: (n,).
+        right: (n,), with right and wrong cases.
+        weights: (n,), how often each case counts; None: once.
+    """
+    _, level = np.unique(scores, return_inverse=True)
+    return _auroc_of_levels(level, right, np.ones(len(right)) if weights is None else weights)
+
+
+class AurocComparison(NamedTuple):
+    """AUROC of several scores of the same cases.
+
+    Attributes:
+        auroc: by name.
+        gain: of the first score over each of the others, by their names.
+    """
+
+    auroc: dict[str, Estimate]
+    gain: dict[str, Estimate]
+
+
+def compare_auroc(
+    scores: Mapping[str, NDArray[np.float64]],
+    right: NDArray[np.bool_],
+    photos: NDArray[np.int64],
+    resamples: int = 1000,
+    seed: int = 0,
+) -> AurocComparison:
+    """Compare scores by their AUROC; intervals are of 95 %, photos drawn with all their cases.
+
+    Args:
+        scores: (n,) each; the first is compared with the others, in the same draws.
+        right: (n,); every photo has right and wrong cases.
+        photos: (n,) int64.
+        resamples: number of draws of as many photos, with replacement.
+        seed: of the draws.
+    """
+    names = list(scores)
+    levels = [np.unique(scores[name], return_inverse=True)[1] for name in names]
+    known, photo = np.unique(photos, return_inverse=True)
+    generator = np.random.default_rng(seed)
+
+    def measured(times: NDArray[np.float64]) -> list[float]:
+        return [_auroc_of_levels(level, right, times[photo]) for level in levels]
+
+    observed = np.array(measured(np.ones(len(known))))
+    drawn = np.empty((resamples, len(names)))
+    for draw in range(resamples):
+        chosen = generator.integers(len(known), size=len(known))
+        drawn[draw] = measured(np.bincount(chosen, minlength=len(known)).astype(np.float64))
+    first, others = names[0], names[1:]
+    return AurocComparison(
+        auroc={name: _estimate(observed[k], drawn[:, k]) for k, name in enumerate(names)},
+        gain={
+            name: _estimate(observed[0] - observed[k], drawn[:, 0] - drawn[:, k])
+            for k, name in enumerate(others, start=1)
+            if name != first
+        },
+    )
+
+
+def _equal_mass(
+    probabilities: NDArray[np.float64], share: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Number the bins of equal mass; equal probabilities are in one bin."""
+    _, level = np.unique(probabilities, return_inverse=True)
+    mass = np.bincount(level, weights=share)
+    middle = np.cumsum(mass) - mass / 2
+    return np.minimum((middle * BINS).astype(np.int64), BINS - 1)[level]
+
+
+def _bins(
+    probabilities: NDArray[np.float64],
+    right: NDArray[np.bool_],
+    share: NDArray[np.float64],
+    number: NDArray[np.int64],
+) -> list[ReliabilityBin]:
+    mass = np.bincount(number, weights=share, minlength=BINS)
+    predicted = np.bincount(number, weights=share * probabilities, minlength=BINS)
+    observed = np.bincount(number, weights=share * right, minlength=BINS)
+    return [
+        ReliabilityBin(
+            predicted=float(predicted[k] / mass[k]),
+            observed=float(observed[k] / mass[k]),
+            weight=float(mass[k]),
+        )
+        for k in range(BINS)
+        if mass[k] > 0
+    ]
+
+
+def _ece(bins: list[ReliabilityBin]) -> float:
+    return sum(each.weight * abs(each.predicted - each.observed) for each in bins)
+
+
+def _auroc_of_levels(
+    level: NDArray[np.int64], right: NDArray[np.bool_], weights: NDArray[np.float64]
+) -> float:
+    ours = np.bincount(level, weights=weights * right)
+    theirs = np.bincount(level, weights=weights * ~right)
+    below = np.cumsum(theirs) - theirs
+    return float(ours @ (below + theirs / 2) / (ours.sum() * theirs.sum()))
+
+
+def _estimate(value: float, drawn: NDArray[np.float64]) -> Estimate:
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Estimate(value=float(value), low=float(low), high=float(high))

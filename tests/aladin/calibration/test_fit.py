@@ -1,0 +1,97 @@
+"""A calibration from queries to figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from aladin.calibration.calibration import Calibration, FittedOn
+from aladin.calibration.examples import AskedQuery, make_examples
+from aladin.calibration.fit import AskedDirection, ReportQueries, fit_calibration
+from aladin.calibration.scores import POOL
+from aladin.errors import InputError
+from aladin.fusion import Direction, DirectionFusion, Fusion
+from aladin.strict_config import dump_config, parse_config
+
+DrawQueries = Callable[..., list[AskedQuery]]
+BOTH: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
+ORDER = DirectionFusion(weight=0.5, align_std=0.5, match_std=0.1)
+
+
+def asked(draw_queries: DrawQueries, photos: int, seed: int) -> dict[Direction, AskedDirection]:
+    return {
+        direction: AskedDirection(draw_queries(photos, items=12, seed=seed + k), 100)
+        for k, direction in enumerate(BOTH)
+    }
+
+
+def fitted_on(photos: int) -> FittedOn:
+    return FittedOn(
+        data="data.jsonl", split="val", photos=photos, texts=photos, searched="split", prior=0.5
+    )
+
+
+@pytest.fixture(scope="module")
+def calibration(draw_queries: DrawQueries) -> Calibration:
+    return fit_calibration(
+        asked(draw_queries, 60, 0),
+        Fusion(text_to_image=ORDER, image_to_text=ORDER),
+        "model",
+        fitted_on(60),
+        0.4,
+        ReportQueries("test", asked(draw_queries, 60, 10)),
+    )
+
+
+def test_both_stages_know_more_than_one(calibration: Calibration) -> None:
+    for figures in (calibration.figures.text_to_image, calibration.figures.image_to_text):
+        assert figures.aligned.hits.log_loss < figures.matching.hits.log_loss
+        assert figures.aligned.auroc["probability"].value > figures.matching.auroc["cosine"].value
+        assert set(figures.aligned.auroc) == {
+            "probability",
+            "cosine",
+            "alignment",
+            "alignment_per_word",
+        }
+        assert set(figures.matching.auroc_gain) == {"cosine"}
+
+
+def test_the_figures_are_of_what_a_search_is_told(
+    calibration: Calibration, draw_queries: DrawQueries
+) -> None:
+    """Judging the report's queries one by one gives the probabilities that were measured."""
+    queries = asked(draw_queries, 60, 10)["text_to_image"].queries
+    examples = make_examples(queries, 100, 0.5, ORDER)
+    said = [
+        calibration.text_to_image.judge(found.take(slice(POOL)), found).match_probability
+        for query in queries
+        for found in (query.candidates, query.candidates.take(~query.right))
+    ]
+    measured = calibration.figures.text_to_image.aligned.match
+    assert measured.brier == pytest.approx(np.mean((np.array(said) - examples.match.right) ** 2))
+    assert (calibration.figures.measured_on, calibration.figures.photos) == ("test", 60)
+
+
+def test_it_is_stored_as_numbers(calibration: Calibration) -> None:
+    data = dump_config(calibration)
+    assert parse_config(Calibration, data, "here") == calibration
+    assert calibration.no_match_below == 0.4
+
+
+def test_too_few_photos_are_refused(draw_queries: DrawQueries) -> None:
+    with pytest.raises(InputError, match="expected at least 20 photos with captions, found 19"):
+        fit_calibration(asked(draw_queries, 19, 0), Fusion(), "model", fitted_on(19), 0.5)
+
+
+def test_what_is_never_found_is_refused(draw_queries: DrawQueries) -> None:
+    """A network that finds nothing has no hits to learn from."""
+    nothing = {
+        direction: AskedDirection(
+            [query._replace(right=np.zeros_like(query.right)) for query in each.queries], 100
+        )
+        for direction, each in asked(draw_queries, 20, 0).items()
+    }
+    with pytest.raises(InputError, match="text_to_image, hits: expected right and wrong ones"):
+        fit_calibration(nothing, Fusion(), "model", fitted_on(20), 0.5)

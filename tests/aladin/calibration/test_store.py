@@ -1,0 +1,95 @@
+"""The calibration file of a checkpoint: whole, or not there; and of these weights, or refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aladin.calibration.calibration import (
+    Calibration,
+    DirectionCalibration,
+    FittedOn,
+    ProbabilityModels,
+)
+from aladin.calibration.examples import AskedQuery, make_examples
+from aladin.calibration.figures import CalibrationFigures, DirectionFigures
+from aladin.calibration.fit import measure
+from aladin.calibration.logistic import LogisticModel, Term
+from aladin.calibration.store import CALIBRATION, read_calibration, write_calibration
+from aladin.checkpoint import read_model_id
+from aladin.errors import CheckpointError
+
+
+@pytest.fixture
+def folder(tiny_checkpoint: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny checkpoint that a test may damage."""
+    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
+
+
+@pytest.fixture
+def calibration(folder: Path, draw_queries: Callable[..., list[AskedQuery]]) -> Calibration:
+    """Of the checkpoint in `folder`, with numbers that nobody fitted."""
+    model = LogisticModel(
+        intercept=-1.5, terms=[Term(feature="match", mean=0.1, deviation=0.3, weight=2.0)]
+    )
+    models = ProbabilityModels(hit=model, match=model)
+    of_direction = DirectionCalibration(aligned=models, matching=models)
+    examples = make_examples(draw_queries(3), 100, 0.5, None)
+    measured = measure(
+        examples,
+        model.probability(examples.hits.features),
+        model.probability(examples.match.features),
+    )
+    figures = DirectionFigures(aligned=measured, matching=measured)
+    return Calibration(
+        model_id=read_model_id(folder),
+        text_to_image=of_direction,
+        image_to_text=of_direction,
+        no_match_below=0.5,
+        fitted_on=FittedOn(
+            data="d.jsonl", split=None, photos=3, texts=3, searched="split", prior=0.5
+        ),
+        figures=CalibrationFigures(
+            measured_on="out of fold", photos=3, text_to_image=figures, image_to_text=figures
+        ),
+    )
+
+
+def test_what_is_written_is_read(folder: Path, calibration: Calibration) -> None:
+    model_id = calibration.model_id
+    assert read_calibration(folder, model_id) is None
+    write_calibration(folder, calibration)
+    assert read_calibration(folder, model_id) == calibration
+    newer = replace(calibration, no_match_below=0.3)
+    write_calibration(folder, newer)
+    assert read_calibration(folder, model_id) == newer
+    assert not list(folder.glob(".*"))
+
+
+def test_that_of_other_weights_is_refused(folder: Path, calibration: Calibration) -> None:
+    write_calibration(folder, calibration)
+    with pytest.raises(CheckpointError, match="expected a calibration of model other, found one"):
+        read_calibration(folder, "other")
+    with pytest.raises(CheckpointError, match=r"calibration\.json: expected a calibration of"):
+        write_calibration(folder, replace(calibration, model_id="other"))
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"model_id": "a", "stray": 1}', "\x00"])
+def test_what_is_no_calibration_is_refused(folder: Path, content: str) -> None:
+    (folder / CALIBRATION).write_text(content)
+    with pytest.raises(CheckpointError, match=r"calibration\.json"):
+        read_calibration(folder, "a")
+
+
+def test_an_unknown_feature_is_refused(folder: Path, calibration: Calibration) -> None:
+    write_calibration(folder, calibration)
+    data = json.loads((folder / CALIBRATION).read_text())
+    data["text_to_image"]["aligned"]["hit"]["terms"][0]["feature"] = "colour"
+    (folder / CALIBRATION).write_text(json.dumps(data))
+    with pytest.raises(CheckpointError, match="feature"):
+        read_calibration(folder, calibration.model_id)
