@@ -78,14 +78,14 @@ def test_of_what_was_built_and_what_was_added_in_both_directions(
                     )  # fmt: skip
                     assert len(found.hits) == 23
                     for hit in found.hits:
-                        assert_adds_up(hit, len(text.split()))
+                        assert_adds_up(hit, len(model.text.encoder.spans(text)))
         for size_px in ((40, 30), None):
             found = searcher.search(
                 photo, "image", "texts", top_k=100, explain=True, query_size_px=size_px
             )
             assert len(found.hits) == 16
             for hit in found.hits:
-                assert_adds_up(hit, len((hit.text or "").split()))
+                assert_adds_up(hit, len(model.text.encoder.spans(hit.text or "")))
                 assert hit.evidence is not None
                 assert [entry.box is None for entry in hit.evidence] == [size_px is None] * len(
                     hit.evidence
