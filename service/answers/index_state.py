@@ -136,7 +136,7 @@ class EvaluationState(_Part):
     generation: int
     is_live: bool = Field(description="Whether the generation that was measured is the live one.")
     measured_at: datetime
-    data: str
+    data: str = Field(description="Name of the data set: the end of its path.")
     split: str | None
     images: int
     texts: int
@@ -210,7 +210,7 @@ def build_state(report: IndexReport) -> IndexStateAnswer:
                 generation=evaluation.generation,
                 is_live=evaluation.generation == live.generation,
                 measured_at=_moment(evaluation.measured_at_s),
-                data=evaluation.data,
+                data=_name(evaluation.data),
                 split=evaluation.split,
                 images=evaluation.images,
                 texts=evaluation.texts,
@@ -288,6 +288,11 @@ def _generation_side(record: GenerationRecord, target: Target) -> GenerationSide
 def _calibration(manifest: Manifest) -> CalibrationState | None:
     calibration = manifest.calibration
     return None if calibration is None else CalibrationState.model_validate(calibration)
+
+
+def _name(data: str) -> str:
+    """Return the end of a path, which tells data sets apart; the rest is nobody's business."""
+    return "/".join(data.split("/")[-2:])
 
 
 def _moment(seconds: float) -> datetime:
