@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from service.commands import (
+    calibrate,
     compare,
     demo,
     evaluate,
@@ -83,6 +84,7 @@ app.command("train")(train.train)
 app.command("mine")(mine.mine)
 app.command("compare")(compare.compare)
 app.command("evaluate")(evaluate.evaluate)
+app.command("calibrate")(calibrate.calibrate)
 app.add_typer(index.app, name="index")
 app.command("search")(search.search)
 app.command("prepare")(prepare.prepare)

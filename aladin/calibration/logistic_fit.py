@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin.calibration.examples import Examples
-from aladin.calibration.features import FEATURE_SETS
+from aladin.calibration.features import FEATURE_SETS, Feature
 from aladin.calibration.logistic import LogisticModel, Term
 from aladin.calibration.measures import log_loss
 from aladin.errors import InputError
@@ -31,9 +31,7 @@ def fit_logistic(examples: Examples, what: str) -> LogisticModel:
     Raises:
         InputError: there are too few photos, or a fold leaves no right or no wrong case.
     """
-    from sklearn.preprocessing import StandardScaler
-
-    names = list(examples.features)
+    names: list[Feature] = list(examples.features)
     values = np.stack([examples.features[name] for name in names], axis=1)  # (n, features)
     # Without alignment scores, some sets are the same.
     sets = dict.fromkeys(tuple(name for name in each if name in names) for each in FEATURE_SETS)
@@ -44,8 +42,9 @@ def fit_logistic(examples: Examples, what: str) -> LogisticModel:
     ]
     judged = np.empty((len(choices), len(values)))
     for train, test in photo_folds(examples, what):
-        scaler = StandardScaler().fit(values[train])
-        seen, unseen = scaler.transform(values[train]), scaler.transform(values[test])
+        scaler = _scaler(values[train])
+        seen: NDArray[np.float64] = scaler.transform(values[train])
+        unseen: NDArray[np.float64] = scaler.transform(values[test])
         of_train = examples.take(train)
         for k, choice in enumerate(choices):
             fitted = _fit(seen, of_train, choice)
@@ -53,7 +52,7 @@ def fit_logistic(examples: Examples, what: str) -> LogisticModel:
     losses = [log_loss(each, examples.right, examples.weights) for each in judged]
     # Of equals the first: fewer features, and the stronger penalty.
     choice = choices[int(np.argmin(losses))]
-    scaler = StandardScaler().fit(values)
+    scaler = _scaler(values)
     fitted = _fit(scaler.transform(values), examples, choice)
     return LogisticModel(
         intercept=float(fitted.intercept_[0]),
@@ -124,6 +123,12 @@ class _Choice(NamedTuple):
 
     columns: list[int]
     inverse_penalty: float
+
+
+def _scaler(values: NDArray[np.float64]) -> Any:
+    from sklearn.preprocessing import StandardScaler
+
+    return StandardScaler().fit(values)
 
 
 def _fit(scaled: NDArray[np.float64], examples: Examples, choice: _Choice) -> Any:

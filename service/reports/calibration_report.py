@@ -1,0 +1,137 @@
+"""A calibration's figures as JSON and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from aladin.calibration.calibration import Calibration
+from aladin.calibration.figures import (
+    DirectionFigures,
+    Estimate,
+    ProbabilityFigures,
+    Reliability,
+)
+from aladin.calibration.measures import BINS
+from service.calibration.run import CalibrateReport
+
+STAGES = {"aligned": "both stages", "matching": "matching alone"}
+QUESTIONS = {"hits": "hits of page 1", "best_hit": "best hit", "match": "match at all"}
+_THRESHOLDS = {
+    "probability": "match probability",
+    "cosine": "best cosine",
+    "alignment": "best alignment score",
+    "alignment_per_word": "best alignment per word",
+}
+
+
+def calibration_data(report: CalibrateReport) -> dict[str, Any]:
+    """Return what ``--json`` prints: shares of 1, intervals of 95 %."""
+    calibration = report.calibration
+    return {
+        "fitted_on": asdict(calibration.fitted_on),
+        "no_match_below": calibration.no_match_below,
+        "figures": _rounded(asdict(calibration.figures)),
+        "features": {
+            f"{direction}, {stage}": {
+                "hit": [term.feature for term in getattr(models, stage).hit.terms],
+                "match": [term.feature for term in getattr(models, stage).match.terms],
+            }
+            for direction, models in (
+                ("text_to_image", calibration.text_to_image),
+                ("image_to_text", calibration.image_to_text),
+            )
+            for stage in STAGES
+        },
+        "generation": report.generation,
+    }
+
+
+def calibration_tables(calibration: Calibration) -> list[Table]:
+    """Lay out how far the probabilities can be believed, and how well "no match" is told."""
+    tables: list[Table] = []
+    for direction, figures in of_directions(calibration).items():
+        tables += [_reliability_table(direction, figures), _auroc_table(direction, figures)]
+    return tables
+
+
+def calibration_lines(report: CalibrateReport, stored_in: Path) -> Iterator[str]:
+    """Say what the figures are of, and where the calibration is."""
+    calibration = report.calibration
+    fitted_on, figures = calibration.fitted_on, calibration.figures
+    searched = "its own photos and captions" if fitted_on.searched == "split" else "the index"
+    split = "all of it" if fitted_on.split is None else f"split {fitted_on.split}"
+    yield (
+        f"fitted on {fitted_on.photos} photos and {fitted_on.texts} captions of {fitted_on.data}, "
+        f"{split}, which searched {searched}; a match is expected for {fitted_on.prior:.0%}"
+    )
+    yield (
+        f"figures: {figures.measured_on}, {figures.photos} photos; ECE over {BINS} bins of equal "
+        "mass, and of equal width; [95 % interval], photos drawn with replacement"
+    )
+    yield f"no match: below a match probability of {calibration.no_match_below:g}"
+    if report.generation is None:
+        yield f"{stored_in}: calibrated; indexes that are built from now on take it over"
+    else:
+        yield f"{stored_in}: calibrated, generation {report.generation}"
+
+
+def of_directions(calibration: Calibration) -> Mapping[str, DirectionFigures]:
+    """Return the figures by the direction's name for people."""
+    figures = calibration.figures
+    return {"text to image": figures.text_to_image, "image to text": figures.image_to_text}
+
+
+def _reliability_table(direction: str, figures: DirectionFigures) -> Table:
+    table = Table(title=f"{direction}: how far probabilities are off", title_justify="left")
+    table.add_column("", no_wrap=True)
+    for name in ("right", "ECE", "ECE, equal width", "Brier", "log loss"):
+        table.add_column(name, justify="right")
+    for stage, stage_name in STAGES.items():
+        of_stage: ProbabilityFigures = getattr(figures, stage)
+        for question, name in QUESTIONS.items():
+            measured: Reliability = getattr(of_stage, question)
+            table.add_row(
+                f"{name}, {stage_name}",
+                f"{measured.base_rate:.1%}",
+                f"{measured.ece:.4f}",
+                f"{measured.ece_equal_width:.4f}",
+                f"{measured.brier:.4f}",
+                f"{measured.log_loss:.4f}",
+            )
+    return table
+
+
+def _auroc_table(direction: str, figures: DirectionFigures) -> Table:
+    table = Table(title=f"{direction}: is there a match at all", title_justify="left")
+    table.add_column("", no_wrap=True)
+    table.add_column("AUROC", justify="right")
+    table.add_column("match probability minus it", justify="right")
+    for stage, stage_name in STAGES.items():
+        of_stage: ProbabilityFigures = getattr(figures, stage)
+        for name, estimate in of_stage.auroc.items():
+            gain = of_stage.auroc_gain.get(name)
+            table.add_row(
+                f"{_THRESHOLDS[name]}, {stage_name}",
+                _interval(estimate, ""),
+                "" if gain is None else _interval(gain, "+"),
+            )
+    return table
+
+
+def _interval(estimate: Estimate, sign: str) -> str:
+    value, low, high = (format(each, f"{sign}.4f") for each in asdict(estimate).values())
+    return f"{value} [{low}, {high}]"
+
+
+def _rounded(data: Any) -> Any:
+    """Round to what a million queries could tell apart."""
+    if isinstance(data, dict):
+        return {name: _rounded(value) for name, value in data.items()}
+    if isinstance(data, list):
+        return [_rounded(value) for value in data]
+    return round(data, 6) if isinstance(data, float) else data
