@@ -20,9 +20,13 @@ export function startFilters(onFilter) {
   });
   rows.addEventListener("input", writeJson);
   join.addEventListener("change", writeJson);
-  json.addEventListener("change", () => {
-    const filter = readJson();
-    if (filter) showRows(filter);
+  // As it is typed: rows that grow when it is left would take the button from under the pointer.
+  json.addEventListener("input", () => {
+    try {
+      showRows(parseJson());
+    } catch {
+      // It is not finished.
+    }
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -117,17 +121,28 @@ function writeJson() {
 // The filter that the JSON says, or null, and what is wrong with it.
 function readJson() {
   wrong.hidden = true;
-  if (json.value.trim() === "") return {};
   try {
-    const filter = JSON.parse(json.value);
-    if (filter !== null && typeof filter === "object" && !Array.isArray(filter)) return filter;
-    wrong.textContent = "A filter is an object: {…}.";
+    return parseJson();
   } catch (error) {
-    wrong.textContent = `This is not JSON: ${error.message}.`;
+    wrong.textContent = error.message;
   }
   wrong.hidden = false;
   form.querySelector("details").open = true;
   return null;
+}
+
+function parseJson() {
+  if (json.value.trim() === "") return {};
+  let filter;
+  try {
+    filter = JSON.parse(json.value);
+  } catch (error) {
+    throw new Error(`This is not JSON: ${error.message}.`);
+  }
+  if (filter === null || typeof filter !== "object" || Array.isArray(filter)) {
+    throw new Error("A filter is an object: {…}.");
+  }
+  return filter;
 }
 
 // What each says, with a way to be rid of it.

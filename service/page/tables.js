@@ -9,7 +9,7 @@ export function dataTable({ caption, head, rows }) {
   const table = make("table", {}, make("caption", { className: "unseen" }, caption),
     make("thead", {}, top), make("tbody", {}, ...rows.map((row) => bodyRow(columns, row))));
   const box = make("div", { className: "wide", tabIndex: 0 }, table);
-  box.setAttribute("role", "region");
+  box.setAttribute("role", "group"); // no landmark: there are many
   box.setAttribute("aria-label", caption);
   return box;
 }
