@@ -14,6 +14,10 @@ from index.ranking import Ranking, rank_in_blocks
 from index.searcher import Modality
 
 
+# Of a cosine: the ANN's and those of the items beyond its candidates are summed in other orders.
+_ROUNDING = 1e-6
+
+
 class FirstStageOrder(NamedTuple):
     """What the first stage hands over for a page.
 
@@ -102,7 +106,9 @@ def listed_rank(page: Ranking, right: NDArray[np.int64], block: int) -> int:
     for place in np.flatnonzero(is_right):
         together = places // block == place // block
         level = np.where(
-            together, page.scores == page.scores[place], page.match == page.match[place]
+            together,
+            page.scores == page.scores[place],
+            np.abs(page.match - page.match[place]) <= _ROUNDING,
         )
-        ranks.append(np.count_nonzero(((places < place) | level) & ~is_right))
+        ranks.append(int(np.count_nonzero(((places < place) | level) & ~is_right)))
     return min(ranks)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from index.curve.candidate_curve import CandidateCurve, CurvePoint, Quality, Rule
+from aladin.fusion import Direction
+from index.curve.candidate_curve import (
+    CandidateCurve,
+    DirectionQuality,
+    Quality,
+    Rule,
+    SearchTimes,
+)
 from index.curve.photo_bootstrap import Estimate
 
 _WIDTH_INCH, _HEIGHT_INCH = 9.0, 9.6
 # Of an axis: labels that are nearer to each other cannot be read.
 _LINE_HEIGHT = 0.085
 _GREY = "#555555"
+_BAND = 0.13
 
 
 class _Style(NamedTuple):
@@ -38,18 +46,48 @@ class _Measure(NamedTuple):
 
     Attributes:
         title: of the row.
-        value: the number itself.
-        gain: what it gains over matching alone.
-        ms: time that belongs to it.
-        default: number of candidates of a search that does not say; None where the two
-            directions, which are summed up here, have different ones.
+        direction: whose R@1 it shows; None: the rsum of both.
     """
 
     title: str
-    value: Callable[[Quality], Estimate]
-    gain: Callable[[Quality], Estimate]
-    ms: Callable[[CurvePoint], float]
-    default: int | None
+    direction: Direction | None
+
+    def value(self, quality: Quality) -> Estimate:
+        """Return the number itself."""
+        if self.direction is None:
+            return quality.rsum
+        return self._side(quality).r1
+
+    def gain(self, quality: Quality) -> Estimate:
+        """Return what it gains over matching alone."""
+        if self.direction is None:
+            return quality.rsum_gain
+        return self._side(quality).r1_gain
+
+    def ms(self, times: SearchTimes) -> float:
+        """Return the time of a search; of both directions, the mean."""
+        if self.direction is None:
+            return times.mean_ms
+        of_texts = self.direction == "text_to_image"
+        return (times.text_to_image if of_texts else times.image_to_text).median_ms
+
+    def default(self, curve: CandidateCurve) -> int | None:
+        """Return the candidates of a search that does not say; None: the directions differ."""
+        if self.direction is not None:
+            return curve.default_candidates[self.direction]
+        both = set(curve.default_candidates.values())
+        return both.pop() if len(both) == 1 else None
+
+    def _side(self, quality: Quality) -> DirectionQuality:
+        of_texts = self.direction == "text_to_image"
+        return quality.text_to_image if of_texts else quality.image_to_text
+
+
+_MEASURES = (
+    _Measure("rsum, both directions", None),
+    _Measure("text to image, R@1 in %", "text_to_image"),
+    _Measure("image to text, R@1 in %", "image_to_text"),
+)
 
 
 def curve_figure(curve: CandidateCurve, title: str) -> Any:
@@ -65,65 +103,51 @@ def curve_figure(curve: CandidateCurve, title: str) -> Any:
     # The classes themselves: pyplot would keep every figure and choose a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import LogLocator
 
-    measures = _measures(curve)
     figure = Figure(figsize=(_WIDTH_INCH, _HEIGHT_INCH), layout="constrained")
     FigureCanvasAgg(figure)
-    axes: Any = figure.subplots(len(measures), 2, sharey="row", sharex="col")
-    for measure, (left, right) in zip(measures, axes, strict=True):
+    axes: Any = figure.subplots(len(_MEASURES), 2, sharey="row", sharex="col")
+    for measure, (left, right) in zip(_MEASURES, axes, strict=True):
         for axis, x in ((left, _numbers(curve)), (right, _times(curve, measure))):
             _draw_references(axis, curve, measure)
             _draw_curves(axis, curve, measure, x)
             _mark_default(axis, curve, measure, x)
             axis.set_xscale("log")
+            axis.margins(y=0.12)
             axis.grid(alpha=0.25)
             axis.spines[["top", "right"]].set_visible(False)
         left.set_title(measure.title, loc="left", fontsize=11, fontweight="bold")
+        _name_ends(right, curve, measure)
         _label_references(right, curve, measure)
-    _tick(axes[-1][0], _numbers(curve), [*map(str, _numbers(curve)[:-1]), "all"])
-    axes[-1][0].set_xlabel("candidates that are re-ranked")
-    axes[-1][1].set_xlabel("median ms of a search, one thread")
-    axes[-1][1].xaxis.set_major_formatter("{x:g}")
+    left, right = axes[-1]
+    left.set_xlabel("candidates that are re-ranked")
+    left.set_xticks(_numbers(curve), [*map(str, _numbers(curve)[:-1]), "all"], fontsize=8)
+    left.minorticks_off()
+    right.set_xlabel("ms of a search, median, one thread")
+    right.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    right.xaxis.set_major_formatter("{x:g}")
+    right.minorticks_off()
+    band = Patch(color=_GREY, alpha=2 * _BAND, linewidth=0)
     handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    figure.legend(
+        [*handles, band],
+        [*labels, "95 % interval of the gain over matching alone"],
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+    )
     figure.suptitle(title, fontsize=12)
     return figure
 
 
-def _measures(curve: CandidateCurve) -> list[_Measure]:
-    of_texts = curve.default_candidates["text_to_image"]
-    of_images = curve.default_candidates["image_to_text"]
-    return [
-        _Measure(
-            "rsum, both directions",
-            lambda quality: quality.rsum,
-            lambda quality: quality.rsum_gain,
-            lambda point: point.times.mean_ms,
-            of_texts if of_texts == of_images else None,
-        ),
-        _Measure(
-            "text to image, R@1 in %",
-            lambda quality: quality.text_to_image.r1,
-            lambda quality: quality.text_to_image.r1_gain,
-            lambda point: point.times.text_to_image.median_ms,
-            of_texts,
-        ),
-        _Measure(
-            "image to text, R@1 in %",
-            lambda quality: quality.image_to_text.r1,
-            lambda quality: quality.image_to_text.r1_gain,
-            lambda point: point.times.image_to_text.median_ms,
-            of_images,
-        ),
-    ]
-
-
-def _numbers(curve: CandidateCurve) -> list[float]:
+def _numbers(curve: CandidateCurve) -> list[int]:
     return [point.candidates for point in curve.points]
 
 
 def _times(curve: CandidateCurve, measure: _Measure) -> list[float]:
-    return [measure.ms(point) for point in curve.points]
+    return [measure.ms(point.times) for point in curve.points]
 
 
 def _qualities(curve: CandidateCurve, rule: Rule) -> list[Quality]:
@@ -159,9 +183,8 @@ def _draw_curves(axis: Any, curve: CandidateCurve, measure: _Measure, x: Sequenc
             [matching + gain.low for gain in gains],
             [matching + gain.high for gain in gains],
             color=style.colour,
-            alpha=0.13,
+            alpha=_BAND,
             linewidth=0,
-            label=f"its gain over matching alone, 95 % ({style.label.split(', ')[1]})",
         )
         axis.plot(
             x,
@@ -177,15 +200,16 @@ def _draw_curves(axis: Any, curve: CandidateCurve, measure: _Measure, x: Sequenc
 
 def _mark_default(axis: Any, curve: CandidateCurve, measure: _Measure, x: Sequence[float]) -> None:
     """Ring the point of a search that does not say how many candidates."""
-    if measure.default is None:
+    default = measure.default(curve)
+    if default is None:
         return
     numbers = _numbers(curve)
     # An index of fewer items than the default has all of them for candidates.
-    place = numbers.index(min(measure.default, numbers[-1]))
+    place = numbers.index(min(default, numbers[-1]))
     value = measure.value(_qualities(curve, "fitted")[place]).value
     axis.plot(x[place], value, "o", markersize=11, markerfacecolor="none", markeredgecolor="black")
     axis.annotate(
-        f"default: {measure.default}",
+        f"default: {default}",
         (x[place], value),
         xytext=(0, 11),
         textcoords="offset points",
@@ -194,9 +218,25 @@ def _mark_default(axis: Any, curve: CandidateCurve, measure: _Measure, x: Sequen
     )
 
 
+def _name_ends(axis: Any, curve: CandidateCurve, measure: _Measure) -> None:
+    """Say at the ends of the curve by time how many candidates they have."""
+    x = _times(curve, measure)
+    for place, name in ((0, "1 candidate"), (-1, "all")):
+        value = measure.value(_qualities(curve, "fitted")[place]).value
+        axis.annotate(
+            name,
+            (x[place], value),
+            xytext=(0, 8) if place else (8, -3),
+            textcoords="offset points",
+            ha="center" if place else "left",
+            va="bottom" if place else "top",
+            fontsize=8,
+            color=_GREY,
+        )
+
+
 def _label_references(axis: Any, curve: CandidateCurve, measure: _Measure) -> None:
     """Name the lines at their right end, as near to their height as there is room."""
-    axis.margins(y=0.12)
     low, high = axis.get_ylim()
     references = sorted(_references(curve, measure), key=lambda each: each[1])
     heights = _apart([(value - low) / (high - low) for _, value, _ in references], _LINE_HEIGHT)
@@ -221,8 +261,3 @@ def _apart(places: Sequence[float], least: float) -> list[float]:
         moved.append(place if not moved else max(place, moved[-1] + least))
     shift = (sum(moved) - sum(places)) / len(places)
     return [place - shift for place in moved]
-
-
-def _tick(axis: Any, places: Sequence[float], labels: Sequence[str]) -> None:
-    axis.set_xticks(places, labels, fontsize=9)
-    axis.minorticks_off()

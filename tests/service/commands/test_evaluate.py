@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import statistics
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,15 @@ def evaluate(*words: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def with_index(tiny_checkpoint: Path, data_file: Path, index_folder: Path) -> dict[str, Any]:
+def own_index(index_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the index: evaluations are kept with it."""
+    return Path(shutil.copytree(index_folder, tmp_path_factory.mktemp("evaluated") / "index"))
+
+
+@pytest.fixture(scope="module")
+def with_index(tiny_checkpoint: Path, data_file: Path, own_index: Path) -> dict[str, Any]:
     """The JSON of an evaluation of all photos with their index."""
-    words = [tiny_checkpoint, data_file, "--split", "all", "--index", index_folder, "--json"]
+    words = [tiny_checkpoint, data_file, "--split", "all", "--index", own_index, "--json"]
     return json.loads(evaluate(*words))
 
 
@@ -193,9 +200,9 @@ def test_a_photo_without_captions_competes_but_does_not_ask(
 
 
 def test_the_table_says_what_the_index_gains(
-    tiny_checkpoint: Path, data_file: Path, index_folder: Path
+    tiny_checkpoint: Path, data_file: Path, own_index: Path
 ) -> None:
-    words = [tiny_checkpoint, data_file, "--split", "all", "--index", index_folder]
+    words = [tiny_checkpoint, data_file, "--split", "all", "--index", own_index]
     shown = evaluate(*words)
     assert "two_stage minus matching: " in shown
     assert "text to image 100.0 %, image to text 100.0 %" in shown
