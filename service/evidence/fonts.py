@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from PIL import ImageFont
+from PIL import Image, ImageDraw, ImageFont
 
 _FILE = "DejaVuSans.ttf"
 _BOLD_FILE = "DejaVuSans-Bold.ttf"
@@ -71,8 +71,13 @@ def is_right_to_left(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_missing(character: str) -> bool:
-    probe = font(_PROBE_PX)
-    return bytes(probe.getmask(character)) == bytes(probe.getmask(_NO_CHARACTER))
+    return _drawn(character) == _drawn(_NO_CHARACTER)
+
+
+def _drawn(character: str) -> bytes:
+    picture = Image.new("1", (3 * _PROBE_PX, 3 * _PROBE_PX))
+    ImageDraw.Draw(picture).text((_PROBE_PX, _PROBE_PX), character, fill=1, font=font(_PROBE_PX))
+    return picture.tobytes()
 
 
 @cache
