@@ -42,7 +42,9 @@ export function fromAddress(hash) {
   search.rerank = parts.get("rerank") !== "false";
   search.compare = parts.get("compare") === "true";
   const filter = parse(parts.get("filter"));
-  if (filter !== null && typeof filter === "object") search.filter = filter;
+  if (filter !== null && typeof filter === "object" && !Array.isArray(filter)) {
+    search.filter = filter;
+  }
   const lostPhoto = parts.has("upload") && search.query === null ? parts.get("upload") : null;
   return { search: Object.freeze(search), openId: parts.get("open"), lostPhoto };
 }

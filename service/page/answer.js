@@ -25,8 +25,8 @@ export function showAnswer({ search, answer, ms, matching }, act) {
     moved = showComparison(answer, matching);
   }
   showNoMatch(answer);
-  const none = answer.no_match ? "Nothing here seems to match." : "";
-  at("status").textContent = [none, summary(search, answer), moved].filter(Boolean).join(" ");
+  at("found").classList.toggle("empty", answer.hits.length === 0);
+  at("status").textContent = `${summary(search, answer)} ${moved}`.trim();
   showTimings(answer.took_ms, ms);
   showPages(search, answer.hits.length);
 }
@@ -44,6 +44,7 @@ export function clearAnswer() {
   hideTimings();
   hidePages();
   at("no-match").hidden = true;
+  at("found").classList.remove("empty", "no-match");
   at("status").textContent = "";
 }
 

@@ -1,11 +1,13 @@
 // Charts of a few measured points, drawn as SVG for the width that there is.
 //
 //   chart({
-//     title, x: {label, log, format}, y: {label, format, from, to},
+//     title,                  titleSeen: false where a heading above says it already
+//     x, y: {label, format, log, from, to}   format(value, digits); of shares, in percent: times 100
 //     series: [{name, points: [{x, y, low, high, chosen, note}]}],   low, high: an interval
+//     say(x, y, point),       reads a point
 //     level: {y, name},       a line across, e.g. what was wanted
 //     diagonal: true,         where y would be equal to x
-//     table: {head: [...], rows: [[...], ...]},
+//     table: as of tables.js,
 //   }) -> <figure>
 //
 // One tab stop a chart: the arrow keys go from point to point, and what is read of a point is below
@@ -15,7 +17,7 @@ import { make, makeSvg } from "./elements.js";
 import { dataTable } from "./tables.js";
 
 const HEIGHT = 230;
-const MARGIN = { top: 12, right: 16, bottom: 42, left: 52 };
+const MARGIN = { top: 12, right: 20, bottom: 42, left: 52 };
 const FIRST_WIDTH = 420; // until it is known how much there is
 const TICKS = 5;
 // Of text, a line has to be so far from the next.
@@ -25,7 +27,9 @@ export function chart(spec) {
   const figure = make("figure", { className: "chart" });
   const readout = make("p", { className: "readout" });
   const place = make("div", { className: "plot" });
-  const heading = make("figcaption", {}, make("strong", {}, spec.title));
+  const title = make("strong", {}, spec.title);
+  title.classList.toggle("unseen", spec.titleSeen === false);
+  const heading = make("figcaption", {}, title);
   if (spec.series.length > 1) heading.append(legend(spec.series));
   figure.append(heading, place, readout);
   if (spec.table) figure.append(asTable(spec));
@@ -93,10 +97,10 @@ class Plot {
     for (const value of this.y.ticks) {
       const y = this.y(value);
       parts.push(makeSvg("line", { class: "grid", x1: MARGIN.left, x2: right, y1: y, y2: y }));
-      parts.push(text(MARGIN.left - 8, y + 4, this.spec.y.format(value), "end"));
+      parts.push(text(MARGIN.left - 8, y + 4, this.y.label(value), "end"));
     }
     for (const value of apart(this.x.ticks, this.x, 44)) {
-      parts.push(text(this.x(value), bottom + 17, this.spec.x.format(value), "middle"));
+      parts.push(text(this.x(value), bottom + 17, this.x.label(value), "middle"));
     }
     parts.push(makeSvg("line", { class: "axis", x1: MARGIN.left, x2: right, y1: bottom,
       y2: bottom }));
@@ -151,14 +155,13 @@ class Plot {
   }
 
   words({ point, series }) {
-    const { x, y } = this.spec;
+    const { x, y, say } = this.spec;
     const name = this.spec.series.length > 1 ? `${series.name}: ` : "";
     const interval = point.low === undefined ? ""
       : ` (${y.format(point.low)} to ${y.format(point.high)})`;
     const note = point.note ? `, ${point.note}` : "";
-    const unit = x.unit ? ` ${x.unit}` : "";
-    const chosen = point.chosen ? `, ${this.spec.chosen ?? "chosen"}` : "";
-    return `${name}${x.format(point.x)}${unit}: ${y.format(point.y)}${interval}${note}${chosen}`;
+    const chosen = point.chosen ? ` · ${this.spec.chosen ?? "chosen"}` : "";
+    return `${name}${say(x.format(point.x), y.format(point.y) + interval, point)}${note}${chosen}`;
   }
 
   show(place) {
@@ -197,8 +200,8 @@ function text(x, y, words, anchor) {
   return element;
 }
 
-// From values to places; has ticks, and the values where it begins and ends.
-function makeScale(values, start, end, { log = false, from, to }) {
+// From values to places; has ticks and their labels, and the values where it begins and ends.
+function makeScale(values, start, end, { log = false, from, to, format, times = 1 }) {
   let [low, high] = [from ?? Math.min(...values), to ?? Math.max(...values)];
   if (low === high) [low, high] = log ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
   const ticks = log ? logTicks(low, high) : linearTicks(low, high);
@@ -209,8 +212,15 @@ function makeScale(values, start, end, { log = false, from, to }) {
   const along = log ? Math.log : (value) => value;
   const scale = (value) =>
     start + ((along(value) - along(low)) / (along(high) - along(low))) * (end - start);
+  const digits = log ? undefined : decimals(times * (ticks[1] - ticks[0]));
   return Object.assign(scale, { ticks: ticks.filter((tick) => tick >= low && tick <= high),
-    from: low, to: high });
+    label: (value) => format(value, digits), from: low, to: high });
+}
+
+// As many as a step needs to be written without rounding.
+function decimals(step) {
+  const exact = (digits) => Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) < 1e-6;
+  return [0, 1, 2, 3].find(exact) ?? 3;
 }
 
 // Round numbers from at or below `low` to at or above `high`.

@@ -88,7 +88,7 @@ function writeValue(value) {
 
 // Commas within quotes do not part.
 function splitList(text) {
-  return text.match(/"(?:[^"\\]|\\.)*"|[^,]+/g)?.filter((part) => part.trim()) ?? [];
+  return text.match(/\s*"(?:[^"\\]|\\.)*"\s*|[^,]+/g)?.filter((part) => part.trim()) ?? [];
 }
 
 // A filter, and a field's value besides.

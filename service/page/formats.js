@@ -43,6 +43,7 @@ export function significant(number) {
 
 // A share as percent. What is nearly all is not rounded up to all.
 export function share(part, digits = 1) {
+  if (part === 1) return "100 %";
   const shown = (100 * part).toFixed(digits);
   if (part < 1 && Number(shown) === 100) return `> ${(100 - 10 ** -digits).toFixed(digits)} %`;
   return `${shown} %`;

@@ -19,7 +19,7 @@ import { hideProblem, showProblem } from "./problems.js";
 import { showQuery, startQueryField } from "./query_field.js";
 import { NEW_SEARCH, changed, crossesKinds, nameOf, titleOf } from "./search.js";
 import { NeedsKey, Unreachable, askSearch } from "./service.js";
-import { showSharing, startSharing } from "./sharing.js";
+import { hideSharing, showSharing, startSharing } from "./sharing.js";
 
 const PATIENCE_MS = 150; // an answer that comes sooner needs no sign of waiting
 const FINAL = [400, 403, 404, 413, 415, 421, 422]; // the same request would get the same answer
@@ -51,7 +51,6 @@ function show(next, openId = null) {
   showQuery(search);
   showOptions(search);
   showFilter(search.filter);
-  showSharing(search);
   at("compare").checked = search.compare;
   document.body.classList.toggle("starting", search.query === null);
   if (search.query) run(openId);
@@ -63,6 +62,7 @@ function stop() {
   running = null;
   answered = false;
   hideProblem();
+  hideSharing();
   clearAnswer();
 }
 
@@ -78,6 +78,7 @@ async function run(openId = null) {
     if (mine !== running) return;
     showAnswer({ search, ...timed, matching }, { open, similar });
     answered = true;
+    showSharing(search);
     const opened = shownHit(openId);
     if (opened) openEvidence(opened.hit, opened.list);
   } catch (error) {

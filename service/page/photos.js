@@ -20,6 +20,7 @@ export async function showPhoto(image, id, sizePx) {
     }
     return;
   }
+  image.addEventListener("load", () => image.classList.remove("missing"));
   image.addEventListener("error", () => tryAgain(image, address), { once: true });
   image.src = address;
 }
@@ -34,8 +35,8 @@ export function showBlob(image, blob) {
 }
 
 function tryAgain(image, address) {
-  setTimeout(() => {
-    image.addEventListener("error", () => image.classList.add("missing"), { once: true });
-    image.src = address;
-  }, PATIENCE_MS);
+  image.classList.add("missing");
+  const again = () => (image.src = address);
+  if (navigator.onLine) setTimeout(again, PATIENCE_MS);
+  else addEventListener("online", again, { once: true });
 }

@@ -14,9 +14,13 @@ export function startSharing() {
   });
 }
 
+export function hideSharing() {
+  button.hidden = true;
+}
+
 export function showSharing({ query }) {
   // Browsers lend the clipboard to pages of this machine and of https alone.
-  button.hidden = query === null || !navigator.clipboard;
-  button.disabled = Boolean(query?.file);
+  button.hidden = !navigator.clipboard;
+  button.disabled = Boolean(query.file);
   button.textContent = button.disabled ? "No link: your photo is not in it" : "Copy link";
 }

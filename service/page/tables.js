@@ -2,16 +2,24 @@
 
 import { make } from "./elements.js";
 
-// head: names, or {name, number: true} for columns of numbers; rows: lists of texts or elements.
-export function dataTable({ caption, head, rows }) {
+// head: names, or {name, number: true} for columns of numbers; groups: {name, span} above them;
+// rows: lists of texts, elements or lists of these, or {cells, marked: true}.
+export function dataTable({ caption, head, groups = null, rows }) {
   const columns = head.map((each) => (typeof each === "string" ? { name: each } : each));
-  const top = make("tr", {}, ...columns.map(headCell));
-  const table = make("table", {}, make("caption", { className: "unseen" }, caption),
-    make("thead", {}, top), make("tbody", {}, ...rows.map((row) => bodyRow(columns, row))));
+  const top = make("thead", {});
+  if (groups) top.append(make("tr", {}, ...groups.map(groupCell)));
+  top.append(make("tr", {}, ...columns.map(headCell)));
+  const table = make("table", {}, make("caption", { className: "unseen" }, caption), top,
+    make("tbody", {}, ...rows.map((row) => bodyRow(columns, row))));
   const box = make("div", { className: "wide", tabIndex: 0 }, table);
   box.setAttribute("role", "group"); // no landmark: there are many
   box.setAttribute("aria-label", caption);
   return box;
+}
+
+function groupCell({ name, span }) {
+  if (!name) return make("td", { colSpan: span });
+  return make("th", { scope: "colgroup", colSpan: span, className: "group" }, name);
 }
 
 function headCell({ name, number }) {
