@@ -7,6 +7,7 @@ import { dataTable } from "./tables.js";
 
 const DIRECTIONS = [["text_to_image", "texts that ask for photos"],
   ["image_to_text", "photos that ask for texts"]];
+const percent = (value) => share(value, 0);
 const TELLERS = { probability: "the probability", cosine: "the best cosine",
   alignment: "the best alignment score", alignment_per_word: "the same by word" };
 
@@ -29,9 +30,10 @@ export function showCalibration(box, calibration) {
 function reliability(name, { bins, ece }) {
   return chart({
     title: `Hits of ${name}: how often they are right`,
-    x: { label: `said · expected calibration error ${ece.toFixed(3)}`, from: 0, to: 1,
-      format: (value) => share(value, 0) },
-    y: { label: "right", from: 0, to: 1, format: (value) => share(value, 0) },
+    x: { label: `probability; expected calibration error ${ece.toFixed(3)}`, from: 0, to: 1,
+      format: percent, times: 100 },
+    y: { label: "right", from: 0, to: 1, format: percent, times: 100 },
+    say: (said, right) => `said ${said}, right ${right}`,
     diagonal: true,
     series: [{
       name,

@@ -6,13 +6,13 @@ import { count, milliseconds, share } from "./formats.js";
 
 const SIDES = [["images", "Finding photos"], ["texts", "Finding texts"]];
 
+// A row for each stage, a column for each side.
 export function showCurves(box, state) {
-  const columns = SIDES.filter(([target]) => state[target]).map(([target, name]) => {
-    const { ann, tuning } = state[target];
-    return make("div", {}, make("h3", {}, name), firstStage(name, ann),
-      secondStage(name, tuning, state.default_candidates));
-  });
-  box.replaceChildren(make("div", { className: "columns" }, ...columns));
+  const sides = SIDES.filter(([target]) => state[target]);
+  const first = sides.map(([target, name]) => firstStage(name, state[target].ann));
+  const second = sides.map(([target, name]) =>
+    secondStage(name, state[target].tuning, state.default_candidates));
+  box.replaceChildren(make("div", { className: "columns" }, ...first, ...second));
 }
 
 function firstStage(name, ann) {
@@ -21,7 +21,8 @@ function firstStage(name, ann) {
   const about = make("p", {}, make("code", {}, ann.factory), ` finds ${found}`,
     make("span", { className: short ? "wrong" : "faint" },
       ` (${share(ann.recall_wanted, 1)} wanted, ${count(ann.recall_queries)} queries)`));
-  const box = make("div", { className: "stage" }, make("h4", {}, "First stage: ann_recall"), about);
+  const box = make("div", { className: "stage" },
+    make("h3", {}, `${name}: ann_recall of the first stage`), about);
   if (ann.curve.some(({ search_width }) => search_width === null) || ann.curve.length < 2) {
     box.append(make("p", { className: "faint" }, exhaustive(ann)));
     return box;
@@ -31,8 +32,10 @@ function firstStage(name, ann) {
     point.search_width === ann.search_width && point.oversample === ann.oversample;
   box.append(chart({
     title: `${name}: ann_recall by search width`,
+    titleSeen: false,
     x: { label: "search width", log: true, format: count },
-    y: { label: "ann_recall", format: (value) => share(value) },
+    y: { label: "ann_recall", format: share, times: 100 },
+    say: (width, recall) => `search width ${width} finds ${recall}`,
     level: { y: ann.recall_wanted, name: "wanted" },
     series: oversamples.map((oversample) => ({
       name: oversample === 1 ? "as found" : `${oversample} times as many compared exactly`,
@@ -64,7 +67,8 @@ function exhaustive({ curve, search_width: width }) {
 }
 
 function secondStage(name, tuning, defaultCandidates) {
-  const box = make("div", { className: "stage" }, make("h4", {}, "Both stages: fidelity"));
+  const box = make("div", { className: "stage" },
+    make("h3", {}, `${name}: fidelity of both stages`));
   if (tuning === null) {
     box.append(make("p", {}, `${count(defaultCandidates)} candidates, not tuned: `,
       make("code", {}, "aladin index tune"),
@@ -77,8 +81,10 @@ function secondStage(name, tuning, defaultCandidates) {
       ` (${share(tuning.fidelity_wanted)} wanted, ${count(tuning.queries)} queries)`)));
   box.append(chart({
     title: `${name}: fidelity by candidates`,
-    x: { label: "candidates", unit: "candidates", log: true, format: count },
-    y: { label: "fidelity", format: (value) => share(value) },
+    titleSeen: false,
+    x: { label: "candidates", log: true, format: count },
+    y: { label: "fidelity", format: share, times: 100 },
+    say: (candidates, fidelity) => `${candidates} candidates keep ${fidelity}`,
     level: { y: tuning.fidelity_wanted, name: "wanted" },
     series: [{
       name: "fidelity",

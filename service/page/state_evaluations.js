@@ -12,7 +12,8 @@ const SYSTEMS = [
   ["fused", "Both scores, of all pairs"],
   ["two_stage", "Two stages, as served"],
 ];
-const points = (value) => value.toFixed(1);
+const points = (value, digits = 1) => value.toFixed(digits);
+const percent = (value, digits) => `${points(value, digits)} %`;
 
 export function showEvaluations(box, evaluations) {
   if (evaluations.length === 0) {
@@ -62,10 +63,11 @@ function agreement({ agreement: shares }) {
 }
 
 function systemsTable({ figures }) {
-  const names = ["R@1", "R@5", "R@10", "median rank"];
-  const head = ["System", ...DIRECTIONS.flatMap(([, direction]) => names.map((name) =>
-    ({ name: `${name}, ${direction}`, number: true }))),
-  { name: "rsum", number: true }, { name: "time", number: true }];
+  const names = ["R@1", "R@5", "R@10", "median"];
+  const groups = [{ span: 1 }, ...DIRECTIONS.map(([, name]) => ({ name, span: names.length })),
+    { span: 2 }];
+  const head = ["System", ...[...names, ...names, "rsum", "time"].map((name) =>
+    ({ name, number: true }))];
   const rows = SYSTEMS.filter(([key]) => figures[key]).map(([key, name]) => {
     const system = figures[key];
     const cells = DIRECTIONS.flatMap(([direction]) => {
@@ -76,7 +78,7 @@ function systemsTable({ figures }) {
     const time = served ? milliseconds((served.text_to_image + served.image_to_text) / 2) : null;
     return { cells: [name, ...cells, points(system.rsum), time], marked: key === "two_stage" };
   });
-  return dataTable({ caption: "Recall in percent, by system", head, rows });
+  return dataTable({ caption: "Recall in percent, by system", head, groups, rows });
 }
 
 function curves(curve) {
@@ -85,8 +87,9 @@ function curves(curve) {
   const note = (place) => ({ 0: "matching alone", [last]: "the exhaustive order" })[place];
   const recall = chart({
     title: "R@1 by candidates, with 95 % intervals",
-    x: { label: "candidates", unit: "candidates", log: true, format: count },
-    y: { label: "R@1", format: (value) => `${points(value)} %` },
+    x: { label: "candidates", log: true, format: count },
+    y: { label: "R@1", format: percent },
+    say: (_, recall, { x }) => `${counted(x, "candidate")} find ${recall}`,
     chosen: "the default",
     series: DIRECTIONS.map(([key, name], side) => ({
       name,
@@ -114,8 +117,10 @@ function curves(curve) {
   const rules = [["fitted", "both scores, as fitted"], ["papers", "alignment alone"]];
   const rsum = chart({
     title: "rsum by time of a search, with 95 % intervals",
-    x: { label: "ms, median", log: true, format: milliseconds },
+    x: { label: "median time of a search", log: true, format: milliseconds },
     y: { label: "rsum", format: points },
+    say: (time, sum) => `${sum} in ${time}`,
+    chosen: "the default",
     series: rules.map(([rule, name]) => ({
       name,
       points: curve.points.map((point) => ({
@@ -123,6 +128,7 @@ function curves(curve) {
         y: point[rule].rsum.value,
         low: point[rule].rsum.low,
         high: point[rule].rsum.high,
+        chosen: numbers.includes(point.candidates),
         note: counted(point.candidates, "candidate"),
       })),
     })),

@@ -47,5 +47,5 @@ function items(side) {
 function each(generation, sides, tell) {
   const told = sides.filter(([target]) => generation[target]).map(([target]) =>
     tell(generation[target]));
-  return [...new Set(told)].join(" / ");
+  return [...new Set(told)].map((words) => make("div", {}, words));
 }

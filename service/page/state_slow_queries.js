@@ -31,8 +31,9 @@ function* describe({ limit, since, queries }) {
     yield make("p", {}, "Nobody has searched in the last hour.");
     return;
   }
-  yield make("p", { className: "faint" }, `The slowest ${queries.length} since `, timeAgo(since),
-    ", in the memory of this service alone.");
+  const minutes = Math.round((Date.now() - new Date(since)) / 60000);
+  yield make("p", { className: "faint" }, `The slowest ${queries.length} of the last ${minutes} `,
+    "minutes. They are kept in memory alone, and are gone when the service ends.");
   const head = ["Query", { name: "Took", number: true }, "Where the time went", "When", "Request"];
   yield dataTable({ caption: "Slowest queries", head, rows: queries.map(cells) });
 }
