@@ -16,8 +16,6 @@ from service.evidence.words import Region, text_pieces
 PHOTO_PX = (1000, 680)
 _LEAST_WIDTH_PX = 760
 _MARGIN_PX = 32
-# Of a panel without a photo whose size is not known.
-_PLAIN_PX = (4, 3)
 _SUM_PX, _NOTE_PX = 22, 17
 _LINE_HEIGHT = 1.5
 
@@ -40,19 +38,23 @@ def lay_out(
 
     Args:
         pair: whose evidence is drawn.
-        size_px: width and height of the photo; None: not known.
+        size_px: width and height of the photo; None: not known, and then nothing takes its place.
         all_boxes: of all of its regions; drawn where there is no photo.
         has_photo: else a plain panel takes its place.
     """
-    wide, high = _fitted(size_px or _PLAIN_PX)
+    wide, high = (0, 0) if size_px is None else _fitted(size_px)
     width = max(wide, _LEAST_WIDTH_PX)
     left, top = _MARGIN_PX, float(_MARGIN_PX)
     pieces, regions = text_pieces(pair.text, pair.evidence)
-    beside = (width - wide) // 2
-    frame = (left + beside, top, left + beside + wide, top + high)
-    marks = photo_marks(frame, regions, all_boxes, has_photo=has_photo)
-    y = top + high + 14
-    y = _lines(marks, _about(pair, regions, width), left, y, width, _NOTE_PX)
+    marks: list[Mark] = []
+    y = top
+    if size_px is not None:
+        beside = (width - wide) // 2
+        frame = (left + beside, top, left + beside + wide, top + high)
+        marks += photo_marks(frame, regions, all_boxes, has_photo=has_photo)
+        y += high + 14
+    about = _about(pair, regions, width, has_photo=has_photo)
+    y = _lines(marks, about, left, y, width, _NOTE_PX)
     words, y = flow_text(pieces, left, y + 14, width)
     marks += words
     y = _lines(marks, [_sum(pair)], left, y + 20, width, _SUM_PX, bold=True)
@@ -70,16 +72,21 @@ def _fitted(size_px: tuple[int, int]) -> tuple[int, int]:
     return max(1, round(wide * factor)), max(1, round(high * factor))
 
 
-def _about(pair: ExplainedPair, regions: Sequence[Region], width: float) -> list[str]:
+def _about(
+    pair: ExplainedPair, regions: Sequence[Region], width: float, *, has_photo: bool
+) -> list[str]:
+    """Name the pair, and say of what is not drawn why it is not."""
     photo = "uploaded photo" if pair.photo_id is None else f"photo {printable(pair.photo_id)}"
-    names = [shortened(photo, _NOTE_PX, width)]
+    lines = [shortened(photo, _NOTE_PX, width)]
     if pair.text_id is not None:
-        names.append(shortened(f"text {printable(pair.text_id)}", _NOTE_PX, width))
+        lines.append(shortened(f"text {printable(pair.text_id)}", _NOTE_PX, width))
+    if not has_photo:
+        lines.append("The photo cannot be shown.")
     # Where no box shows which region is meant, its number says so.
     unplaced = [f"{each.letter} is region {each.number}" for each in regions if each.box is None]
     if unplaced:
-        names.append("the size of the photo is not known: " + ", ".join(unplaced))
-    return ["  ·  ".join(names)]
+        lines.append("Its size is not known, nor where its regions are: " + ", ".join(unplaced))
+    return lines
 
 
 def _sum(pair: ExplainedPair) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.evidence.colours import FAINT_INK, GRID, PANEL, WHITE, ink_on
+from service.evidence.colours import GRID, PANEL, WHITE, ink_on
 from service.evidence.fonts import printable, shortened, width_px
 from service.evidence.marks import Mark, Photo, PixelBox, Rectangle, Text
 from service.evidence.words import Region
@@ -40,9 +40,6 @@ def photo_marks(
     else:
         marks.append(Rectangle(frame, PANEL, GRID))
         marks += [Rectangle(_placed(box, frame), outline=GRID) for box in all_boxes]
-        note = "The photo cannot be shown."
-        middle = (frame[0] + frame[2] - width_px(note, LABEL_PX)) / 2
-        marks.append(Text(middle, (frame[1] + frame[3]) / 2, note, LABEL_PX, FAINT_INK))
     boxed = [
         (region, _inset(_placed(region.box, frame))) for region in regions if region.box is not None
     ]

@@ -139,7 +139,8 @@ def test_where_boxes_are_not_known_regions_have_their_numbers(make_pair: MakePai
         make_pair("red dog", [7, 2], [0.1, 0.2], placed=False), None, [], has_photo=False
     )
     (about,) = [text for text in page.texts if "not known" in text]
-    assert about.endswith("A is region 7, B is region 2")
+    assert about.endswith("nor where its regions are: A is region 7, B is region 2")
+    assert page.height_px < 500  # no empty panel
 
 
 def test_a_text_from_right_to_left_runs_so(make_pair: MakePair) -> None:
