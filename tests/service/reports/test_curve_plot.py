@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aladin.errors import InputError
+from aladin.fusion import Direction
+from index.curve.candidate_curve import (
+    CandidateCurve,
+    CurvePoint,
+    DirectionQuality,
+    Quality,
+    SearchTimes,
+)
+from index.curve.photo_bootstrap import Estimate
+from index.curve.search_times import SearchTime
+from service.reports.curve_file import write_curve
+from service.reports.curve_plot import curve_figure
+
+NUMBERS = [1, 10, 100, 5000]
+
+
+def quality(rsum: float) -> Quality:
+    """Made-up recalls: those of texts a tenth of the rsum, those of images a fifth."""
+
+    def direction(r1: float, gain: float) -> DirectionQuality:
+        return DirectionQuality(
+            Estimate(r1, r1 - 2, r1 + 2), Estimate(gain, gain - 1, gain + 1), 1.0
+        )
+
+    gain = rsum - 280
+    return Quality(
+        text_to_image=direction(rsum / 10, gain / 10),
+        image_to_text=direction(rsum / 5, gain / 5),
+        rsum=Estimate(rsum, rsum - 9, rsum + 9),
+        rsum_gain=Estimate(gain, gain - 3, gain + 3),
+    )
+
+
+def made_up_curve(of_texts: int = 100, of_images: int = 100) -> CandidateCurve:
+    """A curve from 280 to 300 and, by the papers' rule, to 290."""
+    defaults: dict[Direction, int] = {"text_to_image": of_texts, "image_to_text": of_images}
+    return CandidateCurve(
+        points=[
+            CurvePoint(
+                number,
+                quality(fitted),
+                quality(papers),
+                SearchTimes(SearchTime(ms, 2 * ms), SearchTime(3 * ms, 6 * ms)),
+            )
+            for number, fitted, papers, ms in zip(
+                NUMBERS,
+                [280.0, 295.0, 300.0, 300.0],
+                [280.0, 291.0, 290.0, 290.0],
+                [0.1, 0.2, 0.5, 2.0],
+                strict=True,
+            )
+        ],
+        default_candidates=defaults,
+        items={"text_to_image": 1000, "image_to_text": 5000},
+        texts=5000,
+        images=1000,
+        resamples=1000,
+        timed=200,
+    )
+
+
+@pytest.fixture(scope="module")
+def axes() -> list[Any]:
+    return curve_figure(made_up_curve(), "a data set").axes
+
+
+def lines(axis: Any) -> dict[str, Any]:
+    return {line.get_label(): line for line in axis.lines}
+
+
+def words(axis: Any) -> list[str]:
+    return [text.get_text() for text in axis.texts]
+
+
+def test_a_row_each_for_rsum_and_both_directions(axes: list[Any]) -> None:
+    titles = [axis.get_title(loc="left") for axis in axes]
+    assert titles == [
+        "rsum, both directions",
+        "",
+        "text to image, R@1 in %",
+        "",
+        "image to text, R@1 in %",
+        "",
+    ]
+    fitted, papers = "two-stage, fusion as fitted", "two-stage, fusion 1 (the papers' rule)"
+    for row, (scale, ms) in enumerate([(1, 2), (0.1, 1), (0.2, 3)]):
+        left, right = lines(axes[2 * row]), lines(axes[2 * row + 1])
+        values = [scale * value for value in (280, 295, 300, 300)]
+        for side, x in ((left, NUMBERS), (right, [ms * each for each in (0.1, 0.2, 0.5, 2.0)])):
+            assert side[fitted].get_xdata() == pytest.approx(x)
+            assert side[fitted].get_ydata() == pytest.approx(values)
+            assert side[papers].get_ydata()[-1] == pytest.approx(scale * 290)
+            assert side[fitted].get_linestyle() != side[papers].get_linestyle()
+            assert side[fitted].get_marker() != side[papers].get_marker()
+
+
+def test_bands_are_the_gain_around_matching_alone(axes: list[Any]) -> None:
+    vertices = axes[0].collections[0].get_paths()[0].vertices
+    at_hundred = sorted({float(y) for x, y in vertices if x == 100})
+    assert at_hundred == pytest.approx([280 + 20 - 3, 280 + 20 + 3])
+
+
+def test_the_lines_that_the_curves_run_between_are_named_apart(axes: list[Any]) -> None:
+    names = ["matching alone 28.0", "exhaustive alignment 29.0", "exhaustive fused 30.0"]
+    texts = {text.get_text(): text for text in axes[3].texts}
+    heights = [texts[name].xy[1] for name in names]
+    assert heights == sorted(heights)
+    assert min(high - low for low, high in pairwise(heights)) > 0.08
+
+
+def test_the_default_is_marked_where_there_is_one(axes: list[Any]) -> None:
+    assert all("default: 100" in words(axis) for axis in axes)
+    differing = curve_figure(made_up_curve(10, 100), "a data set").axes
+    assert [[word for word in words(axis) if "default" in word] for axis in differing] == [
+        [],
+        [],
+        ["default: 10"],
+        ["default: 10"],
+        ["default: 100"],
+        ["default: 100"],
+    ]
+
+
+def test_the_name_of_the_file_says_the_format(tmp_path: Path) -> None:
+    write_curve(tmp_path / "curve.SVG", made_up_curve(), "a data set")
+    assert "<svg" in (tmp_path / "curve.SVG").read_text()
+
+
+def test_other_formats_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"one of \.json, \.pdf, \.png, \.svg, got .*curve\.gif"):
+        write_curve(tmp_path / "curve.gif", made_up_curve(), "a data set")
