@@ -165,5 +165,6 @@ STATES: dict[str, PageState] = {
     "loading": PageState(_loading),
     "overloaded": PageState(_overloaded, ("status of 429",)),
     "key-needed": PageState(_key_needed, ("status of 401",)),
-    "service-gone": PageState(_service_gone),
+    # Photos below the window may have been on their way.
+    "service-gone": PageState(_service_gone, ("net::ERR_INTERNET_DISCONNECTED",)),
 }

@@ -71,7 +71,7 @@ def visit(
     """
     with open_look(browser, LOOKS[look]) as context:
         requests: list[Request] = []
-        context.on("requestfinished", requests.append)
+        context.on("requestfinished", lambda request: requests.append(request))
         search = SearchPage(context, url)
         page, complaints = search.page, search.complaints
         STATES[state].reach(search, asked)

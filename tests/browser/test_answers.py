@@ -114,6 +114,6 @@ def test_only_those_with_the_same_value(page: SearchPage) -> None:
     page.open_evidence(page.hits.nth(3))
 
     with page.answer_shown() as answer:
-        page.evidence.get_by_role("button", name=f"Only with number {number}").click()
+        page.evidence.get_by_title(f"Only with number {number}").click()
 
     assert [hit["metadata"] for hit in answer["hits"]] == [{"number": number}]

@@ -51,10 +51,8 @@ def test_a_photo_that_is_too_large_is_not_even_sent(
         expect(page.error).to_contain_text("refused")
 
 
-@pytest.mark.parametrize("wanted", [{"number": {"near": 3}}, {"and": 7}])
-def test_a_filter_that_is_none(
-    page: SearchPage, api: httpx.Client, wanted: dict[str, object]
-) -> None:
+def test_a_filter_that_is_none(page: SearchPage, api: httpx.Client) -> None:
+    wanted = {"number": {"near": 3}}
     refused = api.post("/v1/search/images", json={"text": WORDS, "filter": wanted})
     assert refused.status_code == 422
     page.open().find(WORDS)

@@ -36,7 +36,7 @@ def test_whether_anything_matches(page: SearchPage) -> None:
     assert answer["no_match"] is True
     expect(notice).to_be_visible()
     expect(notice).to_contain_text(f"{100 * answer['match_probability']:.0f} %")
-    expect(page.status).to_contain_text("Nothing here seems to match")
+    expect(notice).to_have_role("status")  # it is read out
     assert len(answer["hits"]) == 24  # the nearest are shown all the same
 
     answer = page.find(WORDS)

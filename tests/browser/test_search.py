@@ -147,7 +147,7 @@ def test_without_its_photo_the_page_is_as_at_its_start(page: SearchPage, photo: 
 def test_the_latest_search_is_shown_however_late_the_one_before_is(page: SearchPage) -> None:
     held: list[Route] = []
     page.open()
-    page.page.route("**/v1/search/**", held.append, times=1)
+    page.page.route("**/v1/search/**", lambda route: held.append(route), times=1)
     page.ask("two dogs run")
     expect(page.status).to_contain_text("Searching")
 
