@@ -18,7 +18,11 @@ _CDN = "https://cdn.jsdelivr.net/npm/swagger-ui-dist@5.35.0/"
 _DOCS = (
     f"script-src 'self' {_CDN}; style-src 'self' {_CDN}; connect-src 'self'; img-src 'self' data:"
 )
-_POLICIES = {"/": f"{_NOTHING}; {_PAGE}".encode(), "/docs": f"{_NOTHING}; {_DOCS}".encode()}
+_POLICIES = {
+    "/": f"{_NOTHING}; {_PAGE}".encode(),
+    "/state": f"{_NOTHING}; {_PAGE}".encode(),
+    "/docs": f"{_NOTHING}; {_DOCS}".encode(),
+}
 _DATA_POLICY = _NOTHING.encode()
 
 _FIXED = [
