@@ -63,12 +63,6 @@ def is_missing(text: str) -> bool:
     return any(_is_missing(character) for character in set(text) if not character.isspace())
 
 
-def is_right_to_left(text: str) -> bool:
-    """Whether a text begins in a script that is written from right to left."""
-    directions = (unicodedata.bidirectional(character) for character in text)
-    return next((each != "L" for each in directions if each in ("L", "R", "AL")), False)
-
-
 @lru_cache(maxsize=4096)
 def _is_missing(character: str) -> bool:
     return _drawn(character) == _drawn(_NO_CHARACTER)

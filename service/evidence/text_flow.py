@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from service.evidence.colours import AGAINST, FAINT_INK, INK, Colour, ink_on, tint
-from service.evidence.fonts import is_right_to_left, printable, shortened, width_px
+from service.evidence.fonts import printable, shortened, width_px
 from service.evidence.marks import Mark, Rectangle, Text
 from service.evidence.words import Piece
+from service.evidence.writing_direction import are_right_to_left, visual_order
 
 WORD_PX = 30
 NUMBER_PX = 18
@@ -51,22 +53,47 @@ def flow_text(
         The marks, and where the last line ends.
     """
     chips = _chips(pieces, width)
-    mirrored = is_right_to_left("".join(piece.text for piece in pieces))
+    directions, of_text = are_right_to_left([chip.lines[0] for chip in chips])
     marks: list[Mark] = []
-    x, y = 0.0, top
+    y = top
+    for line in _lines(chips, width):
+        order = [line[place] for place in visual_order([directions[n] for n in line], of_text)]
+        # Room is between a word and the one before it, on whichever side that is.
+        gaps = [_gap(chips[max(pair)]) for pair in pairwise(order)]
+        used = sum(gaps) + sum(chips[place].width_px for place in order)
+        x = left + width - used if of_text else left
+        starts: dict[int, float] = {}
+        for place, gap in zip(order, [*gaps, 0], strict=True):
+            starts[place] = x
+            x += chips[place].width_px + gap
+        for place in line:
+            marks += _chip_marks(chips[place], starts[place], y)
+        y += _HEIGHT_PX + _LINES_APART_PX
+    return marks, y - _LINES_APART_PX if chips else top
+
+
+def _gap(chip: _Chip) -> int:
+    return _BETWEEN_PX if chip.parted else 0
+
+
+def _lines(chips: Sequence[_Chip], width: float) -> list[list[int]]:
+    """Break a text into lines: the places of each line's chips."""
+    lines: list[list[int]] = [[]]
+    x, place = 0.0, 0
     for unit in _units(chips):
-        needed = sum(chip.width_px for chip in unit)
-        gap = _BETWEEN_PX if unit[0].parted and x else 0
-        if x and x + gap + needed > width:
-            x, y, gap = 0.0, y + _HEIGHT_PX + _LINES_APART_PX, 0
-        x += gap
+        needed = _gap(unit[0]) + sum(chip.width_px for chip in unit)
+        if lines[-1] and x + needed > width:
+            lines.append([])
+            x = 0.0
+        x += _gap(unit[0]) if lines[-1] else 0
         for chip in unit:
-            if x and x + chip.width_px > width:  # a unit that no line has room for
-                x, y = 0.0, y + _HEIGHT_PX + _LINES_APART_PX
-            at = left + (width - x - chip.width_px if mirrored else x)
-            marks += _chip_marks(chip, at, y)
+            if lines[-1] and x + chip.width_px > width:  # a unit that no line has room for
+                lines.append([])
+                x = 0.0
+            lines[-1].append(place)
             x += chip.width_px
-    return marks, y + _HEIGHT_PX if chips else top
+            place += 1
+    return lines if chips else []
 
 
 def _units(chips: Sequence[_Chip]) -> list[list[_Chip]]:

@@ -5,7 +5,6 @@ import pytest
 from service.evidence.fonts import (
     font,
     is_missing,
-    is_right_to_left,
     printable,
     shortened,
     width_px,
@@ -39,14 +38,6 @@ def test_a_text_is_cut_where_there_is_no_room() -> None:
 def test_what_has_no_picture_is_left_out() -> None:
     assert printable("a\tb\nc\u00a0d") == "a b c d"
     assert printable("safe\u202etxt.exe\u200b\x07\ud800\ue000") == "safetxt.exe"
-
-
-def test_the_direction_is_that_of_the_first_letter() -> None:
-    assert is_right_to_left("1. כלב and a dog")
-    assert is_right_to_left("قطة")
-    assert not is_right_to_left("a dog, כלב")
-    assert not is_right_to_left("123 ...")
-    assert not is_right_to_left("")
 
 
 def test_a_size_is_loaded_once() -> None:

@@ -147,6 +147,9 @@ def test_a_text_from_right_to_left_runs_so(make_pair: MakePair) -> None:
     page = lay_out(make_pair("כלב אדום רץ", [0, 1, 2], [0.1, 0.2, 0.3]), None, [], has_photo=False)
     places = [text.x for text in texts(page, WORD_PX)]
     assert places == sorted(places, reverse=True)
+    page = lay_out(make_pair("כלב red dog", [0, 1, 2], [0.1, 0.2, 0.3]), None, [], has_photo=False)
+    first, *rest = (text.x for text in texts(page, WORD_PX))
+    assert rest[0] < rest[1] < first
     page = lay_out(make_pair("a red dog", [0, 1, 2], [0.1, 0.2, 0.3]), None, [], has_photo=False)
     places = [text.x for text in texts(page, WORD_PX)]
     assert places == sorted(places)
