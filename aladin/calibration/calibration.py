@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import ConfigDict
 
-from aladin.calibration.features import hit_features, query_features
+from aladin.calibration.features import judged_features
 from aladin.calibration.figures import CalibrationFigures
 from aladin.calibration.logistic import LogisticModel
 from aladin.calibration.scores import CandidateScores, Judgement
@@ -59,9 +59,9 @@ class DirectionCalibration:
         if pool.align is None or hits.align is None:
             models = self.matching
             pool, hits = pool.without_alignment(), hits.without_alignment()
+        of_query, of_hits = judged_features(pool, hits)
         return Judgement(
-            float(models.match.probability(query_features(pool))[0]),
-            models.hit.probability(hit_features(pool, hits)),
+            float(models.match.probability(of_query)[0]), models.hit.probability(of_hits)
         )
 
 

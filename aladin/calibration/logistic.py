@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,9 +50,16 @@ class LogisticModel:
         Returns:
             (n,) float64, 0 to 1.
         """
-        shape = next(iter(features.values())).shape
-        log_odds = np.full(shape, self.intercept)
-        for term in self.terms:
-            log_odds += term.weight * (features[term.feature] - term.mean) / term.deviation
+        factors, rest = self._linear
+        rows = len(next(iter(features.values())))
+        values = np.array([features[term.feature] for term in self.terms])
+        log_odds = factors @ values.reshape(len(self.terms), rows) + rest
         # As a hyperbolic tangent, no exponential overflows.
         return 0.5 * (1 + np.tanh(0.5 * log_odds))
+
+    @cached_property
+    def _linear(self) -> tuple[NDArray[np.float64], float]:
+        """(terms,) factors of the values as they are, and the log-odds where these are 0."""
+        factors = np.array([term.weight / term.deviation for term in self.terms])
+        means = np.array([term.mean for term in self.terms])
+        return factors, self.intercept - float(factors @ means)

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# Candidates that a query's answer is judged by: the first stage's best. Enough to see how its
-# scores are spread; and as few as every search hands to the second stage anyway.
-POOL = 20
+# Candidates that a query's answer is judged by: the first stage's best. The more there are, the
+# better is seen what wrong answers score: on Flickr8k, the AUROC of "is there a match at all" gains
+# 0.003 from 20 to 100. And so many a search hands to the second stage anyway, if not told otherwise.
+POOL = 100
 
 
 class CandidateScores(NamedTuple):
@@ -31,6 +32,18 @@ class CandidateScores(NamedTuple):
         """Return the items at some places."""
         align = None if self.align is None else self.align[places]
         return CandidateScores(self.rows[places], self.match[places], align, self.words[places])
+
+    def joined(self, others: CandidateScores) -> CandidateScores:
+        """Return these items and others; alignment scores only if both have them."""
+        align = None
+        if self.align is not None and others.align is not None:
+            align = np.concatenate([self.align, others.align])
+        return CandidateScores(
+            rows=np.concatenate([self.rows, others.rows]),
+            match=np.concatenate([self.match, others.match]),
+            align=align,
+            words=np.concatenate([self.words, others.words]),
+        )
 
     def without_alignment(self) -> CandidateScores:
         """Return what is left where the second stage cannot be asked."""

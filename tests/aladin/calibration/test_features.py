@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aladin.calibration.features import FEATURE_SETS, hit_features, query_features
+from aladin.calibration.features import (
+    FEATURE_SETS,
+    hit_features,
+    judged_features,
+    query_features,
+)
 from aladin.calibration.scores import CandidateScores
 
 POOL = CandidateScores(
@@ -77,6 +82,17 @@ def test_copies_have_no_spread_to_divide_by() -> None:
     features = query_features(copies)
     assert all(np.isfinite(values).all() for values in features.values())
     assert features["match_gap"] == 0
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_in_one_go_the_query_and_its_hits_are_described_the_same(aligned: bool) -> None:
+    pool = POOL if aligned else POOL.without_alignment()
+    beyond = POOL.take(slice(1))._replace(rows=np.array([99]), match=np.array([0.2], np.float32))
+    hits = pool.take(slice(2)).joined(beyond if aligned else beyond.without_alignment())
+    of_query, of_hits = judged_features(pool, hits)
+    for found, expected in ((of_query, query_features(pool)), (of_hits, hit_features(pool, hits))):
+        assert found.keys() == expected.keys()
+        assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
 def test_every_set_is_made_of_known_features() -> None:
