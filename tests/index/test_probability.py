@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from aladin.calibration.calibration import Calibration
-from aladin.calibration.scores import POOL
 from aladin.encoding import Encoding
 from aladin.errors import InputError
 from index.disk import only_builder
@@ -27,6 +26,17 @@ from index.searcher import TwoStageSearcher
 from index.tuning.publish_entries import publish_entries
 
 Search = Callable[..., SearchResult]
+
+# Fewer than the photos, so that some hits are beyond.
+POOL = 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_pool() -> Iterator[None]:
+    """Have hits judged against the first stage's best 20."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("index.searcher.POOL", POOL)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +65,8 @@ def text(calibrated: TwoStageSearcher) -> Encoding:
 def ask(calibrated: TwoStageSearcher, text: Encoding) -> Search:
     """Searches the photos for the text: ``ask(top_k=5, min_probability=0.5)``."""
 
-    def search(**options: Any) -> SearchResult:
-        return calibrated.search(text, "text", "images", **{"top_k": 23, **options})
+    def search(top_k: int = 23, **options: Any) -> SearchResult:
+        return calibrated.search(text, "text", "images", top_k=top_k, **options)
 
     return search
 
@@ -71,10 +81,12 @@ def by_hand(result: SearchResult, words: dict[str, int], less: float = 0.0) -> d
     The probability of any match is under the empty name.
     """
     hits = {hit.id: hit for hit in result.hits}
-    pool = sorted(hits, key=lambda name: -hits[name].stages.match.score)[:20]
+    pool = sorted(hits, key=lambda name: -hits[name].stages.match.score)[:POOL]
 
     def per_word(name: str) -> float:
-        return hits[name].stages.align.score / words[name]
+        align = hits[name].stages.align
+        assert align is not None
+        return align.score / words[name]
 
     def gap(name: str, score: Callable[[str], float]) -> float:
         return score(name) - max(score(other) for other in pool if other != name)

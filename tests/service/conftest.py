@@ -19,9 +19,8 @@ from PIL import Image
 
 from aladin.calibration.calibration import Calibration
 from index.building.builder import build_index
-from index.disk import only_builder
-from index.reader import open_index
-from index.tuning.publish_entries import publish_entries
+from index.info import describe
+from index.tuning.calibrate import store_calibration
 from service.http.app import create_app
 from service.metrics import Metrics
 from service.settings import ServiceSettings
@@ -131,9 +130,7 @@ def calibrated_index(
     """The index of `index_folder`, with made-up probabilities."""
     root = tmp_path_factory.mktemp("calibrated") / "index"
     shutil.copytree(index_folder, root)
-    with only_builder(root), open_index(root) as index:
-        calibration = make_calibration(index.manifest.model.id)
-        publish_entries(root, index.manifest, {}, "calibrate", calibration)
+    store_calibration(root, make_calibration(describe(root).model_id))
     return root
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from aladin.calibration.calibration import Calibration
-from index.disk import only_builder
-from index.reader import open_index
-from index.tuning.publish_entries import publish_entries
+from index.info import describe
+from index.tuning.calibrate import store_calibration
 from service.cli import app
+from service.reports.index_facts import calibration_warnings
 
 
 def info(*words: object) -> Result:
@@ -48,14 +49,19 @@ def test_a_calibration_is_told_with_what_it_is_worth(calibrated_index: Path) -> 
 )
 def test_far_more_or_fewer_items_than_it_was_fitted_among_are_warned_of(
     index_folder: Path,
-    tmp_path: Path,
     make_calibration: Callable[..., Calibration],
     photos: int,
     warned: list[str],
 ) -> None:
+    described = replace(describe(index_folder), calibration=make_calibration("any", photos))
+    warnings = calibration_warnings(described)
+    assert [warning.split(":")[0] for warning in warnings] == warned
+    assert all(f"among {photos:,}, here are" in warning for warning in warnings)
+
+
+def test_warnings_go_to_stderr(
+    index_folder: Path, tmp_path: Path, make_calibration: Callable[..., Calibration]
+) -> None:
     root = Path(shutil.copytree(index_folder, tmp_path / "index"))
-    with only_builder(root), open_index(root) as index:
-        calibration = make_calibration(index.manifest.model.id, photos)
-        publish_entries(root, index.manifest, {}, "calibrate", calibration)
-    lines = [line for line in info(root).stderr.splitlines() if line.startswith("warning: ")]
-    assert [line.split()[1] for line in lines] == [f"{target}:" for target in warned]
+    store_calibration(root, make_calibration(describe(root).model_id, 61))
+    assert info(root).stderr.startswith("warning: images: probabilities were fitted among 61")
