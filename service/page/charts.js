@@ -30,6 +30,10 @@ export function chart(spec) {
   const title = make("strong", {}, spec.title);
   title.classList.toggle("unseen", spec.titleSeen === false);
   const heading = make("figcaption", {}, title);
+  if (spec.series.every(({ points }) => points.length === 0)) {
+    figure.append(heading, make("p", { className: "faint" }, "Nothing was measured."));
+    return figure;
+  }
   if (spec.series.length > 1) heading.append(legend(spec.series));
   figure.append(heading, place, readout);
   if (spec.table) figure.append(asTable(spec));
