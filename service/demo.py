@@ -1,4 +1,4 @@
-"""The whole path on drawn scenes: data, training, index, and what each way of searching finds."""
+"""The whole path on drawn scenes: data, training, probabilities, index, what each search finds."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from aladin.progress import Progress
 from index.building.builder import build_index
 from index.reader import SearchIndex, open_index
 from index.searcher import TwoStageSearcher
+from service.calibration.run import CalibrateOptions, calibrate_system
 from service.engine import SearchEngine
 from service.evaluation import evaluate_served
 from service.queries import ItemQuery, SearchOptions, Target
@@ -52,7 +53,8 @@ def run_demo(
 ) -> DemoResult:
     """Draw scenes, train on them, index the test scenes and compare the ways to search them.
 
-    What is complete in `out` is kept: a demo that was stopped goes on where it was.
+    The index's hits have probabilities, which are fitted to the validation scenes. What is
+    complete in `out` is kept: a demo that was stopped goes on where it was.
 
     Args:
         out: folder of the demo.
@@ -63,6 +65,7 @@ def run_demo(
     Raises:
         ConfigError: `out` holds a demo of another recipe.
         IndexMismatchError: the index in `out` is not of the network in it.
+        InputError: there are too few scenes to fit probabilities to.
     """
     with torch_threads(1):  # its network is small
         return _run(out, progress, scenes, overrides)
@@ -124,7 +127,9 @@ def _index(out: Path, checkpoint: Path, data: Path, progress: Progress) -> Searc
     try:
         return open_index(out, checkpoint=network)
     except IndexNotReadyError:
-        _LOG.info("indexing the test scenes")
+        _LOG.info("fitting probabilities to the validation scenes")
+    calibrate_system(checkpoint, data, CalibrateOptions(), None, progress)
+    _LOG.info("indexing the test scenes")
     images, texts = image_items(data, "test"), text_items(data, "test")
     build_index(checkpoint, out, images, texts, progress=progress)
     return open_index(out, checkpoint=network)

@@ -10,9 +10,12 @@ import pytest
 from aladin.errors import ConfigError
 from aladin.progress import NullProgress
 from index.reader import open_index
+from index.searcher import TwoStageSearcher
 from service.demo import run_demo
 from service.reports.tables import metrics_table
 
+# The fewest that probabilities can be fitted with: one in eight validates.
+SCENES = 160
 QUICK = ["stage.teacher.epochs=1", "stage.student.epochs=1", "precision=float32"]
 
 
@@ -31,7 +34,7 @@ class Units(NullProgress):
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a finished demo."""
     folder = tmp_path_factory.mktemp("demo")
-    run_demo(folder, NullProgress(), scenes=48, overrides=QUICK)
+    run_demo(folder, NullProgress(), scenes=SCENES, overrides=QUICK)
     return folder
 
 
@@ -39,30 +42,37 @@ def test_the_demo_leaves_data_network_and_an_index_of_the_test_scenes(out: Path)
     lines = (out / "data" / "captions.jsonl").read_text().splitlines()
     splits = [json.loads(line)["split"] for line in lines]
     assert {split: splits.count(split) for split in set(splits)} == {
-        "train": 36,
-        "val": 6,
-        "test": 6,
+        "train": 120,
+        "val": 20,
+        "test": 20,
     }
     with open_index(out / "index") as opened:
         assert opened.manifest.images is not None
-        assert opened.manifest.images.count == 6
+        assert opened.manifest.images.count == 20
         assert opened.manifest.texts is not None
-        assert opened.manifest.texts.count == 6 * len(json.loads(lines[0])["captions"])
+        assert opened.manifest.texts.count == 20 * len(json.loads(lines[0])["captions"])
         assert opened.checkpoint.provenance.stage == "student"
+        assert opened.manifest.calibration is not None
+        assert opened.manifest.calibration.fitted_on.photos == 20
+        searcher = TwoStageSearcher(opened)
+        query, _ = searcher.encode_item(next(iter(opened.side("texts").items.rows_by_id())))
+        answer = searcher.search(query, "text", "images", top_k=3)
+        assert answer.match_probability is not None
+        assert all(0 < (hit.probability or 0) < 1 for hit in answer.hits)
 
 
 def test_a_second_time_it_only_searches_and_its_table_has_every_way(out: Path) -> None:
     units = Units()
-    rows = run_demo(out, units, scenes=48, overrides=QUICK).rows
+    rows = run_demo(out, units, scenes=SCENES, overrides=QUICK).rows
     assert "scenes" not in units.seen
     assert "steps" not in units.seen
     names = ["matching alone", "exhaustive alignment", "two-stage, default", "two-stage, fusion 1"]
     assert [row.name for row in rows] == names
     assert all(row.ms_a_query is not None and row.ms_a_query > 0 for row in rows)
-    # Six scenes are all candidates, so the papers' rule through the index is the exhaustive
+    # Twenty scenes are all candidates, so the papers' rule through the index is the exhaustive
     # alignment; float16 tokens may turn one near tie.
     for ours, theirs in zip(rows[3].metrics, rows[1].metrics, strict=True):
-        assert ours[:3] == pytest.approx(theirs[:3], abs=100 / 6 + 0.1)
+        assert ours[:3] == pytest.approx(theirs[:3], abs=100 / 20 + 0.1)
     table = metrics_table("test scenes", rows)
     assert [column.header for column in table.columns][-2:] == ["\nrsum", "ms a\nquery"]
     assert list(table.columns[11].cells) == [f"{row.metrics.rsum:.1f}" for row in rows]
@@ -70,4 +80,4 @@ def test_a_second_time_it_only_searches_and_its_table_has_every_way(out: Path) -
 
 def test_a_folder_of_another_recipe_is_refused(out: Path) -> None:
     with pytest.raises(ConfigError):
-        run_demo(out, NullProgress(), scenes=48, overrides=[*QUICK, "seed=5"])
+        run_demo(out, NullProgress(), scenes=SCENES, overrides=[*QUICK, "seed=5"])
