@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from aladin.images import decode_image
 from index.building.builder import build_index
@@ -52,7 +52,9 @@ def assert_same(pair: ExplainedPair, hit: dict[str, object]) -> None:
 
 async def test_words_against_a_photo(service: Service) -> None:
     async with service() as client:
-        answer = await client.post("/v1/search/images", json={"text": TEXT, "explain": True})
+        answer = await client.post(
+            "/v1/search/images", json={"text": TEXT, "explain": True, "k": 2}
+        )
         for hit in answer.json()["hits"]:
             drawn = await client.get("/v1/explain.png", params={"text": TEXT, "id": hit["id"]})
             pair = shown(drawn)
@@ -88,7 +90,7 @@ async def test_an_uploaded_photo_against_a_text(
     photo = encoded(query_photo)
     async with service() as client:
         search = await client.post(
-            "/v1/search/texts", files={"image": photo}, data={"explain": "true", "k": "3"}
+            "/v1/search/texts", files={"image": photo}, data={"explain": "true", "k": "2"}
         )
         for hit in search.json()["hits"]:
             drawn = await client.post(
@@ -97,6 +99,22 @@ async def test_an_uploaded_photo_against_a_text(
             pair = shown(drawn)
             assert (pair.text, pair.text_id, pair.photo_id) == (hit["text"], hit["id"], None)
             assert_same(pair, hit)
+
+
+async def test_a_photo_is_drawn_upright(
+    service: Service, query_photo: Image.Image, encoded: Callable[..., bytes]
+) -> None:
+    lying = query_photo.transpose(Image.Transpose.ROTATE_90)
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6  # turn it by 90 degrees to the right
+    async with service() as client:
+        drawings = [
+            await client.post("/v1/explain.png", files={"image": photo}, data={"id": "plain#0"})
+            for photo in (encoded(query_photo), encoded(lying, exif=exif), encoded(lying))
+        ]
+    upright, turned, as_it_lies = (Image.open(io.BytesIO(each.content)) for each in drawings)
+    assert turned.tobytes() == upright.tobytes()
+    assert as_it_lies.size != upright.size
 
 
 async def test_who_has_the_drawing_is_told_so_until_it_is_another(service: Service) -> None:
