@@ -23,14 +23,23 @@ class AskedQuery(NamedTuple):
 
     Attributes:
         photo: number of the photo that asks, or whose caption asks.
-        candidates: the first stage's best by falling cosine, as many as a search hands to the
-            second stage, and beyond them as many as there are right answers.
+        candidates: the first stage's best by falling cosine, as many as `candidates_kept` says.
         right: (candidates,) bool; whether each belongs together with the query.
     """
 
     photo: int
     candidates: CandidateScores
     right: NDArray[np.bool_]
+
+
+def candidates_kept(num_candidates: int, right: int) -> int:
+    """Return how many candidates it takes to judge a query without its right answers.
+
+    Args:
+        num_candidates: that a search hands to its second stage.
+        right: number of right answers.
+    """
+    return max(num_candidates, POOL) + right
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,14 +108,13 @@ def make_examples(
     for query in queries:
         for present in (True, False):
             kept = np.flatnonzero(np.full(len(query.right), present) | ~query.right)
-            kept = kept[:num_candidates]
             if not len(kept):
                 continue
-            found, right = query.candidates.take(kept), query.right[kept]
+            asked, right = query.candidates.take(kept), query.right[kept]
             if fusion is None:
-                found = found.without_alignment()
+                asked = asked.without_alignment()
+            found, pool = asked.take(slice(num_candidates)), asked.take(slice(POOL))
             page = _page(found, fusion)
-            pool = found.take(slice(POOL))
             hits.append(hit_features(pool, found.take(page)))
             hits_right.append(right[page])
             match.append(query_features(pool))

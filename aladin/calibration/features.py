@@ -87,7 +87,7 @@ def query_features(pool: CandidateScores) -> Features:
 
     Returns:
         (1,) values by name: those of the item that is best by the cosine, by the alignment score
-        or by the alignment per word, whichever the feature is of; the words are the pool's mean.
+        or by the alignment per word, whichever the feature is of; `log_words` is the pool's mean.
     """
     return _of_best(hit_features(pool, pool))
 
@@ -112,8 +112,8 @@ def _of_best(features: Features) -> Features:
         if names[0] in features:
             place = int(features[names[0]].argmax())
             best |= {name: features[name][place : place + 1] for name in names}
-    place = int(features["match"].argmax())
-    best["log_words"] = features["log_words"][place : place + 1]
+    # A photo that asks has no words; those of one of its candidates would say little of it.
+    best["log_words"] = features["log_words"].mean(keepdims=True)
     return best
 
 

@@ -14,15 +14,17 @@ from aladin.calibration.logistic import LogisticModel, Term
 from aladin.calibration.measures import log_loss
 from aladin.errors import InputError
 
-FOLDS = 5
-# Four photos a fold: fewer say nothing of how well a choice does.
-LEAST_PHOTOS = 4 * FOLDS
+# Of the cross-validation that chooses; and of the one around it that judges, whose models are to
+# be as good as the one that is fitted to all.
+CHOOSING_FOLDS, JUDGING_FOLDS = 5, 10
+# Two photos to judge in each fold: fewer say nothing.
+LEAST_PHOTOS = 2 * JUDGING_FOLDS
 # scikit-learn's C; the data decide between hardly any penalty and a strong one.
-_INVERSE_PENALTIES = (0.01, 1.0)
+_INVERSE_PENALTIES = (0.01, 0.1, 1.0)
 
 
 def fit_logistic(examples: Examples, what: str) -> LogisticModel:
-    """Fit the model with the features and the penalty of the least cross-validated log loss.
+    """Fit the model with the features and the penalty that cross-validated log loss prefers.
 
     Args:
         examples: to fit to; features that they do not have are left out.
@@ -34,24 +36,25 @@ def fit_logistic(examples: Examples, what: str) -> LogisticModel:
     names: list[Feature] = list(examples.features)
     values = np.stack([examples.features[name] for name in names], axis=1)  # (n, features)
     # Without alignment scores, some sets are the same.
-    sets = dict.fromkeys(tuple(name for name in each if name in names) for each in FEATURE_SETS)
+    sets: dict[tuple[Feature, ...], None] = dict.fromkeys(
+        tuple(name for name in each if name in names) for each in FEATURE_SETS
+    )
     choices = [
-        _Choice([names.index(name) for name in chosen], inverse_penalty)
+        [_Choice([names.index(name) for name in chosen], penalty) for penalty in _INVERSE_PENALTIES]
         for chosen in sets
-        for inverse_penalty in _INVERSE_PENALTIES
     ]
-    judged = np.empty((len(choices), len(values)))
-    for train, test in photo_folds(examples, what):
+    losses = np.empty((len(choices), len(_INVERSE_PENALTIES), CHOOSING_FOLDS))
+    for fold, (train, test) in enumerate(photo_folds(examples, CHOOSING_FOLDS, what)):
         scaler = _scaler(values[train])
         seen: NDArray[np.float64] = scaler.transform(values[train])
         unseen: NDArray[np.float64] = scaler.transform(values[test])
-        of_train = examples.take(train)
-        for k, choice in enumerate(choices):
+        of_train, of_test = examples.take(train), examples.take(test)
+        for place in np.ndindex(losses.shape[:2]):
+            choice = choices[place[0]][place[1]]
             fitted = _fit(seen, of_train, choice)
-            judged[k, test] = fitted.predict_proba(unseen[:, choice.columns])[:, 1]
-    losses = [log_loss(each, examples.right, examples.weights) for each in judged]
-    # Of equals the first: fewer features, and the stronger penalty.
-    choice = choices[int(np.argmin(losses))]
+            judged = fitted.predict_proba(unseen[:, choice.columns])[:, 1]
+            losses[(*place, fold)] = log_loss(judged, of_test.right, of_test.weights)
+    choice = _chosen(choices, losses)
     scaler = _scaler(values)
     fitted = _fit(scaler.transform(values), examples, choice)
     return LogisticModel(
@@ -82,19 +85,20 @@ def out_of_fold(examples: Examples, what: str) -> NDArray[np.float64]:
         InputError: see `fit_logistic`.
     """
     probabilities = np.empty(len(examples.right))
-    for train, test in photo_folds(examples, what):
+    for train, test in photo_folds(examples, JUDGING_FOLDS, what):
         model = fit_logistic(examples.take(train), what)
         probabilities[test] = model.probability(examples.take(test).features)
     return probabilities
 
 
 def photo_folds(
-    examples: Examples, what: str
+    examples: Examples, count: int, what: str
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield the places of each fold's training and test cases; all of a photo are in one fold.
 
     Args:
         examples: to be divided.
+        count: of folds.
         what: names the examples in the error.
 
     Raises:
@@ -104,10 +108,10 @@ def photo_folds(
     from sklearn.model_selection import GroupKFold
 
     photos = len(np.unique(examples.photos))
-    if photos < FOLDS:
-        raise InputError(f"{what}: expected at least {FOLDS} photos, found {photos}")
+    if photos < count:
+        raise InputError(f"{what}: expected at least {count} photos, found {photos}")
     # Shuffled: neighbours in a data set are often alike.
-    folds = GroupKFold(FOLDS, shuffle=True, random_state=0)
+    folds = GroupKFold(count, shuffle=True, random_state=0)
     for train, test in folds.split(examples.right, groups=examples.photos):
         right = int(examples.right[train].sum())
         if right in (0, len(train)):
@@ -123,6 +127,24 @@ class _Choice(NamedTuple):
 
     columns: list[int]
     inverse_penalty: float
+
+
+def _chosen(choices: list[list[_Choice]], losses: NDArray[np.float64]) -> _Choice:
+    """Choose the smallest set of features whose loss is not clearly above the least one.
+
+    Clearly is more than one standard error of the difference: what a larger set seems to gain
+    below that may be the luck of these photos.
+
+    Args:
+        choices: by set and penalty.
+        losses: (sets, penalties, folds) of these.
+    """
+    penalties = losses.mean(axis=2).argmin(axis=1)  # (sets,)
+    of_sets = losses[np.arange(len(losses)), penalties]  # (sets, folds)
+    more = of_sets - of_sets[of_sets.mean(axis=1).argmin()]
+    within = more.mean(axis=1) <= more.std(axis=1, ddof=1) / np.sqrt(CHOOSING_FOLDS)
+    smallest = int(np.flatnonzero(within)[0])
+    return choices[smallest][penalties[smallest]]
 
 
 def _scaler(values: NDArray[np.float64]) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin.calibration.examples import AskedQuery
+from aladin.calibration.examples import AskedQuery, candidates_kept
 from aladin.calibration.scores import CandidateScores
 from aladin.fusion import Direction
 from aladin.model import AladinModel
@@ -60,5 +60,6 @@ def asked_query(
         right: of them; whether each belongs together with the query.
         num_candidates: of a search's first stage.
     """
-    best = np.argsort(-scores.match, kind="stable")[: num_candidates + int(right.sum())]
+    count = candidates_kept(num_candidates, int(right.sum()))
+    best = np.argsort(-scores.match, kind="stable")[:count]
     return AskedQuery(photo, scores.take(best), right[best])

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aladin.calibration.examples import AskedQuery
+from aladin.calibration.examples import AskedQuery, candidates_kept
 from aladin.calibration.scores import CandidateScores
 from aladin.encoding import Encoding
 from aladin.progress import Progress
@@ -43,7 +43,7 @@ def ask_images(
             return side.align(query.item_tokens(0), "text", found)
 
         right = np.array([photo])
-        candidates = _candidates(side, query, num_candidates + 1, align)
+        candidates = _candidates(side, query, candidates_kept(num_candidates, 1), align)
         missing = right[rows[right] < 0]
         images = split.images.rows(torch.from_numpy(missing))
         added = CandidateScores(
@@ -81,7 +81,7 @@ def ask_texts(
             return side.align(query.item_tokens(0), "image", found)
 
         right = np.flatnonzero(split.photo_of_text == photo)
-        candidates = _candidates(side, query, num_candidates + len(right), align)
+        candidates = _candidates(side, query, candidates_kept(num_candidates, len(right)), align)
         missing = right[rows[right] < 0]
         texts = split.texts.rows(torch.from_numpy(missing))
         added = CandidateScores(

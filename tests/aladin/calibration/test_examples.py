@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from aladin.calibration.examples import PAGE, AskedQuery, make_examples
+from aladin.calibration.examples import PAGE, AskedQuery, candidates_kept, make_examples
 from aladin.calibration.features import query_features
 from aladin.calibration.scores import POOL, CandidateScores
 from aladin.fusion import DirectionFusion
@@ -67,12 +67,20 @@ def test_the_prior_weighs_both_kinds_of_query() -> None:
     assert examples.hits.weights == pytest.approx([0.4, 0.4, 1.6])
 
 
-def test_pages_and_pools_end(draw_queries: Callable[..., list[AskedQuery]]) -> None:
-    asked = draw_queries(1, items=40)
-    examples = make_examples(asked, 35, 0.5, None)
+@pytest.mark.parametrize("num_candidates", [12, 130])
+def test_few_candidates_do_not_make_a_smaller_pool(
+    draw_queries: Callable[..., list[AskedQuery]], num_candidates: int
+) -> None:
+    asked = draw_queries(1, items=150)
+    examples = make_examples(asked, num_candidates, 0.5, None)
     assert len(examples.hits.right) == 2 * PAGE
     expected = query_features(asked[0].candidates.take(slice(POOL)).without_alignment())
     assert examples.match.features["match_mean"][0] == expected["match_mean"][0]
+
+
+def test_enough_is_kept_to_take_the_right_answers_out() -> None:
+    assert candidates_kept(2 * POOL, 5) == 2 * POOL + 5
+    assert candidates_kept(3, 5) == POOL + 5
 
 
 def test_examples_are_taken_whole(draw_queries: Callable[..., list[AskedQuery]]) -> None:

@@ -62,7 +62,7 @@ def test_a_query_is_described_by_the_best_of_each_score() -> None:
     assert features["align"] == pytest.approx(3.0)
     assert features["align_gap"] == pytest.approx(1.0)
     assert features["per_word"] == pytest.approx(0.75)
-    assert features["log_words"] == pytest.approx(np.log(4))
+    assert features["log_words"] == pytest.approx((2 * np.log(4) + np.log(2)) / 3)
     assert all(values.shape == (1,) for values in features.values())
 
 

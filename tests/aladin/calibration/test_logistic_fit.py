@@ -94,7 +94,7 @@ def test_all_cases_of_a_photo_are_in_one_fold(more: list[int]) -> None:
         weights=np.ones(len(photos)),
     )
     tested: list[int] = []
-    for train, test in photo_folds(examples, "cases"):
+    for train, test in photo_folds(examples, 5, "cases"):
         assert not set(photos[train]) & set(photos[test])
         assert sorted([*train, *test]) == list(range(len(photos)))
         tested += test.tolist()
@@ -103,7 +103,7 @@ def test_all_cases_of_a_photo_are_in_one_fold(more: list[int]) -> None:
 
 def test_a_photo_is_judged_by_models_that_never_saw_it() -> None:
     """Whatever the answers of a photo are, its probabilities stay the same."""
-    examples = drawn(100, 20)
+    examples = drawn(200, 40)
     before = out_of_fold(examples, "cases")
     own = examples.photos == 3
     turned = replace(examples, right=np.where(own, ~examples.right, examples.right))

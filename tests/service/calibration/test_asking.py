@@ -67,9 +67,10 @@ def test_every_photo_asks_for_its_captions(split: EncodedSplit, checkpoint: Chec
 
 
 def test_what_stands_behind_the_candidates_is_not_kept(
-    split: EncodedSplit, checkpoint: Checkpoint
+    split: EncodedSplit, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A search of two candidates is left with two when both captions are taken out."""
+    monkeypatch.setattr("aladin.calibration.examples.POOL", 1)
     asked = ask_split(checkpoint.model, split, 2)("image_to_text")
     assert {len(query.right) for query in asked} == {4}
 

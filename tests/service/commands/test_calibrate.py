@@ -54,7 +54,11 @@ def index(index_folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(index_folder, tmp_path / "index"))
 
 
-def test_a_checkpoint_is_calibrated(checkpoint: Path, data: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_is_calibrated(
+    checkpoint: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each fold is a fit of its own, and ten take their time.
+    monkeypatch.setattr("aladin.calibration.logistic_fit.JUDGING_FOLDS", 2)
     plot = tmp_path / "reliability.png"
     result = calibrate(checkpoint, data, "--plot", plot, "--no-match-below", 0.3, "--json")
     assert result.exit_code == 0, result.stderr
