@@ -25,6 +25,7 @@ export function showAnswer({ search, answer, ms, matching }, act) {
     moved = showComparison(answer, matching);
   }
   showNoMatch(answer);
+  at("found").classList.remove("waiting");
   at("found").classList.toggle("empty", answer.hits.length === 0);
   at("status").textContent = `${summary(search, answer)} ${moved}`.trim();
   showTimings(answer.took_ms, ms);
@@ -44,7 +45,7 @@ export function clearAnswer() {
   hideTimings();
   hidePages();
   at("no-match").hidden = true;
-  at("found").classList.remove("empty", "no-match");
+  at("found").classList.remove("waiting", "empty", "no-match");
   at("status").textContent = "";
 }
 

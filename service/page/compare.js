@@ -27,15 +27,14 @@ export function showComparison(answer, matchingAnswer) {
   const before = new Map(matchingAnswer.hits.map((hit) => [hit.id, hit.rank]));
   const after = new Map(answer.hits.map((hit) => [hit.id, hit.rank]));
   let [up, down, entered] = [0, 0, 0];
-  for (const item of hits.children) {
-    const hit = answer.hits.find(({ id }) => id === item.dataset.id);
+  answer.hits.forEach((hit, index) => {
     // The first stage's rank is known of what is not on its page as well.
     const places = (before.get(hit.id) ?? hit.stages.match.rank) - hit.rank;
     if (!before.has(hit.id)) entered += 1;
     else if (places > 0) up += 1;
     else if (places < 0) down += 1;
-    mark(item, places, before.has(hit.id) ? null : "entered");
-  }
+    mark(hits.children[index], places, before.has(hit.id) ? null : "entered");
+  });
   for (const item of matching.children) {
     const rank = before.get(item.dataset.id);
     if (after.has(item.dataset.id)) mark(item, rank - after.get(item.dataset.id), null);
@@ -56,7 +55,8 @@ function mark(item, places, crossing) {
     entered: [places > 0 ? `▲ ${places} new` : "new", `entered this page, ${said}`],
     left: ["gone", "left this page"],
   }[crossing] ?? [arrow, said];
-  badge.append(make("span", { ariaHidden: "true" }, sign), make("span", { className: "unseen" }, words));
+  badge.append(make("span", { ariaHidden: "true" }, sign));
+  badge.append(make("span", { className: "unseen" }, words));
   item.querySelector(".scores").append(badge);
 }
 

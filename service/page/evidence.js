@@ -29,7 +29,7 @@ export function startEvidence(actions) {
     act.close();
   });
   dialog.addEventListener("click", (event) => {
-    if (event.target === dialog) dialog.close(); // beside it
+    if (isBeside(event)) dialog.close();
   });
   dialog.addEventListener("keydown", (event) => {
     if (event.key === "ArrowLeft") step(-1);
@@ -141,6 +141,12 @@ function step(by) {
   const { hit, list } = shown;
   const next = list.hits[list.hits.indexOf(hit) + by];
   if (next) act.step(next, list);
+}
+
+function isBeside({ target, clientX, clientY }) {
+  const { left, right, top, bottom } = dialog.getBoundingClientRect();
+  const isIn = left <= clientX && clientX <= right && top <= clientY && clientY <= bottom;
+  return target === dialog && !isIn;
 }
 
 function say(text) {

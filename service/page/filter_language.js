@@ -99,8 +99,8 @@ export function narrowed(filter, field, value) {
 }
 
 export function describe({ field, operator, value }) {
-  const isThere = operator === "exists";
-  return `${field} ${isThere && value === "false" ? "is not there" : OPERATORS[operator]}${isThere ? "" : ` ${value}`}`;
+  if (operator === "exists") return `${field} is ${value === "false" ? "not " : ""}there`;
+  return `${field} ${OPERATORS[operator]} ${value}`;
 }
 
 function isObject(value) {

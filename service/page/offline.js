@@ -7,7 +7,7 @@ const LOOK_AGAIN_MS = 2000;
 
 const notice = at("offline");
 let watching = false;
-let pending = null; // of several things that failed, the last one is still wanted
+const pending = new Set(); // what failed, each once however often it was tried
 
 // Say that nobody answers, and call goOn(), if there is something to do, once somebody does.
 export async function waitForService(goOn = null) {
@@ -15,15 +15,15 @@ export async function waitForService(goOn = null) {
     ? "The service does not answer. The page goes on by itself when it does."
     : "You are offline. The page goes on by itself when you are back.";
   notice.hidden = false;
-  pending = goOn ?? pending;
+  if (goOn) pending.add(goOn);
   if (watching) return;
   watching = true;
   while (!navigator.onLine || !(await isUp())) await pause();
   watching = false;
   notice.hidden = true;
-  const last = pending;
-  pending = null;
-  last?.();
+  const failed = [...pending];
+  pending.clear();
+  for (const goOnWith of failed) goOnWith();
 }
 
 function pause() {

@@ -85,8 +85,11 @@ async function run(openId = null) {
     if (mine === running) fail(error);
   } finally {
     clearTimeout(patience);
-    if (mine === running) at("found").classList.remove("waiting");
   }
+}
+
+function runAgain() {
+  run();
 }
 
 async function ask({ signal }) {
@@ -103,9 +106,9 @@ function askMatching({ signal }) {
 
 function fail(error) {
   stop();
-  if (error instanceof Unreachable) waitForService(() => run());
+  if (error instanceof Unreachable) waitForService(runAgain);
   else if (error instanceof NeedsKey) askForKey(error);
-  else showProblem(error, FINAL.includes(error.status) ? null : () => run());
+  else showProblem(error, FINAL.includes(error.status) ? null : runAgain);
 }
 
 // --- From a hit ---
