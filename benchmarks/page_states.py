@@ -128,6 +128,11 @@ def _service_gone(page: SearchPage, asked: Asked) -> None:
     expect(page.page.locator("#offline")).to_be_visible()
 
 
+def _index(page: SearchPage, asked: Asked) -> None:
+    page.open().find(asked.words)  # among the slow queries then
+    page.open_state()
+
+
 def _without_a_match(route: Route) -> None:
     """Answer as the service does where nothing is likely enough."""
     answer = route.fetch()
@@ -162,6 +167,7 @@ STATES: dict[str, PageState] = {
     "no-match": PageState(_no_match),
     "nothing-found": PageState(_nothing_found),
     "photo-refused": PageState(_photo_refused, ("status of 415",)),
+    "index": PageState(_index),
     "loading": PageState(_loading),
     "overloaded": PageState(_overloaded, ("status of 429",)),
     "key-needed": PageState(_key_needed, ("status of 401",)),

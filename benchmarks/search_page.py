@@ -104,6 +104,12 @@ class SearchPage:
         self.page.goto(f"{self.url}/#{fragment}" if fragment else f"{self.url}/")
         return self
 
+    def open_state(self) -> None:
+        """Go to the page of the index's state; return when all of it is shown."""
+        self.page.goto(f"{self.url}/state")
+        expect(self.page.locator("#left-out-body")).not_to_be_empty()
+        expect(self.page.locator("#slow-body")).not_to_be_empty()
+
     def choose_target(self, target: Target) -> None:
         """Choose what is to be found."""
         self.page.locator(f"input[name=target][value={target}]").check()

@@ -21,6 +21,7 @@ from aladin.calibration.figures import (
     Estimate,
     ProbabilityFigures,
     Reliability,
+    ReliabilityBin,
 )
 from aladin.calibration.logistic import LogisticModel, Term
 from aladin.checkpoint import save_checkpoint
@@ -132,7 +133,15 @@ def made_up_calibration(model_id: str, photos: int = 40) -> Calibration:
         for name, less in shift.items()
     }
     reliability = Reliability(
-        ece=0.02, ece_equal_width=0.03, brier=0.1, log_loss=0.3, base_rate=0.2, bins=[]
+        ece=0.02,
+        ece_equal_width=0.03,
+        brier=0.1,
+        log_loss=0.3,
+        base_rate=0.2,
+        bins=[
+            ReliabilityBin(predicted=0.125, observed=0.105, weight=0.5),
+            ReliabilityBin(predicted=0.75, observed=0.77, weight=0.5),
+        ],
     )
     figures = ProbabilityFigures(
         hits=reliability,

@@ -54,7 +54,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def data_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Drawn scenes with five captions each and a metadata field ``number``."""
+    """Drawn scenes with captions and a metadata field ``number``; some captions are too long."""
     folder = tmp_path_factory.mktemp("data")
     file = draw_data_set(folder, scenes=_PHOTOS, val_scenes=1, test_scenes=1, size_px=_PHOTO_PX)
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
