@@ -1,0 +1,109 @@
+"""The page /state in Chromium: what it shows is what the service tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from benchmarks.search_page import SearchPage
+from service.keys.keys_file import add_key
+
+pytestmark = pytest.mark.browser
+
+OpenService = Callable[..., AbstractContextManager[str]]
+OpenPage = Callable[..., SearchPage]
+
+LOOKS = {
+    "desktop": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_it_shows_what_the_service_tells(
+    open_page: OpenPage, url: str, api: httpx.Client, look: str
+) -> None:
+    api.post("/v1/search/images", json={"text": "a red star"})
+    state = api.get("/v1/index/state").json()
+    # What the page's policy forbids of axe is no fault of the page.
+    page = open_page(url, bypass_csp=True, **LOOKS[look]).page
+    page.goto(f"{url}/state")
+    expect(page.locator("#status")).to_contain_text(f"Generation {state['generation']}")
+    for target, tile in (("images", 0), ("texts", 1)):
+        live = f"{state[target]['counts']['live']:,}"
+        expect(page.locator(".tile .value").nth(tile)).to_have_text(live)
+    expect(page.locator("#history tbody tr")).to_have_count(len(state["generations"]))
+    expect(page.locator("#slow-body tbody tr").first).to_be_visible()
+    expect(page.locator("#calibration-body .chart")).to_have_count(2)
+    width = "document.documentElement.scrollWidth - innerWidth"
+    assert page.evaluate(width) <= 0
+    report = Axe().run(page)
+    assert report.violations_count == 0, report.generate_report()
+
+
+def test_what_was_left_out_is_turned_page_by_page(
+    page: SearchPage, url: str, api: httpx.Client
+) -> None:
+    left_out = api.get("/v1/index/state", params={"limit": 40}).json()["texts"]["left_out"]
+    assert left_out["total"] > 40
+    page.page.goto(f"{url}/state")
+    texts = page.page.locator("#left-out-body > div").last  # after the photos
+    ids = texts.locator("tbody code")
+    expect(ids).to_have_text([item["id"] for item in left_out["items"][:20]])
+    page.page.get_by_role("button", name="Next").click()
+    expect(ids).to_have_text([item["id"] for item in left_out["items"][20:]])
+    expect(page.page.get_by_role("button", name="Next")).to_be_focused()
+    expect(texts.locator("nav")).to_contain_text(f"21 to 40 of {left_out['total']}")
+
+
+def test_a_chart_is_read_with_the_arrow_keys(page: SearchPage, url: str, api: httpx.Client) -> None:
+    state = api.get("/v1/index/state").json()
+    curve = [(10, 0.85), (20, 0.984), (24, 0.992), (100, 1.0)]
+    state["images"]["tuning"] = {
+        "candidates": 24,
+        "fidelity": 0.992,
+        "fidelity_wanted": 0.99,
+        "at": 10,
+        "queries": 200,
+        "curve": [
+            {"candidates": candidates, "fidelity": fidelity, "search_ms": 0.125}
+            for candidates, fidelity in curve
+        ],
+    }
+    page.page.route("**/v1/index/state*", lambda route: route.fulfill(json=state))
+    page.page.goto(f"{url}/state")
+    chart = page.page.locator("#curves-body .chart")
+    expect(chart.locator(".dot")).to_have_count(4)
+    readout = chart.locator(".readout")
+    expect(readout).to_have_text("24 candidates keep 99.2 %, 0.13 ms · chosen")
+    chart.locator(".dot[tabindex='0']").focus()
+    for key, words in (("ArrowRight", "100 "), ("ArrowRight", "100 "), ("Home", "10 ")):
+        page.page.keyboard.press(key)
+        expect(readout).to_contain_text(f"{words}candidates keep")
+        expect(chart.locator(".dot[tabindex='0']")).to_be_focused()
+    chart.locator("summary").click()
+    expect(chart.locator("tbody th")).to_have_text(["10", "20", "24", "100"])
+    expect(chart.locator("tr.marked")).to_contain_text("99.20 %")
+
+
+def test_it_asks_for_a_key_and_tells_slow_queries_to_some_alone(
+    open_page: OpenPage, open_service: OpenService, tmp_path: Path
+) -> None:
+    keys_file = tmp_path / "keys.json"
+    key = add_key(keys_file, "reader", ["read"])
+    with open_service(keys_file=keys_file) as url:
+        opened = open_page(url)
+        opened.complaints.expect("status of 401")
+        opened.complaints.expect("status of 403")
+        opened.page.goto(f"{url}/state")
+        opened.page.locator("#key").fill(key)
+        opened.page.locator("#key").press("Enter")
+        expect(opened.page.locator("#history tbody tr")).to_have_count(1)
+        expect(opened.page.locator("#slow-body")).to_contain_text("may read the metrics")
