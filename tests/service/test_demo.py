@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from aladin.calibration.calibration import Calibration
+from aladin.calibration.store import write_calibration
+from aladin.checkpoint import read_model_id
 from aladin.errors import ConfigError
-from aladin.progress import NullProgress
+from aladin.progress import NullProgress, Progress
 from index.reader import open_index
 from index.searcher import TwoStageSearcher
+from service.calibration.run import CalibrateOptions
 from service.demo import run_demo
 from service.reports.tables import metrics_table
+from training.data import read_records
 
-# The fewest that probabilities can be fitted with: one in eight validates.
-SCENES = 160
 QUICK = ["stage.teacher.epochs=1", "stage.student.epochs=1", "precision=float32"]
 
 
@@ -31,48 +35,63 @@ class Units(NullProgress):
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a finished demo."""
+def out(
+    tmp_path_factory: pytest.TempPathFactory, make_calibration: Callable[..., Calibration]
+) -> Path:
+    """A folder with a finished demo, whose probabilities took no fit."""
+
+    def calibrate(
+        checkpoint: Path,
+        data: Path,
+        options: CalibrateOptions,
+        index: Path | None,
+        progress: Progress,
+    ) -> None:
+        del progress
+        assert index is None
+        photos = len(read_records(data, options.split))
+        write_calibration(checkpoint, make_calibration(read_model_id(checkpoint), photos))
+
     folder = tmp_path_factory.mktemp("demo")
-    run_demo(folder, NullProgress(), scenes=SCENES, overrides=QUICK)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("service.demo.calibrate_system", calibrate)
+        run_demo(folder, NullProgress(), scenes=48, overrides=QUICK)
     return folder
 
 
-def test_the_demo_leaves_data_network_and_an_index_of_the_test_scenes(out: Path) -> None:
+def test_the_demo_leaves_data_network_and_an_index_of_the_test_scenes(
+    out: Path, make_calibration: Callable[..., Calibration]
+) -> None:
     lines = (out / "data" / "captions.jsonl").read_text().splitlines()
     splits = [json.loads(line)["split"] for line in lines]
     assert {split: splits.count(split) for split in set(splits)} == {
-        "train": 120,
-        "val": 20,
-        "test": 20,
+        "train": 36,
+        "val": 6,
+        "test": 6,
     }
     with open_index(out / "index") as opened:
         assert opened.manifest.images is not None
-        assert opened.manifest.images.count == 20
+        assert opened.manifest.images.count == 6
         assert opened.manifest.texts is not None
-        assert opened.manifest.texts.count == 20 * len(json.loads(lines[0])["captions"])
+        assert opened.manifest.texts.count == 6 * len(json.loads(lines[0])["captions"])
         assert opened.checkpoint.provenance.stage == "student"
-        assert opened.manifest.calibration is not None
-        assert opened.manifest.calibration.fitted_on.photos == 20
-        searcher = TwoStageSearcher(opened)
-        query, _ = searcher.encode_item(next(iter(opened.side("texts").items.rows_by_id())))
-        answer = searcher.search(query, "text", "images", top_k=3)
-        assert answer.match_probability is not None
-        assert all(0 < (hit.probability or 0) < 1 for hit in answer.hits)
+        # The checkpoint was calibrated before the index was built.
+        model_id = opened.checkpoint.model_id
+        assert opened.manifest.calibration == make_calibration(model_id, photos=6)
 
 
 def test_a_second_time_it_only_searches_and_its_table_has_every_way(out: Path) -> None:
     units = Units()
-    rows = run_demo(out, units, scenes=SCENES, overrides=QUICK).rows
+    rows = run_demo(out, units, scenes=48, overrides=QUICK).rows
     assert "scenes" not in units.seen
     assert "steps" not in units.seen
     names = ["matching alone", "exhaustive alignment", "two-stage, default", "two-stage, fusion 1"]
     assert [row.name for row in rows] == names
     assert all(row.ms_a_query is not None and row.ms_a_query > 0 for row in rows)
-    # Twenty scenes are all candidates, so the papers' rule through the index is the exhaustive
+    # Six scenes are all candidates, so the papers' rule through the index is the exhaustive
     # alignment; float16 tokens may turn one near tie.
     for ours, theirs in zip(rows[3].metrics, rows[1].metrics, strict=True):
-        assert ours[:3] == pytest.approx(theirs[:3], abs=100 / 20 + 0.1)
+        assert ours[:3] == pytest.approx(theirs[:3], abs=100 / 6 + 0.1)
     table = metrics_table("test scenes", rows)
     assert [column.header for column in table.columns][-2:] == ["\nrsum", "ms a\nquery"]
     assert list(table.columns[11].cells) == [f"{row.metrics.rsum:.1f}" for row in rows]
@@ -80,4 +99,17 @@ def test_a_second_time_it_only_searches_and_its_table_has_every_way(out: Path) -
 
 def test_a_folder_of_another_recipe_is_refused(out: Path) -> None:
     with pytest.raises(ConfigError):
-        run_demo(out, NullProgress(), scenes=SCENES, overrides=[*QUICK, "seed=5"])
+        run_demo(out, NullProgress(), scenes=48, overrides=[*QUICK, "seed=5"])
+
+
+@pytest.mark.slow
+def test_the_demos_hits_have_probabilities(tmp_path: Path) -> None:
+    # The fewest scenes that probabilities can be fitted with: one in eight validates.
+    folder = run_demo(tmp_path, NullProgress(), scenes=160, overrides=QUICK).index
+    with open_index(folder) as opened:
+        searcher = TwoStageSearcher(opened)
+        first_text = next(iter(opened.side("texts").items.rows_by_id()))
+        query, _ = searcher.encode_item(first_text)
+        answer = searcher.search(query, "text", "images", top_k=3)
+    assert answer.match_probability is not None
+    assert all(0 < (hit.probability or 0) < 1 for hit in answer.hits)
