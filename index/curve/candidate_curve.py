@@ -105,7 +105,7 @@ class CandidateCurve:
         texts: that asked.
         images: that asked.
         resamples: of the photos, for the intervals.
-        timed: questions of each direction whose searches were timed, at most.
+        timed: number of questions of each direction that were timed, at most.
     """
 
     points: list[CurvePoint]

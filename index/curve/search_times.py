@@ -14,6 +14,8 @@ from index.evaluation_queries import Question
 from index.searcher import Modality, TwoStageSearcher
 from index.settings import Target
 
+_TOP = 10
+
 
 class SearchTime(NamedTuple):
     """Milliseconds of both stages on one thread; encoding and looking up come on top."""
@@ -30,7 +32,10 @@ def search_times(
     numbers: Sequence[int],
     progress: Progress,
 ) -> list[SearchTime]:
-    """Time searches for ten hits.
+    """Time searches for as many hits as there are candidates, at most ten.
+
+    With fewer candidates than hits a search goes on block by block: that is how pages continue,
+    not what the candidates cost.
 
     Every question is asked with every number of candidates before the next one is: whatever
     else keeps the machine busy slows all numbers alike. The number that comes first changes
@@ -55,8 +60,9 @@ def search_times(
         for row, (query, _) in enumerate(questions):
             for turn in range(len(numbers)):
                 column = (row + turn) % len(numbers)
+                number = numbers[column]
                 took_ms = searcher.search(
-                    query, modality, target, top_k=10, num_candidates=numbers[column]
+                    query, modality, target, top_k=min(_TOP, number), num_candidates=number
                 ).took_ms
                 times_ms[row, column] = took_ms.retrieve + took_ms.rerank
             progress.advance()

@@ -138,7 +138,8 @@ def curve_figure(curve: CandidateCurve, title: str) -> Any:
         ncols=2,
         frameon=False,
     )
-    figure.suptitle(title, fontsize=12)
+    asking = f"{curve.texts:,} texts and {curve.images:,} photos ask"
+    figure.suptitle(f"{title}: {asking}", fontsize=12)
     return figure
 
 

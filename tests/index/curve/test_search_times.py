@@ -11,12 +11,13 @@ from index.searcher import TwoStageSearcher
 def test_each_question_is_asked_with_all_numbers_before_the_next(
     tied: TwoStageSearcher, monkeypatch: pytest.MonkeyPatch, tied_queries: EvaluationQueries
 ) -> None:
-    asked: list[tuple[int, int]] = []
+    asked: list[tuple[int, int, int]] = []
     search = TwoStageSearcher.search
     questions = tied_queries.texts[:3]
 
     def recorded(self: TwoStageSearcher, *args: object, **options: object) -> SearchResult:
-        asked.append((int(options["num_candidates"]), torch.get_num_threads()))  # type: ignore[call-overload]
+        number, top_k = options["num_candidates"], options["top_k"]
+        asked.append((number, top_k, torch.get_num_threads()))  # type: ignore[arg-type]
         result = search(self, *args, **options)  # type: ignore[arg-type]
         # The question's number and that of the candidates are in the time.
         row = (len(asked) - 1) // 2
@@ -27,10 +28,11 @@ def test_each_question_is_asked_with_all_numbers_before_the_next(
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        times = search_times(tied, questions, "text", "images", [1, 5], NullProgress())
+        times = search_times(tied, questions, "text", "images", [1, 15], NullProgress())
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
-    assert asked == [(1, 1), (5, 1), (5, 1), (1, 1), (1, 1), (5, 1)]
-    assert [each.median_ms for each in times] == pytest.approx([11.0, 15.0])
-    assert [each.p95_ms for each in times] == pytest.approx([20.0, 24.0])
+    few, many = (1, 1, 1), (15, 10, 1)
+    assert asked == [few, many, many, few, few, many]
+    assert [each.median_ms for each in times] == pytest.approx([11.0, 25.0])
+    assert [each.p95_ms for each in times] == pytest.approx([20.0, 34.0])

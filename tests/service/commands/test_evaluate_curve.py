@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 from collections.abc import Iterator
@@ -12,8 +13,10 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from index.curve.candidate_curve import DEFAULT_NUMBERS
 from index.evaluations import read_evaluations
 from service.cli import app
+from service.commands.evaluate import evaluate
 
 
 class Run(NamedTuple):
@@ -169,6 +172,12 @@ def test_options_that_ask_for_no_curve_are_refused_before_any_work(
     assert result.exit_code == 2
     assert says in result.stderr
     assert result.stdout == ""
+
+
+def test_the_help_names_the_numbers_that_are_taken_by_default() -> None:
+    option = inspect.signature(evaluate, eval_str=True).parameters["curve_candidates"].annotation
+    shown = ",".join(map(str, DEFAULT_NUMBERS))
+    assert option.__metadata__[0].help.endswith(f"[default: {shown}]")
 
 
 def test_a_file_that_cannot_be_written(
