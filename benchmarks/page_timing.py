@@ -67,5 +67,5 @@ def watch_hits(context: BrowserContext) -> None:
 
 def take_painted(page: Page) -> Painted:
     """Return, once they are painted, how long the latest hits took; none may be on its way."""
-    page.wait_for_function("paintedHits.length > 0")
+    page.wait_for_function("() => paintedHits.length > 0")
     return Painted(*page.evaluate("paintedHits.splice(0).at(-1)"))
