@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import shutil
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -32,7 +33,9 @@ from service.metrics import Metrics
 from service.queries import SearchOptions, TextQuery
 from service.settings import ServiceSettings
 from service.sources import image_items, text_items
+from service.work.index_jobs import ReportIndex
 from service.work.search_job import Answered, SearchJob
+from service.work.worker_plan import WorkerPlan
 from service.work.workers import Workers
 
 pytestmark = pytest.mark.anyio
@@ -210,6 +213,13 @@ async def test_evaluations_say_which_generation_they_are_of(service: Service, in
     }
     assert (first["generation"], first["is_live"], first["split"]) == (1, False, "test")
     assert first["curve"] is None
+
+
+def test_what_a_worker_found_can_travel_to_another_process(index: Path) -> None:
+    with closing(WorkerPlan(index=index, settings=ServiceSettings()).make()) as worker:
+        report = ReportIndex(offset=0, limit=2).run(worker)
+    assert pickle.loads(pickle.dumps(report)) == report
+    assert len(report.left_out["images"]) == 2
 
 
 async def test_a_rollback_is_seen(service: Service, index: Path) -> None:
