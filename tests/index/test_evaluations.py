@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -25,12 +26,23 @@ from index.verify import verify_index
 MakeItems = Callable[..., NewItems]
 
 
-@pytest.fixture
-def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) -> Path:
+@pytest.fixture(scope="module")
+def two_generations(
+    tmp_path_factory: pytest.TempPathFactory,
+    made_up: MakeItems,
+    write_made_up: Callable[..., int],
+) -> Path:
     """An index of two generations, the second of them live."""
+    out = tmp_path_factory.mktemp("measured") / "index"
     for ids in ("abc", "abcd"):
-        write_made_up(tmp_path / "index", images=made_up(list(ids)))
-    return tmp_path / "index"
+        write_made_up(out, images=made_up(list(ids)))
+    return out
+
+
+@pytest.fixture
+def root(two_generations: Path, tmp_path: Path) -> Path:
+    """A copy of `two_generations` to write to."""
+    return Path(shutil.copytree(two_generations, tmp_path / "index"))
 
 
 def measured(root: Path, generation: int = 2, **changes: Any) -> Evaluation:

@@ -1,4 +1,5 @@
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,11 +22,22 @@ from index.reader import open_index
 MakeItems = Callable[..., NewItems]
 
 
-@pytest.fixture
-def root(tmp_path: Path, made_up: MakeItems, write_made_up: Callable[..., int]) -> Path:
+@pytest.fixture(scope="module")
+def built(
+    tmp_path_factory: pytest.TempPathFactory,
+    made_up: MakeItems,
+    write_made_up: Callable[..., int],
+) -> Path:
     """An index of four images and two texts."""
-    write_made_up(tmp_path / "index", images=made_up(list("abcd")), texts=made_up(["s", "t"]))
-    return tmp_path / "index"
+    out = tmp_path_factory.mktemp("built") / "index"
+    write_made_up(out, images=made_up(list("abcd")), texts=made_up(["s", "t"]))
+    return out
+
+
+@pytest.fixture
+def root(built: Path, tmp_path: Path) -> Path:
+    """A copy of `built` to change."""
+    return Path(shutil.copytree(built, tmp_path / "index"))
 
 
 @pytest.fixture

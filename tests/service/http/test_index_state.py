@@ -173,12 +173,12 @@ async def test_what_was_left_out_is_told_by_pages(service: Service, index: Path)
     assert texts == {"total": 0, "offset": 0, "items": []}
 
 
-@pytest.mark.parametrize("params", [{"offset": -1}, {"limit": 201}, {"limit": "many"}])
-async def test_an_impossible_page_is_refused(service: Service, params: dict[str, Any]) -> None:
+async def test_an_impossible_page_is_refused(service: Service) -> None:
     async with service() as client:
-        answer = await client.get("/v1/index/state", params=params)
-    assert answer.status_code == 422
-    assert next(iter(params)) in answer.json()["error"]["message"]
+        for field, value in (("offset", "-1"), ("limit", "201"), ("limit", "many")):
+            answer = await client.get("/v1/index/state", params={field: value})
+            assert answer.status_code == 422
+            assert answer.json()["error"]["message"].startswith(f"{field}:")
 
 
 async def test_evaluations_say_which_generation_they_are_of(service: Service, index: Path) -> None:
@@ -332,11 +332,3 @@ async def test_what_others_asked_is_told_to_keys_for_the_metrics_alone(
     assert statuses["/v1/index/state"] == {"read": 200, "write": 403, "metrics": 403}
     assert statuses["/v1/index/slow-queries"] == {"read": 403, "write": 403, "metrics": 200}
     assert nobody.status_code == 401
-
-
-async def test_the_document_describes_both(service: Service) -> None:
-    async with service() as client:
-        paths = (await client.get("/openapi.json")).json()["paths"]
-    state = paths["/v1/index/state"]["get"]
-    assert {each["name"] for each in state["parameters"]} == {"offset", "limit"}
-    assert "/v1/index/slow-queries" in paths
