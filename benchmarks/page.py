@@ -6,8 +6,8 @@ Chromium and the service run on this machine and share its processors.
 
 first_paint_ms       from opening the page until its first contentful paint, nothing of it known
                      before; median
-page_bytes           all files that the page is made of, as they are transferred, heads included;
-                     nothing of the API's, so no photos
+page_bytes           all files that the page at / is made of, as they are transferred, heads
+                     included; nothing of the API's, so no photos
 answer_to_shown_ms   from when the answer to words has come whole until its hits are painted; median
                      and 95th percentile
 answer_to_photos_ms  the same until the photos in view are painted too
@@ -105,15 +105,21 @@ def measure(
         first_ms = _first_paints_ms(browser, service.url, effort.loads)
         painted = _paints(browser, service.url, queries.new_texts(effort.searches))
         asked = write_asked(Path(folder), words or queries.texts[0], queries.photos[0])
-        visits = [
-            visit(browser, service.url, state, look, asked, screenshots)
+        by_state = {
+            state: [visit(browser, service.url, state, look, asked, screenshots) for look in LOOKS]
             for state in effort.states
-            for look in LOOKS
-        ]
+        }
+    visits = [each for of_state in by_state.values() for each in of_state]
     violations = [line for each in visits for line in each.violations]
     complaints = [line for each in visits for line in each.complaints]
     elsewhere = sorted({host for each in visits for host in each.elsewhere})
-    files = {path: size for each in visits for path, size in each.files.items()}
+    files = {
+        path: size
+        for state, of_state in by_state.items()
+        if STATES[state].path == "/"
+        for each in of_state
+        for path, size in each.files.items()
+    }
     hits_ms, photos_ms = np.array(painted).T
     return Figures(
         index=index.resolve().name,

@@ -37,10 +37,12 @@ class PageState(NamedTuple):
         reach: brings a page that is not opened yet there; returns when all of it is shown.
         complaints: what the browser says of it, regular expressions: it tells of each answer that
             is an error.
+        path: of the page that is shown then.
     """
 
     reach: Callable[[SearchPage, Asked], None]
     complaints: tuple[str, ...] = ()
+    path: str = "/"
 
 
 def _start(page: SearchPage, asked: Asked) -> None:
@@ -62,13 +64,13 @@ def _texts(page: SearchPage, asked: Asked) -> None:
 def _evidence(page: SearchPage, asked: Asked) -> None:
     _photos(page, asked)
     page.open_evidence(page.hits.first)
-    page.evidence.locator(".word").first.hover()
+    page.point_at_strongest_word()
 
 
 def _evidence_of_text(page: SearchPage, asked: Asked) -> None:
     _texts(page, asked)
     page.open_evidence(page.hits.first)
-    page.evidence.locator(".word").first.hover()
+    page.point_at_strongest_word()
 
 
 def _compared(page: SearchPage, asked: Asked) -> None:
@@ -167,7 +169,7 @@ STATES: dict[str, PageState] = {
     "no-match": PageState(_no_match),
     "nothing-found": PageState(_nothing_found),
     "photo-refused": PageState(_photo_refused, ("status of 415",)),
-    "index": PageState(_index),
+    "index": PageState(_index, path="/state"),
     "loading": PageState(_loading),
     "overloaded": PageState(_overloaded, ("status of 429",)),
     "key-needed": PageState(_key_needed, ("status of 401",)),

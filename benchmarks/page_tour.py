@@ -13,7 +13,7 @@ from benchmarks.page_states import STATES, Asked
 from benchmarks.search_page import SearchPage
 
 _API = "/v1/"
-_JPEG_QUALITY = 80
+_JPEG_QUALITY = 70
 
 
 class Look(NamedTuple):

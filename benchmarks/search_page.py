@@ -142,6 +142,12 @@ class SearchPage:
         hit.locator("button.open").click()
         expect(self.evidence.locator(".word").first).to_be_visible()
 
+    def point_at_strongest_word(self) -> None:
+        """Point at the word that the score owes most to."""
+        words = self.evidence.locator(".word")
+        scores = [float(score) for score in data_of(words, "score")]
+        words.nth(scores.index(max(scores))).hover()
+
     @contextmanager
     def answer_shown(self, rerank: bool = True) -> Generator[Answer]:
         """Have something done that searches; what is yielded is the answer, once it is shown.
