@@ -128,7 +128,9 @@ def _index(out: Path, checkpoint: Path, data: Path, progress: Progress) -> Searc
         return open_index(out, checkpoint=network)
     except IndexNotReadyError:
         _LOG.info("fitting probabilities to the validation scenes")
-    calibrate_system(checkpoint, data, CalibrateOptions(), None, progress)
+    # Reported on other scenes: to judge each scene by a fit without it takes ten fits.
+    options = CalibrateOptions(report_split="test")
+    calibrate_system(checkpoint, data, options, None, progress)
     _LOG.info("indexing the test scenes")
     images, texts = image_items(data, "test"), text_items(data, "test")
     build_index(checkpoint, out, images, texts, progress=progress)
