@@ -44,6 +44,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.fixture(autouse=True)
+def few_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have two folds of each kind: every one takes a fit for each choice."""
+    monkeypatch.setattr("aladin.calibration.logistic_fit.CHOOSING_FOLDS", 2)
+    monkeypatch.setattr("aladin.calibration.logistic_fit.JUDGING_FOLDS", 2)
+
+
 @pytest.fixture
 def checkpoint(tiny_checkpoint: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
@@ -54,11 +61,7 @@ def index(index_folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(index_folder, tmp_path / "index"))
 
 
-def test_a_checkpoint_is_calibrated(
-    checkpoint: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Each fold is a fit of its own, and ten take their time.
-    monkeypatch.setattr("aladin.calibration.logistic_fit.JUDGING_FOLDS", 2)
+def test_a_checkpoint_is_calibrated(checkpoint: Path, data: Path, tmp_path: Path) -> None:
     plot = tmp_path / "reliability.png"
     result = calibrate(checkpoint, data, "--plot", plot, "--no-match-below", 0.3, "--json")
     assert result.exit_code == 0, result.stderr
