@@ -38,8 +38,8 @@ def search_times(
     not what the candidates cost.
 
     Every question is asked with every number of candidates before the next one is: whatever
-    else keeps the machine busy slows all numbers alike. The number that comes first changes
-    from question to question, for it finds the caches cold.
+    else keeps the machine busy slows all numbers alike. Their order is drawn anew for each
+    question, for a search that follows one of all items finds the caches full of other things.
 
     Args:
         searcher: of the index.
@@ -52,14 +52,14 @@ def search_times(
     Returns:
         The times of each number.
     """
+    random = np.random.default_rng(0)
     times_ms = np.empty((len(questions), len(numbers)))
     threads = torch.get_num_threads(), faiss.omp_get_max_threads()
     torch.set_num_threads(1)  # as the service does: a query is one thread's work
     faiss.omp_set_num_threads(1)
     try:
         for row, (query, _) in enumerate(questions):
-            for turn in range(len(numbers)):
-                column = (row + turn) % len(numbers)
+            for column in random.permutation(len(numbers)):
                 number = numbers[column]
                 took_ms = searcher.search(
                     query, modality, target, top_k=min(_TOP, number), num_candidates=number

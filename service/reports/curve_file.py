@@ -11,8 +11,8 @@ from service.reports.curve_plot import curve_figure
 from service.reports.evaluation_curve import curve_data
 
 _FORMATS = (".json", ".pdf", ".png", ".svg")
-# 9 inches of 130 dots: twice the pixels that a page has for the picture are enough to zoom in.
-_DOTS_PER_INCH = 130
+# Of a PNG: 9 inches are as wide as a page of text on a screen.
+_DOTS_PER_INCH = 110
 
 
 def check_curve_file(path: Path) -> None:

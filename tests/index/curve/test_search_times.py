@@ -33,6 +33,6 @@ def test_each_question_is_asked_with_all_numbers_before_the_next(
     finally:
         torch.set_num_threads(threads)
     few, many = (1, 1, 1), (15, 10, 1)
-    assert asked == [few, many, many, few, few, many]
+    assert [sorted(asked[start : start + 2]) for start in (0, 2, 4)] == [[few, many]] * 3
     assert [each.median_ms for each in times] == pytest.approx([11.0, 25.0])
     assert [each.p95_ms for each in times] == pytest.approx([20.0, 34.0])
