@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
+from service.http.page_file import send_page_file
 from service.http.state import Service
 
 router = APIRouter(include_in_schema=False)
@@ -65,13 +64,6 @@ PageFile = Literal[
     "timings.js",
 ]
 
-_MEDIA_TYPES = {
-    "html": "text/html",
-    "js": "text/javascript",
-    "css": "text/css",
-    "svg": "image/svg+xml",
-}
-
 
 class PageLimits(BaseModel):
     """The settings that the page needs to know."""
@@ -84,21 +76,21 @@ class PageLimits(BaseModel):
 
 
 @router.get("/")
-async def get_page() -> Response:
+async def get_page(request: Request) -> Response:
     """Return the page that searches."""
-    return _answer("index.html")
+    return send_page_file("index.html", request)
 
 
 @router.get("/state")
-async def get_state_page() -> Response:
+async def get_state_page(request: Request) -> Response:
     """Return the page that shows the index."""
-    return _answer("state.html")
+    return send_page_file("state.html", request)
 
 
 @router.get("/docs")
-async def get_docs() -> Response:
+async def get_docs(request: Request) -> Response:
     """Return the viewer of the OpenAPI document."""
-    return _answer("docs.html")
+    return send_page_file("docs.html", request)
 
 
 @router.get("/page/limits.json")
@@ -108,18 +100,6 @@ async def get_limits(service: Service) -> PageLimits:
 
 
 @router.get("/page/{name}")
-async def get_page_file(name: PageFile) -> Response:
-    """Return what the two are made of."""
-    return _answer(name)
-
-
-def _answer(name: str) -> Response:
-    media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
-    # Asked for anew at every visit: after an update, old scripts would meet new pages.
-    headers = {"Cache-Control": "no-cache"}
-    return Response(_read(name), media_type=media_type, headers=headers)
-
-
-@cache
-def _read(name: str) -> bytes:
-    return files("service").joinpath("page", name).read_bytes()
+async def get_page_file(name: PageFile, request: Request) -> Response:
+    """Return what the pages are made of."""
+    return send_page_file(name, request)

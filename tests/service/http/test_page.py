@@ -99,6 +99,33 @@ async def test_a_file_is_what_it_says_and_asked_for_anew(
     assert answer.headers["cache-control"] == "no-cache"
 
 
+async def test_a_file_is_compressed_for_those_who_can_read_it(service: Service) -> None:
+    whole = PAGE.joinpath("page.js").read_bytes()
+    async with service() as client:
+        plain = await client.get("/page/page.js", headers={"Accept-Encoding": "identity"})
+        zipped = await client.get("/page/page.js", headers={"Accept-Encoding": "br, gzip"})
+    assert plain.content == zipped.content == whole
+    assert "content-encoding" not in plain.headers
+    assert int(plain.headers["content-length"]) == len(whole)
+    assert zipped.headers["content-encoding"] == "gzip"
+    assert int(zipped.headers["content-length"]) < len(whole) / 2
+    for answer in (plain, zipped):  # a cache must not give the one for the other
+        assert "Accept-Encoding" in answer.headers["vary"]
+
+
+@pytest.mark.parametrize("path", ["/", "/state", "/page/page.js"])
+async def test_what_a_browser_has_already_is_not_sent_again(service: Service, path: str) -> None:
+    async with service() as client:
+        tag = (await client.get(path)).headers["etag"]
+        again = await client.get(path, headers={"If-None-Match": tag})
+        other = await client.get(path, headers={"If-None-Match": 'W/"of an older version"'})
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["etag"] == tag
+    assert again.headers["cache-control"] == "no-cache"
+    assert "default-src 'none'" in again.headers["content-security-policy"]
+    assert (other.status_code, other.headers["etag"]) == (200, tag)
+
+
 @pytest.mark.parametrize(
     "name", ["index.html", "none.js", "..%2Fsettings.py", "%2Fetc%2Fpasswd", "../settings.py", ""]
 )
