@@ -45,7 +45,8 @@ def draw_page(page: Page, photo: Image.Image | None) -> Image.Image:
 
 def _draw_rectangle(pen: ImageDraw.ImageDraw, mark: Rectangle) -> None:
     left, top, right, bottom = mark.box
-    edges = (left, top, right - 1, bottom - 1)  # Pillow draws the last pixel too
+    # Pillow draws the last pixel too; a region of a photo like a thread is thinner than one.
+    edges = (left, top, max(left, right - 1), max(top, bottom - 1))
     if not mark.dashed:
         pen.rectangle(edges, fill=mark.fill, outline=mark.outline, width=mark.width_px)
         return

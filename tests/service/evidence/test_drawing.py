@@ -53,3 +53,19 @@ def test_letters_stand_on_their_baseline() -> None:
     assert right <= 60
     assert 15 <= top <= 20
     assert bottom == 40
+
+
+def test_a_box_thinner_than_a_pixel_is_a_line() -> None:
+    page = Page(
+        30,
+        20,
+        (
+            Rectangle((5, 4, 25, 4), outline=RED, width_px=5),
+            Rectangle((10, 6, 10, 16), fill=BLUE),
+            Rectangle((20, 6, 20, 16), outline=RED, width_px=2, dashed=True),
+        ),
+    )
+    picture = draw_page(page, None)
+    assert picture.getpixel((15, 4)) == RED
+    assert [picture.getpixel((x, 10)) for x in (9, 10, 11)] == [WHITE, BLUE, WHITE]
+    assert picture.getpixel((20, 6)) == RED
