@@ -53,7 +53,7 @@ class Verdict(NamedTuple):
         kept: (kept,) int64, places of the hits that are likely enough.
         probabilities: of these, that each belongs to the query.
         match_probability: that what was searched holds anything that does.
-        no_match: whether that is too little, or the first page is empty.
+        no_match: whether that is too little, or nothing of the first page is likely enough.
     """
 
     kept: NDArray[np.int64]
@@ -124,6 +124,5 @@ def judge_page(
         kept=kept,
         probabilities=judgement.probabilities[kept].tolist(),
         match_probability=judgement.match_probability,
-        no_match=judgement.match_probability < calibration.no_match_below
-        or (offset == 0 and len(kept) == 0),
+        no_match=judgement.no_match or (offset == 0 and len(kept) == 0),
     )

@@ -12,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from aladin.calibration.calibration import Calibration
-from aladin.calibration.scores import POOL
 from aladin.encoding import Encoding
 from aladin.errors import InputError, ShapeError, UnknownItemError
 from aladin.fusion import Direction
-from index.evidence import item_evidence
+from index.evidence import evidence_of_items
 from index.items.filters import parse_filter
 from index.items.tables import StoredItem
 from index.live_side import LiveSide
@@ -41,7 +40,7 @@ class TwoStageSearcher:
     items of one modality have no words and regions to align: there the embeddings decide alone.
 
     Where the index is calibrated, hits have probabilities. They are made of both stages' scores,
-    compared with those of the first stage's best (`aladin.calibration.scores.POOL`; with a filter,
+    compared with those of the first stage's best (`Calibration.pool`; with a filter,
     the best that pass it), and so are the same whatever the order, the page and the number of
     candidates are.
     """
@@ -117,7 +116,7 @@ class TwoStageSearcher:
         start, stop = _whole_blocks(first, last, block, total) if reranked else (first, last)
         embedding = query.embedding[0].detach().float().cpu().numpy()
         # A page of few hits, or a late one, is judged against the first candidates all the same.
-        pool_size = 0 if calibration is None else POOL
+        pool_size = 0 if calibration is None else calibration.pool
         rows, match = side.order(embedding, max(stop, min(pool_size, block)), block, allowed)
         pool = find_pool(
             side,
@@ -169,13 +168,12 @@ class TwoStageSearcher:
 
         items = side.items.by_rows(ranking.rows.tolist())
         looked_up = time.perf_counter()
-        evidence: list[list[WordEvidence] | None] = [None] * len(items)
+        evidence: list[list[WordEvidence]] | list[None] = [None] * len(items)
         if explain and aligned:
             model = self.index.checkpoint.model
-            evidence = [
-                item_evidence(model, tokens, modality, side, item, query_text, query_size_px)
-                for item in items
-            ]
+            evidence = evidence_of_items(
+                model, tokens, modality, side, items, query_text, query_size_px
+            )
         explained = time.perf_counter()
         return SearchResult(
             hits=_hits(ranking, items, evidence, words(ranking.rows), verdict, offset),
@@ -288,7 +286,7 @@ def _check_query(query: Encoding, side: LiveSide) -> None:
 def _hits(
     ranking: Ranking,
     items: list[StoredItem],
-    evidence: list[list[WordEvidence] | None],
+    evidence: list[list[WordEvidence]] | list[None],
     words: NDArray[np.int64],
     verdict: Verdict,
     offset: int,

@@ -19,6 +19,7 @@ from aladin.calibration.figures import (
     CalibrationFigures,
     DirectionFigures,
     Estimate,
+    NoMatchFigures,
     ProbabilityFigures,
     Reliability,
     ReliabilityBin,
@@ -112,7 +113,7 @@ def logistic(intercept: float, **weights: float) -> LogisticModel:
     return LogisticModel(intercept=intercept, terms=terms)
 
 
-def made_up_calibration(model_id: str, photos: int = 40) -> Calibration:
+def made_up_calibration(model_id: str, photos: int = 40, pool: int = 20) -> Calibration:
     """Return a calibration with coefficients that are easy to work with by hand, and few terms.
 
     Log-odds of texts that ask for photos: of a hit ``4 per_word - log_words / 2 + match_gap``, of
@@ -125,9 +126,12 @@ def made_up_calibration(model_id: str, photos: int = 40) -> Calibration:
             aligned=ProbabilityModels(
                 hit=logistic(less, per_word=4.0, log_words=-0.5, match_gap=1.0),
                 match=logistic(1.0 + less, per_word_gap=8.0),
+                no_match_below=0.25,
             ),
             matching=ProbabilityModels(
-                hit=logistic(less, match=3.0), match=logistic(less - 1.0, match=2.0)
+                hit=logistic(less, match=3.0),
+                match=logistic(less - 1.0, match=2.0),
+                no_match_below=0.25,
             ),
         )
         for name, less in shift.items()
@@ -147,6 +151,7 @@ def made_up_calibration(model_id: str, photos: int = 40) -> Calibration:
         hits=reliability,
         best_hit=reliability,
         match=reliability,
+        no_match=NoMatchFigures(below=0.25, false_alarms=0.05, detected=0.4),
         auroc={"probability": Estimate(value=0.9, low=0.85, high=0.95)},
         auroc_gain={},
     )
@@ -155,7 +160,7 @@ def made_up_calibration(model_id: str, photos: int = 40) -> Calibration:
         model_id=model_id,
         text_to_image=directions["text_to_image"],
         image_to_text=directions["image_to_text"],
-        no_match_below=0.25,
+        pool=pool,
         fitted_on=FittedOn(
             data="captions.jsonl",
             split="val",

@@ -23,10 +23,12 @@ class ProbabilityModels:
     Attributes:
         hit: does this item belong together with the query?
         match: is there an item at all that does?
+        no_match_below: an answer with a lower match probability says that there is none.
     """
 
     hit: LogisticModel
     match: LogisticModel
+    no_match_below: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +47,8 @@ class DirectionCalibration:
         """Say how likely an answer is right.
 
         Args:
-            pool: the first stage's best `POOL` for the query, in its order; fewer where fewer
-                items were searched.
+            pool: the first stage's best for the query, in its order, as many as the calibration
+                says; fewer where fewer items were searched.
             hits: any items, those of the pool included. Where they or the pool have no
                 alignment scores, the matching scores alone decide.
 
@@ -54,14 +56,17 @@ class DirectionCalibration:
             Probabilities; where nothing was searched, there is no match.
         """
         if len(pool.rows) == 0:
-            return Judgement(0.0, np.zeros(len(hits.rows)))
+            return Judgement(0.0, no_match=True, probabilities=np.zeros(len(hits.rows)))
         models = self.aligned
         if pool.align is None or hits.align is None:
             models = self.matching
             pool, hits = pool.without_alignment(), hits.without_alignment()
         of_query, of_hits = judged_features(pool, hits)
+        match_probability = float(models.match.probability(of_query)[0])
         return Judgement(
-            float(models.match.probability(of_query)[0]), models.hit.probability(of_hits)
+            match_probability,
+            no_match=match_probability < models.no_match_below,
+            probabilities=models.hit.probability(of_hits),
         )
 
 
@@ -94,7 +99,7 @@ class Calibration:
         model_id: sha256 of the weights whose scores they are fitted to.
         text_to_image: of texts that ask for photos.
         image_to_text: of photos that ask for texts.
-        no_match_below: an answer with a lower match probability says that there is no match.
+        pool: candidates of a query, the first stage's best, that its hits are judged against.
         fitted_on: where the numbers come from.
         figures: how far the probabilities can be believed.
     """
@@ -104,7 +109,7 @@ class Calibration:
     model_id: str
     text_to_image: DirectionCalibration
     image_to_text: DirectionCalibration
-    no_match_below: float
+    pool: int
     fitted_on: FittedOn
     figures: CalibrationFigures
 

@@ -51,6 +51,21 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NoMatchFigures:
+    """How often answers say that there is no match.
+
+    Attributes:
+        below: the match probability below which they do.
+        false_alarms: share of the queries with a match whose answer says so all the same.
+        detected: share of the queries without one whose answer says so.
+    """
+
+    below: float
+    false_alarms: float
+    detected: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProbabilityFigures:
     """Figures of one pair of models.
 
@@ -58,6 +73,7 @@ class ProbabilityFigures:
         hits: of the first page.
         best_hit: of its first hit alone.
         match: whether there is a match at all.
+        no_match: what is said of that.
         auroc: of telling queries that have a match from those that have none, by what tells
             them: "probability", and thresholds on the best "cosine", "alignment" and
             "alignment_per_word".
@@ -67,6 +83,7 @@ class ProbabilityFigures:
     hits: Reliability
     best_hit: Reliability
     match: Reliability
+    no_match: NoMatchFigures
     auroc: dict[str, Estimate]
     auroc_gain: dict[str, Estimate]
 

@@ -18,10 +18,12 @@ from aladin.calibration.examples import AskedQuery, StageExamples, make_examples
 from aladin.calibration.figures import (
     CalibrationFigures,
     DirectionFigures,
+    NoMatchFigures,
     ProbabilityFigures,
 )
 from aladin.calibration.logistic_fit import LEAST_PHOTOS, fit_logistic, out_of_fold
 from aladin.calibration.measures import compare_auroc, reliability
+from aladin.calibration.scores import POOL
 from aladin.errors import InputError
 from aladin.fusion import Direction, Fusion
 from aladin.progress import NullProgress, Progress
@@ -59,7 +61,7 @@ def fit_calibration(
     fusion: Fusion,
     model_id: str,
     fitted_on: FittedOn,
-    no_match_below: float,
+    false_alarms: float,
     report_on: ReportQueries | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
@@ -70,7 +72,8 @@ def fit_calibration(
         fusion: orders the candidates, as searches do.
         model_id: sha256 of the weights.
         fitted_on: where the queries come from; its prior is that of the fit.
-        no_match_below: the least match probability of an answer that claims a match.
+        false_alarms: share of the queries with a match whose answer may say that there is none;
+            the thresholds are set by it.
         report_on: queries of other photos; None: the figures are of the same photos, each
             judged by models that were fitted without it.
         progress: told of models.
@@ -92,7 +95,7 @@ def fit_calibration(
         measured: list[ProbabilityFigures] = []
         for order in (fusion.of(direction), None):
             examples = make_examples(*asked[direction], fitted_on.prior, order)
-            models_of_order = _fit(examples, direction, progress)
+            models_of_order = _fit(examples, direction, false_alarms, progress)
             if report_on is None:
                 of_hits = out_of_fold(examples.hits, f"{direction}, hits")
                 of_match = out_of_fold(examples.match, f"{direction}, queries")
@@ -101,7 +104,7 @@ def fit_calibration(
                 of_hits = models_of_order.hit.probability(examples.hits.features)
                 of_match = models_of_order.match.probability(examples.match.features)
             fitted.append(models_of_order)
-            measured.append(measure(examples, of_hits, of_match))
+            measured.append(measure(examples, of_hits, of_match, models_of_order.no_match_below))
         models[direction] = DirectionCalibration(aligned=fitted[0], matching=fitted[1])
         figures[direction] = DirectionFigures(aligned=measured[0], matching=measured[1])
     judged = asked if report_on is None else report_on.asked
@@ -109,7 +112,7 @@ def fit_calibration(
         model_id=model_id,
         text_to_image=models["text_to_image"],
         image_to_text=models["image_to_text"],
-        no_match_below=no_match_below,
+        pool=POOL,
         fitted_on=fitted_on,
         figures=CalibrationFigures(
             measured_on=OUT_OF_FOLD if report_on is None else report_on.name,
@@ -121,7 +124,10 @@ def fit_calibration(
 
 
 def measure(
-    examples: StageExamples, of_hits: NDArray[np.float64], of_match: NDArray[np.float64]
+    examples: StageExamples,
+    of_hits: NDArray[np.float64],
+    of_match: NDArray[np.float64],
+    no_match_below: float,
 ) -> ProbabilityFigures:
     """Compare probabilities with what was right, and the match probability with thresholds.
 
@@ -129,6 +135,7 @@ def measure(
         examples: that were judged.
         of_hits: (hits,) their probabilities.
         of_match: (queries,) theirs.
+        no_match_below: the least match probability of an answer that claims a match.
     """
     hits, match, first = examples.hits, examples.match, examples.first
     comparison = compare_auroc(
@@ -138,14 +145,23 @@ def measure(
         hits=reliability(of_hits, hits.right, hits.weights),
         best_hit=reliability(of_hits[first], hits.right[first], hits.weights[first]),
         match=reliability(of_match, match.right, match.weights),
+        no_match=NoMatchFigures(
+            below=no_match_below,
+            false_alarms=float((of_match[match.right] < no_match_below).mean()),
+            detected=float((of_match[~match.right] < no_match_below).mean()),
+        ),
         auroc=comparison.auroc,
         auroc_gain=comparison.gain,
     )
 
 
-def _fit(examples: StageExamples, direction: Direction, progress: Progress) -> ProbabilityModels:
+def _fit(
+    examples: StageExamples, direction: Direction, false_alarms: float, progress: Progress
+) -> ProbabilityModels:
     hit = fit_logistic(examples.hits, f"{direction}, hits")
     progress.advance()
     match = fit_logistic(examples.match, f"{direction}, queries")
     progress.advance()
-    return ProbabilityModels(hit=hit, match=match)
+    with_match = match.probability(examples.match.features)[examples.match.right]
+    threshold = float(np.quantile(with_match, false_alarms))
+    return ProbabilityModels(hit=hit, match=match, no_match_below=threshold)

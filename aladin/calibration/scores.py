@@ -55,8 +55,10 @@ class Judgement(NamedTuple):
 
     Attributes:
         match_probability: that a right answer is among the items that were searched.
+        no_match: whether that is so little that there is none, as far as the scores tell.
         probabilities: (hits,) float64, that each hit belongs together with the query.
     """
 
     match_probability: float
+    no_match: bool
     probabilities: NDArray[np.float64]

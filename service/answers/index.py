@@ -70,11 +70,20 @@ class Interval(_Part):
     high: float
 
 
+class NoMatchFigures(_Part):
+    """How often answers say that there is no match."""
+
+    below: float = Field(description="Answers with a lower `match_probability` say `no_match`.")
+    false_alarms: float = Field(description="Share of queries with a match that say so.")
+    detected: float = Field(description="Share of queries without a match that say so.")
+
+
 class ProbabilityFigures(_Part):
     """What the probabilities of one direction are worth, on photos that the fit never saw."""
 
     hits: ReliabilityFigures
     match: ReliabilityFigures
+    no_match: NoMatchFigures
     auroc: dict[str, Interval] = Field(
         description="Of telling queries that have a match from those that have none, by"
         " probability, and by a threshold on a score instead."
@@ -97,9 +106,6 @@ class CalibrationFigures(_Part):
 class IndexCalibration(_Part):
     """What the hits' probabilities are made by, and how far they can be believed."""
 
-    no_match_below: float = Field(
-        description="Answers with a lower `match_probability` say `no_match`."
-    )
     fitted_on: CalibratedOn
     figures: CalibrationFigures
 

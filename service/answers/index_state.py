@@ -149,7 +149,6 @@ class EvaluationState(_Part):
 class CalibrationState(_Part):
     """What the probabilities of hits were fitted on, and how far they can be believed."""
 
-    no_match_below: float
     fitted_on: FittedOn
     figures: CalibrationFigures
 

@@ -33,25 +33,27 @@ class CalibrateOptions:
         report_split: of the data, to report on; None: the photos of `split`, each judged by
             models that were fitted without it.
         prior: share of queries that have a match.
-        no_match_below: the least match probability of an answer that claims a match.
+        false_alarms: share of the queries with a match whose answer may say that there is none.
     """
 
     split: str | None = "val"
     report_split: str | None = None
     prior: float = 0.5
-    no_match_below: float = 0.5
+    false_alarms: float = 0.05
 
     def __post_init__(self) -> None:
         """Refuse impossible values.
 
         Raises:
-            ConfigError: a prior outside of (0, 1), a threshold outside of [0, 1], or a report
-                on the photos that are fitted to.
+            ConfigError: a prior outside of (0, 1), a share outside of [0, 1), or a report on
+                the photos that are fitted to.
         """
         if not 0 < self.prior < 1:
             raise ConfigError(f"prior: expected more than 0 and less than 1, got {self.prior}")
-        if not 0 <= self.no_match_below <= 1:
-            raise ConfigError(f"no_match_below: expected 0 to 1, got {self.no_match_below}")
+        if not 0 <= self.false_alarms < 1:
+            raise ConfigError(
+                f"false_alarms: expected at least 0 and less than 1, got {self.false_alarms}"
+            )
         if self.report_split is not None and self.split in (None, self.report_split):
             raise ConfigError(
                 f"report_split: expected another split than is fitted to, got {self.report_split!r}"
@@ -117,7 +119,7 @@ def calibrate_system(
         checkpoint.fusion,
         checkpoint.model_id,
         fitted_on,
-        options.no_match_below,
+        options.false_alarms,
         report_on,
         progress,
     )

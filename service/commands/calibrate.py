@@ -37,13 +37,13 @@ def calibrate(
     prior: Annotated[
         float, typer.Option("--prior", help="Share of queries that have a match, as you expect it.")
     ] = 0.5,
-    no_match_below: Annotated[
+    false_alarms: Annotated[
         float,
         typer.Option(
-            "--no-match-below",
-            help="Match probability below which an answer says that nothing matches.",
+            "--false-alarms",
+            help="Share of queries that have a match whose answer may say that nothing matches.",
         ),
-    ] = 0.5,
+    ] = 0.05,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
     plot: Annotated[
         Path | None,
@@ -74,7 +74,7 @@ def calibrate(
         split=chosen_split(split),
         report_split=report_split,
         prior=prior,
-        no_match_below=no_match_below,
+        false_alarms=false_alarms,
     )
     if plot is not None:
         check_plot(plot)

@@ -18,11 +18,14 @@ export function showCalibration(box, calibration) {
       " fits it, and what says that nothing matches."));
     return;
   }
-  const { fitted_on: fitted, figures, no_match_below: least } = calibration;
+  const { fitted_on: fitted, figures } = calibration;
   const split = fitted.split === null ? "" : `, split ${fitted.split}`;
   const about = make("p", {}, `Fitted on ${fitted.data}${split}: ${counted(fitted.photos, "photo")}`,
-    ` and ${counted(fitted.texts, "text")}. An answer whose match probability is below `,
-    make("b", {}, share(least)), " says that nothing matches.");
+    ` and ${counted(fitted.texts, "text")}.`, ...DIRECTIONS.map(([key, name]) => {
+      const { below, detected, false_alarms: wrongly } = figures[key].aligned.no_match;
+      return ` Of ${name}, a match probability below ${share(below)} says that nothing matches: to `
+        + `${share(detected)} of those without a match, and ${share(wrongly)} of those with one.`;
+    }));
   const charts = DIRECTIONS.map(([key, name]) => reliability(name, figures[key].aligned.hits));
   box.replaceChildren(about, make("div", { className: "columns" }, ...charts), table(figures));
 }

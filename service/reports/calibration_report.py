@@ -34,7 +34,6 @@ def calibration_data(report: CalibrateReport) -> dict[str, Any]:
     calibration = report.calibration
     return {
         "fitted_on": asdict(calibration.fitted_on),
-        "no_match_below": calibration.no_match_below,
         "figures": _rounded(asdict(calibration.figures)),
         "features": {
             f"{direction}, {stage}": {
@@ -73,7 +72,13 @@ def calibration_lines(report: CalibrateReport, stored_in: Path) -> Iterator[str]
         f"figures: {figures.measured_on}, {figures.photos} photos; ECE over {BINS} bins of equal "
         "mass, and of equal width; [95 % interval], photos drawn with replacement"
     )
-    yield f"no match: below a match probability of {calibration.no_match_below:g}"
+    for direction, of_direction in of_directions(calibration).items():
+        said = of_direction.aligned.no_match
+        yield (
+            f"{direction}: a match probability below {said.below:.3f} says that nothing matches: "
+            f"to {said.detected:.1%} of the queries without a match, and to {said.false_alarms:.1%}"
+            " of those with one"
+        )
     if report.generation is None:
         yield f"{stored_in}: calibrated; indexes that are built from now on take it over"
     else:

@@ -93,8 +93,7 @@ def _calibration(calibration: Calibration | None) -> list[tuple[str, str]]:
     return [
         (
             "probabilities",
-            f"fitted on {on.photos:,} photos and {on.texts:,} texts ({on.data}{split}); "
-            f"no match below {calibration.no_match_below:.3f}",
+            f"fitted on {on.photos:,} photos and {on.texts:,} texts ({on.data}{split})",
         ),
         ("  text to image", _probability_figures(figures.text_to_image)),
         ("  image to text", _probability_figures(figures.image_to_text)),
@@ -106,7 +105,8 @@ def _probability_figures(figures: DirectionFigures) -> str:
     auroc = aligned.auroc["probability"]
     return (
         f"ECE {aligned.hits.ece:.3f} of hits, {aligned.match.ece:.3f} of any match; AUROC of any "
-        f"match {auroc.value:.3f} ({auroc.low:.3f} to {auroc.high:.3f})"
+        f"match {auroc.value:.3f} ({auroc.low:.3f} to {auroc.high:.3f}); no match below "
+        f"{aligned.no_match.below:.3f}"
     )
 
 

@@ -31,14 +31,6 @@ Search = Callable[..., SearchResult]
 POOL = 20
 
 
-@pytest.fixture(scope="module", autouse=True)
-def small_pool() -> Iterator[None]:
-    """Have hits judged against the first stage's best 20."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("index.searcher.POOL", POOL)
-        yield
-
-
 @pytest.fixture(scope="module")
 def calibrated(
     published: Path,
@@ -49,7 +41,7 @@ def calibrated(
     root = tmp_path_factory.mktemp("calibrated") / "index"
     shutil.copytree(published, root)
     with only_builder(root), open_index(root) as index:
-        calibration = make_calibration(index.manifest.model.id)
+        calibration = make_calibration(index.manifest.model.id, pool=POOL)
         publish_entries(root, index.manifest, {}, "calibrate", calibration)
     with open_index(root) as index:
         yield TwoStageSearcher(index)
@@ -205,7 +197,11 @@ def test_no_match_below_the_threshold(
     calibration = make_calibration("any")
 
     def search(no_match_below: float) -> SearchResult:
-        strict = dataclasses.replace(calibration, no_match_below=no_match_below)
+        models = dataclasses.replace(
+            calibration.text_to_image.aligned, no_match_below=no_match_below
+        )
+        direction = dataclasses.replace(calibration.text_to_image, aligned=models)
+        strict = dataclasses.replace(calibration, text_to_image=direction)
         with only_builder(root), open_index(root) as index:
             publish_entries(root, index.manifest, {}, "calibrate", strict)
         with open_index(root) as index:

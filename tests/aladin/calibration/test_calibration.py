@@ -25,8 +25,12 @@ def model(feature: Feature, weight: float) -> LogisticModel:
 
 
 CALIBRATION = DirectionCalibration(
-    aligned=ProbabilityModels(hit=model("align", 1.0), match=model("align_gap", 1.0)),
-    matching=ProbabilityModels(hit=model("match", 1.0), match=model("match_gap", 1.0)),
+    aligned=ProbabilityModels(
+        hit=model("align", 1.0), match=model("align_gap", 1.0), no_match_below=0.8
+    ),
+    matching=ProbabilityModels(
+        hit=model("match", 1.0), match=model("match_gap", 1.0), no_match_below=0.5
+    ),
 )
 
 
@@ -37,6 +41,7 @@ def sigmoid(log_odds: float) -> float:
 def test_both_questions_are_answered() -> None:
     judgement = CALIBRATION.judge(POOL, POOL.take(np.array([1])))
     assert judgement.match_probability == pytest.approx(sigmoid(1.0))
+    assert judgement.no_match  # 0.731 is below 0.8
     assert judgement.probabilities == pytest.approx([sigmoid(3.0)])
 
 
@@ -46,13 +51,14 @@ def test_without_alignment_scores_the_matching_scores_decide(lacking: str) -> No
     hits = POOL if lacking == "pool" else POOL.without_alignment()
     judgement = CALIBRATION.judge(pool, hits)
     assert judgement.match_probability == pytest.approx(sigmoid(0.2))
+    assert not judgement.no_match  # 0.550 is not below 0.5
     assert judgement.probabilities == pytest.approx([sigmoid(0.5), sigmoid(0.3)])
 
 
 def test_where_nothing_was_searched_nothing_matches() -> None:
     nothing = POOL.take(slice(0))
     judgement = CALIBRATION.judge(nothing, nothing)
-    assert judgement.match_probability == 0
+    assert (judgement.match_probability, judgement.no_match) == (0, True)
     assert judgement.probabilities.shape == (0,)
 
 

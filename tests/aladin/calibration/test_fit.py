@@ -18,6 +18,7 @@ from aladin.strict_config import dump_config, parse_config
 DrawQueries = Callable[..., list[AskedQuery]]
 BOTH: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
 ORDER = DirectionFusion(weight=0.5, align_std=0.5, match_std=0.1)
+FALSE_ALARMS = 0.1
 
 
 def asked(draw_queries: DrawQueries, photos: int, seed: int) -> dict[Direction, AskedDirection]:
@@ -40,7 +41,7 @@ def calibration(draw_queries: DrawQueries) -> Calibration:
         Fusion(text_to_image=ORDER, image_to_text=ORDER),
         "model",
         fitted_on(60),
-        0.4,
+        FALSE_ALARMS,
         ReportQueries("test", asked(draw_queries, 60, 10)),
     )
 
@@ -77,7 +78,40 @@ def test_the_figures_are_of_what_a_search_is_told(
 def test_it_is_stored_as_numbers(calibration: Calibration) -> None:
     data = dump_config(calibration)
     assert parse_config(Calibration, data, "here") == calibration
-    assert calibration.no_match_below == 0.4
+    assert calibration.pool == POOL
+
+
+def test_few_queries_with_a_match_are_told_that_there_is_none(
+    calibration: Calibration, draw_queries: DrawQueries
+) -> None:
+    """Of the queries that it was fitted to, no more than the share that was asked for."""
+    for direction, models in (
+        ("text_to_image", calibration.text_to_image),
+        ("image_to_text", calibration.image_to_text),
+    ):
+        queries = asked(draw_queries, 60, 0)[direction].queries
+        said = [
+            models.judge(query.candidates.take(slice(POOL)), query.candidates).no_match
+            for query in queries
+        ]
+        assert FALSE_ALARMS - 1 / len(said) < np.mean(said) <= FALSE_ALARMS
+
+
+def test_what_is_said_of_other_photos_is_counted(
+    calibration: Calibration, draw_queries: DrawQueries
+) -> None:
+    queries = asked(draw_queries, 60, 10)["text_to_image"].queries
+    models = calibration.text_to_image
+    figures = calibration.figures.text_to_image.aligned.no_match
+    for present, expected in ((True, figures.false_alarms), (False, figures.detected)):
+        asked_for = [
+            query.candidates if present else query.candidates.take(~query.right)
+            for query in queries
+        ]
+        said = [models.judge(found.take(slice(POOL)), found).no_match for found in asked_for]
+        assert np.mean(said) == expected
+    assert figures.detected > figures.false_alarms
+    assert figures.below == models.aligned.no_match_below
 
 
 def test_too_few_photos_are_refused(draw_queries: DrawQueries) -> None:

@@ -37,20 +37,21 @@ def calibration(folder: Path, draw_queries: Callable[..., list[AskedQuery]]) -> 
     model = LogisticModel(
         intercept=-1.5, terms=[Term(feature="match", mean=0.1, deviation=0.3, weight=2.0)]
     )
-    models = ProbabilityModels(hit=model, match=model)
+    models = ProbabilityModels(hit=model, match=model, no_match_below=0.5)
     of_direction = DirectionCalibration(aligned=models, matching=models)
     examples = make_examples(draw_queries(3), 100, 0.5, None)
     measured = measure(
         examples,
         model.probability(examples.hits.features),
         model.probability(examples.match.features),
+        models.no_match_below,
     )
     figures = DirectionFigures(aligned=measured, matching=measured)
     return Calibration(
         model_id=read_model_id(folder),
         text_to_image=of_direction,
         image_to_text=of_direction,
-        no_match_below=0.5,
+        pool=100,
         fitted_on=FittedOn(
             data="d.jsonl", split=None, photos=3, texts=3, searched="split", prior=0.5
         ),
@@ -65,7 +66,7 @@ def test_what_is_written_is_read(folder: Path, calibration: Calibration) -> None
     assert read_calibration(folder, model_id) is None
     write_calibration(folder, calibration)
     assert read_calibration(folder, model_id) == calibration
-    newer = replace(calibration, no_match_below=0.3)
+    newer = replace(calibration, pool=50)
     write_calibration(folder, newer)
     assert read_calibration(folder, model_id) == newer
     assert not list(folder.glob(".*"))

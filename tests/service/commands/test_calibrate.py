@@ -63,12 +63,15 @@ def index(index_folder: Path, tmp_path: Path) -> Path:
 
 def test_a_checkpoint_is_calibrated(checkpoint: Path, data: Path, tmp_path: Path) -> None:
     plot = tmp_path / "reliability.png"
-    result = calibrate(checkpoint, data, "--plot", plot, "--no-match-below", 0.3, "--json")
+    result = calibrate(checkpoint, data, "--plot", plot, "--false-alarms", 0.1, "--json")
     assert result.exit_code == 0, result.stderr
     printed: dict[str, Any] = json.loads(result.stdout)
     stored = read_calibration(checkpoint, read_model_id(checkpoint))
     assert stored is not None
-    assert printed["no_match_below"] == stored.no_match_below == 0.3
+    aligned = printed["figures"]["text_to_image"]["aligned"]
+    assert aligned["no_match"]["below"] == pytest.approx(
+        stored.text_to_image.aligned.no_match_below, abs=1e-6
+    )
     assert printed["generation"] is None
     assert printed["fitted_on"] == {
         "data": "data.jsonl",
@@ -113,7 +116,7 @@ def test_an_index_is_calibrated_with_photos_that_it_lacks(
     ("words", "message"),
     [
         (["--prior", "1"], "prior: expected more than 0 and less than 1, got 1.0"),
-        (["--no-match-below", "2"], "no_match_below: expected 0 to 1, got 2.0"),
+        (["--false-alarms", "1"], "false_alarms: expected at least 0 and less than 1, got 1.0"),
         (["--report-split", "val"], "report_split: expected another split than is fitted to"),
         (["--plot", "curve.svg"], "--plot: expected the name of a .png file, got curve.svg"),
         (["--split", "dev"], "has no split 'dev', known are ['test', 'val']"),

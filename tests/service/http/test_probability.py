@@ -140,12 +140,12 @@ async def test_the_index_tells_what_its_probabilities_are_worth(
 ) -> None:
     async with service(calibrated_index) as client:
         told = (await client.get("/v1/index")).json()["calibration"]
-    assert told["no_match_below"] == 0.25
     assert (told["fitted_on"]["photos"], told["fitted_on"]["data"]) == (40, "captions.jsonl")
     for direction in ("text_to_image", "image_to_text"):
         assert told["figures"][direction]["aligned"] == {
             "hits": {"ece": 0.02},
             "match": {"ece": 0.02},
+            "no_match": {"below": 0.25, "false_alarms": 0.05, "detected": 0.4},
             "auroc": {"probability": {"value": 0.9, "low": 0.85, "high": 0.95}},
         }
 

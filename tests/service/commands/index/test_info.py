@@ -35,11 +35,14 @@ def test_an_index_without_a_calibration_says_so(index_folder: Path) -> None:
 def test_a_calibration_is_told_with_what_it_is_worth(calibrated_index: Path) -> None:
     result = info(calibrated_index)
     shown = " ".join(result.stdout.split())
-    assert "fitted on 40 photos and 40 texts (captions.jsonl, val); no match below 0.250" in shown
-    figures = "ECE 0.020 of hits, 0.020 of any match; AUROC of any match 0.900 (0.850 to 0.950)"
+    assert "fitted on 40 photos and 40 texts (captions.jsonl, val)" in shown
+    figures = (
+        "ECE 0.020 of hits, 0.020 of any match; AUROC of any match 0.900 (0.850 to 0.950); no "
+        "match below 0.250"
+    )
     assert shown.count(figures) == 2
     told = json.loads(info(calibrated_index, "--json").stdout)["calibration"]
-    assert (told["no_match_below"], told["fitted_on"]["photos"]) == (0.25, 40)
+    assert (told["pool"], told["fitted_on"]["photos"]) == (20, 40)
 
 
 @pytest.mark.parametrize(
