@@ -9,7 +9,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from index.rerank import alignment_with_candidates, token_similarity
+from index.rerank import alignment_with_candidates, token_similarities
 from index.selection import Selection
 from index.tokens.store import TokenStore
 
@@ -46,19 +46,22 @@ class SecondStage(Protocol):
         """Score items by late interaction, see `index.rerank.alignment_with_candidates`."""
         ...
 
-    def similarity(
-        self, query: Float[Tensor, "query_tokens dim"], modality: Literal["text", "image"], row: int
-    ) -> NDArray[np.float32]:
-        """Compare every token of a query with every token of one item.
+    def similarities(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Literal["text", "image"],
+        rows: NDArray[np.int64],
+    ) -> list[NDArray[np.float32]]:
+        """Compare every token of a query with every token of some items.
 
         Args:
             query: see `align`.
             modality: see `align`.
-            row: of the item.
+            rows: see `align`.
 
         Returns:
-            (query_tokens, item_tokens) float32: the very numbers of which `align` takes the best
-            and sums them up, to its last digits.
+            For each item (query_tokens, item_tokens) float32: the very numbers of which `align`
+            takes the best and sums them up, to its last digits.
         """
         ...
 
@@ -79,11 +82,14 @@ class TokenAlignment:
         """Score items, see `SecondStage`."""
         return alignment_with_candidates(query, modality, self._tokens, rows)
 
-    def similarity(
-        self, query: Float[Tensor, "query_tokens dim"], modality: Literal["text", "image"], row: int
-    ) -> NDArray[np.float32]:
+    def similarities(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Literal["text", "image"],
+        rows: NDArray[np.int64],
+    ) -> list[NDArray[np.float32]]:
         """Compare tokens, see `SecondStage`."""
-        return token_similarity(query, modality, self._tokens, row)
+        return token_similarities(query, modality, self._tokens, rows)
 
 
 def with_margin(count: int) -> int:

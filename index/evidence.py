@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache, partial
+
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
@@ -14,52 +17,62 @@ from index.rerank import Modality
 from index.results import Box, WordEvidence
 
 
-def item_evidence(
+def evidence_of_items(
     model: AladinModel,
     query: Float[Tensor, "query_tokens dim"],
     modality: Modality,
     side: LiveSide,
-    item: StoredItem,
+    items: Sequence[StoredItem],
     query_text: str | None,
     query_size_px: tuple[int, int] | None,
-) -> list[WordEvidence]:
-    """Explain the alignment score of a query and an item of the other modality.
+) -> list[list[WordEvidence]]:
+    """Explain the alignment scores of a query and some items of the other modality.
 
     Args:
-        model: that encoded both.
+        model: that encoded them all.
         query: its tokens.
         modality: of the query.
-        side: that holds the item.
-        item: of that side.
+        side: that holds the items.
+        items: of that side.
         query_text: of a text query.
         query_size_px: of a photo query; None: not known.
 
     Returns:
-        See `word_evidence`; the scores add up to what `LiveSide.align` says of the item.
+        For each item see `word_evidence`; the scores add up to what `LiveSide.align` says of it.
 
     Raises:
         InputError: the query's tokens are not those of its text.
     """
+    # A text query is cut into its words once, and photos of one size have the same boxes.
+    spans_of = cache(model.text.encoder.spans)
+    boxes_of = cache(partial(region_boxes, model))
+    rows = np.array([item.row for item in items], dtype=np.int64)
     # The numbers of the second stage itself: another product would round in another way.
-    similarity = side.similarity(query, modality, item.row)  # (query_tokens, item_tokens)
-    if modality == "text":
-        return word_evidence(model, similarity, query_text or "", item.size_px)
-    return word_evidence(model, similarity.T, item.text or "", query_size_px)
+    similarities = side.similarities(query, modality, rows)
+    found: list[list[WordEvidence]] = []
+    for item, similarity in zip(items, similarities, strict=True):
+        if modality == "text":
+            text, size_px, cosines = query_text or "", item.size_px, similarity
+        else:
+            text, size_px, cosines = item.text or "", query_size_px, similarity.T
+        boxes = None if size_px is None else boxes_of(cosines.shape[1], size_px)
+        found.append(word_evidence(cosines, text, spans_of(text), boxes))
+    return found
 
 
 def word_evidence(
-    model: AladinModel,
-    similarity: Float[np.ndarray, "words regions"],
+    cosines: Float[np.ndarray, "words regions"],
     text: str,
-    size_px: tuple[int, int] | None,
+    spans: Sequence[tuple[int, int]],
+    boxes: Sequence[Box] | None,
 ) -> list[WordEvidence]:
     """Find each word's best region; the scores add up to the pair's alignment score.
 
     Args:
-        model: that encoded both; it knows where words and regions are.
-        similarity: cosine of every word with every region.
+        cosines: of every word with every region.
         text: what the words were made of.
-        size_px: width and height of the photo; None: not known, and the boxes neither.
+        spans: characters [start, end) of its words.
+        boxes: of the regions; None: not known.
 
     Returns:
         One entry a word, in order; empty if the photo has no region.
@@ -67,16 +80,14 @@ def word_evidence(
     Raises:
         InputError: the words are not those of this text.
     """
-    words, regions = similarity.shape
+    words, regions = cosines.shape
     if words == 0 or regions == 0:
         return []
-    spans = model.text.encoder.spans(text)
     # The alignment head may be told to trim a text's last word piece.
     if len(spans) - words not in (0, 1):
         raise InputError(f"the query has {words} words, its text {len(spans)}: {text!r}")
-    boxes = None if size_px is None else region_boxes(model, regions, size_px)
-    best = similarity.argmax(axis=1).tolist()
-    scores = similarity.max(axis=1).astype(np.float64)
+    best = cosines.argmax(axis=1).tolist()
+    scores = cosines.max(axis=1).astype(np.float64)
     shares = scores / (np.abs(scores).sum() or 1.0)  # the shares of nothing are 0
     return [
         WordEvidence(
@@ -85,11 +96,11 @@ def word_evidence(
             end=end,
             region=region,
             box=None if boxes is None else boxes[region],
-            score=float(score),
-            share=float(share),
+            score=score,
+            share=share,
         )
         for (start, end), region, score, share in zip(
-            spans[:words], best, scores, shares, strict=True
+            spans[:words], best, scores.tolist(), shares.tolist(), strict=True
         )
     ]
 

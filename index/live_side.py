@@ -18,7 +18,7 @@ from index.changes.snapshot import SideChanges
 from index.items.filters import Filter
 from index.items.tables import StoredItem
 from index.manifest import SideEntry
-from index.rerank import alignment_with_candidates, token_similarity
+from index.rerank import alignment_with_candidates, token_similarities
 from index.selection import Selection
 from index.settings import Target
 from index.side import Side
@@ -140,14 +140,23 @@ class LiveSide:
             scores[~built] = alignment_with_candidates(query, modality, store, places)
         return scores
 
-    def similarity(
-        self, query: Float[Tensor, "query_tokens dim"], modality: Literal["text", "image"], row: int
-    ) -> NDArray[np.float32]:
+    def similarities(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Literal["text", "image"],
+        rows: NDArray[np.int64],
+    ) -> list[NDArray[np.float32]]:
         """Compare tokens, see `index.engines.SecondStage`."""
-        if row < self.base.entry.count:
-            return self.base.second_stage.similarity(query, modality, row)
-        assert self.changes is not None  # only there does such a row come from
-        return token_similarity(query, modality, self.changes.tokens(np.array([row])), 0)
+        if self.changes is None:
+            return self.base.second_stage.similarities(query, modality, rows)
+        built = rows < self.base.entry.count
+        of_built = self.base.second_stage.similarities(query, modality, rows[built])
+        if built.all():
+            return of_built
+        store = self.changes.tokens(rows[~built])
+        of_added = token_similarities(query, modality, store, np.arange(store.count))
+        parts = iter(of_built), iter(of_added)
+        return [next(parts[row >= self.base.entry.count]) for row in rows.tolist()]
 
     def tokens(self, row: int) -> Float[Tensor, "tokens dim"]:
         """Read the tokens of one item, in float32."""

@@ -9,7 +9,7 @@ import numpy as np
 from aladin.encoding import Encoding
 from aladin.errors import InputError
 from aladin.model import AladinModel
-from index.evidence import item_evidence
+from index.evidence import evidence_of_items
 from index.items.tables import StoredItem
 from index.live_side import LiveSide
 from index.rerank import Modality
@@ -58,8 +58,9 @@ def score_pair(
     tokens = query.item_tokens(0).detach().float().cpu()
     embedding = query.embedding[0].detach().float().cpu()
     row = np.array([item.row], dtype=np.int64)
+    [evidence] = evidence_of_items(model, tokens, modality, side, [item], query_text, query_size_px)
     return PairScores(
         match=float(embedding @ side.embedding(item.row).float()),
         align=float(side.align(tokens, modality, row)[0]),
-        evidence=item_evidence(model, tokens, modality, side, item, query_text, query_size_px),
+        evidence=evidence,
     )

@@ -104,13 +104,13 @@ def alignment_of_queries(
     return [scores[start:end] for start, end in pairwise(offsets.tolist())]
 
 
-def token_similarity(
+def token_similarities(
     query: Float[Tensor, "query_tokens dim"],
     query_modality: Modality,
     store: TokenStore,
-    row: int,
-) -> NDArray[np.float32]:
-    """Compare every token of a query with every token of one item.
+    rows: NDArray[np.int64],
+) -> list[NDArray[np.float32]]:
+    """Compare every token of a query with every token of some items.
 
     A product of the decoded tokens would not do: the kernel rounds queries, and over the words of
     a long text the difference to its scores becomes visible. So it is asked for each pair.
@@ -119,22 +119,35 @@ def token_similarity(
         query: see `alignment_with_candidates`.
         query_modality: whether they are words or regions.
         store: of the other modality.
-        row: of the item.
+        rows: (items,) int64.
 
     Returns:
-        (query_tokens, item_tokens) float32, of which the scores are made.
+        For each item (query_tokens, item_tokens) float32, of which its score is made.
 
     Raises:
-        IndexError: the row is not in the store.
+        IndexError: a row is not in the store.
         IndexCorruptError: the store is damaged.
     """
-    packed = store.packed(np.array([row]))
+    packed = store.packed(rows)
     each_alone = TokenStore.from_arrays(store.codec, packed, [1] * packed.count)
     places = np.arange(packed.count, dtype=np.int64)
     tokens = [query[place : place + 1] for place in range(len(query))]
-    rows = [places] * len(tokens)
-    compared = alignment_of_queries(tokens, query_modality, each_alone, rows)
-    return np.stack(compared) if compared else np.empty((0, packed.count), dtype=np.float32)
+    compared = alignment_of_queries(tokens, query_modality, each_alone, [places] * len(tokens))
+    similarity = np.array(compared, dtype=np.float32).reshape(len(tokens), packed.count)
+    return split_items(similarity, store.lengths(rows))
+
+
+def split_items(
+    similarity: NDArray[np.float32], lengths: NDArray[np.int64]
+) -> list[NDArray[np.float32]]:
+    """Cut (query_tokens, tokens of all items) into the parts of the items.
+
+    Args:
+        similarity: the items' tokens one after the other.
+        lengths: (items,) number of tokens of each item.
+    """
+    borders = pairwise([0, *np.cumsum(lengths).tolist()])
+    return [similarity[:, start:end] for start, end in borders]
 
 
 def alignment_with_all(

@@ -82,13 +82,16 @@ class GuardedSecondStage:
                 self._health.fail(error)
         return self._spare.align(query, modality, rows)
 
-    def similarity(
-        self, query: Float[Tensor, "query_tokens dim"], modality: Literal["text", "image"], row: int
-    ) -> NDArray[np.float32]:
+    def similarities(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Literal["text", "image"],
+        rows: NDArray[np.int64],
+    ) -> list[NDArray[np.float32]]:
         """Compare tokens, see `index.engines.SecondStage`."""
         if self._health.is_good:
             try:
-                return self._on_device.similarity(query, modality, row)
+                return self._on_device.similarities(query, modality, rows)
             except RuntimeError as error:
                 self._health.fail(error)
-        return self._spare.similarity(query, modality, row)
+        return self._spare.similarities(query, modality, rows)

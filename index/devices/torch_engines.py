@@ -12,6 +12,7 @@ from torch import Tensor
 
 from aladin.scoring import maxsim
 from index.engines import with_margin
+from index.rerank import split_items
 from index.selection import Selection
 from index.tokens.store import TokenStore
 
@@ -129,12 +130,17 @@ class TorchAlignment:
                 scores = maxsim(tokens, asked, mask, asked_mask)[:, 0]
         return scores.cpu().numpy()
 
-    def similarity(
-        self, query: Float[Tensor, "query_tokens dim"], modality: Literal["text", "image"], row: int
-    ) -> NDArray[np.float32]:
-        """Compare tokens, see `index.engines.SecondStage`; one item is no work for the device."""
+    def similarities(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Literal["text", "image"],
+        rows: NDArray[np.int64],
+    ) -> list[NDArray[np.float32]]:
+        """Compare tokens, see `index.engines.SecondStage`; few items are no work for the device."""
         del modality  # the product of float32 tokens is the same from either side
-        return (query.float().cpu() @ self._tokens.read(np.array([row])).values.T).numpy()
+        block = self._tokens.read(rows)
+        similarity = (query.float().cpu() @ block.values.T).numpy()
+        return split_items(similarity, block.lengths)
 
     def _padded(
         self, rows: NDArray[np.int64]

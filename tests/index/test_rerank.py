@@ -15,7 +15,7 @@ from index.rerank import (
     alignment_of_queries,
     alignment_with_all,
     alignment_with_candidates,
-    token_similarity,
+    token_similarities,
 )
 from index.settings import TOKEN_DTYPES
 from index.tokens.codec import TokenCodec
@@ -120,8 +120,8 @@ def test_scores_are_the_sums_of_the_similarities_that_are_told(
     query = torch.from_numpy(np.repeat(peaky, 80, axis=0))
     scores = alignment_with_candidates(query, modality, store, np.arange(5))
     furthest = 0.0
-    for row, score in enumerate(scores):
-        told = token_similarity(query, modality, store, row)
+    every = token_similarities(query, modality, store, np.arange(5))
+    for row, (score, told) in enumerate(zip(scores, every, strict=True)):
         assert (told.shape, told.dtype) == ((80, lengths[row]), np.float32)
         decoded = query.numpy() @ store.read(np.array([row])).tokens().numpy().T
         np.testing.assert_allclose(told, decoded, atol=2e-4)
@@ -136,7 +136,14 @@ def test_scores_are_the_sums_of_the_similarities_that_are_told(
 
 @pytest.mark.usefixtures("engine")
 def test_a_query_without_tokens_is_like_nothing() -> None:
-    assert token_similarity(torch.zeros(0, 8), "text", make_store(), 1).shape == (0, LENGTHS[1])
+    found = token_similarities(torch.zeros(0, 8), "text", make_store(), np.array([1, 3]))
+    assert [each.shape for each in found] == [(0, LENGTHS[1]), (0, LENGTHS[3])]
+
+
+@pytest.mark.usefixtures("engine")
+def test_no_item_is_compared() -> None:
+    query, rows = torch.zeros(2, 8), np.empty(0, dtype=np.int64)
+    assert token_similarities(query, "text", make_store(), rows) == []
 
 
 @pytest.mark.usefixtures("engine")
