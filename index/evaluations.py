@@ -32,6 +32,7 @@ from index.manifest import read_manifest
 SCHEMA_VERSION = 1
 # Of one generation: data sets are few, and a file that only ever grew would be read whole.
 _MOST = 16
+_YEAR_10000_S = 253_402_300_800
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,18 @@ class Evaluation:
     measured_at_s: float
     figures: dict[str, Any]
     curve: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a moment that no calendar has.
+
+        Raises:
+            ConfigError: it is before 1970, after the year 9999, or no number.
+        """
+        if not 0 <= self.measured_at_s < _YEAR_10000_S:
+            raise ConfigError(
+                "measured_at_s: expected seconds since 1970, up to the year 9999, got "
+                f"{self.measured_at_s}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,12 +141,12 @@ def read_evaluations(root: Path, generation: int) -> list[Evaluation]:
         return []
     except OSError as error:
         raise IndexCorruptError(path, f"cannot be read ({error.strerror})") from error
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise IndexCorruptError(path, "no evaluations") from error
     if version != SCHEMA_VERSION:
         raise IndexMismatchError(f"{path}: schema version", SCHEMA_VERSION, version)
     try:
-        file = parse_config(_File, data, str(path))
+        file = parse_config(_File, data, EVALUATIONS)
     except ConfigError as error:
         raise IndexCorruptError(path, str(error)) from error
     return sorted(file.evaluations, key=lambda each: -each.measured_at_s)

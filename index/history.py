@@ -129,5 +129,5 @@ def _reason(error: SearchIndexError) -> str:
     if isinstance(error, IndexCorruptError):
         return error.reason
     if isinstance(error, IndexMismatchError):
-        return f"expected {error.expected}, got {error.actual}"
+        return f"schema version: expected {error.expected}, got {error.actual}"
     return str(error)

@@ -25,5 +25,5 @@ def read_left_out(folder: Path) -> list[LeftOut]:
         return [LeftOut(str(item_id), str(reason)) for item_id, reason in lines]
     except OSError as error:
         raise IndexCorruptError(path, f"cannot be read ({error.strerror})") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise IndexCorruptError(path, "not a list of ids and reasons") from error

@@ -239,7 +239,7 @@ def read_manifest(folder: Path) -> Manifest:
     if version != SCHEMA_VERSION:
         raise IndexMismatchError(f"{path}: schema version", SCHEMA_VERSION, version)
     try:
-        return parse_config(Manifest, data, str(path))
+        return parse_config(Manifest, data, MANIFEST)
     except ConfigError as error:
         raise IndexCorruptError(path, str(error)) from error
 

@@ -147,6 +147,7 @@ def test_a_write_that_fails_leaves_the_old_file(
         ("[]", "no evaluations"),
         ('{"schema_version": 1}', "evaluations"),
         ('{"schema_version": 1, "evaluations": [{"surprise": 1}]}', "surprise"),
+        ("[" * 100_000, "no evaluations"),
     ],
 )
 def test_a_damaged_file_is_named_and_gives_way(root: Path, content: str, reason: str) -> None:
@@ -158,6 +159,18 @@ def test_a_damaged_file_is_named_and_gives_way(root: Path, content: str, reason:
     evaluation = measured(root, split="val")
     store_evaluation(root, evaluation)
     assert read_evaluations(root, 2) == [evaluation]
+
+
+@pytest.mark.parametrize("moment", ["-1", "1e300", "Infinity", "NaN", "253402300800"])
+def test_a_moment_that_no_calendar_has_is_damage(root: Path, moment: str) -> None:
+    store_evaluation(root, measured(root))
+    file = evaluations_file(root, 2)
+    data = json.loads(file.read_text())
+    data["evaluations"][0]["measured_at_s"] = float(moment)
+    file.write_text(json.dumps(data))
+    with pytest.raises(IndexCorruptError, match="measured_at_s") as raised:
+        read_evaluations(root, 2)
+    assert str(root) not in raised.value.reason
 
 
 def test_a_later_schema_is_not_read(root: Path) -> None:

@@ -252,6 +252,25 @@ async def test_damage_is_told_and_the_rest_too(service: Service, index: Path) ->
     assert str(index) not in json.dumps(state)
 
 
+@pytest.mark.parametrize("content", [None, "", "[[1]]", "{", "5", "[" * 100_000])
+async def test_a_list_of_what_was_left_out_that_is_damaged_is_named(
+    service: Service, index: Path, content: str | None
+) -> None:
+    file = generation_folder(index, 2) / "images" / "left_out.json"
+    async with service(index=index) as client:
+        whole = await state_of(client)
+        file.unlink()
+        if content is not None:
+            file.write_text(content)
+        state = await state_of(client)
+    (damaged,) = state.pop("damaged")
+    assert damaged["name"] == "generations/000002/images/left_out.json"
+    assert str(index) not in damaged["reason"]
+    assert state["images"]["left_out"] == {**whole["images"]["left_out"], "items": []}
+    assert state["texts"] == whole["texts"]
+    assert state["generations"] == whole["generations"]
+
+
 async def test_without_an_index_there_is_nothing_to_tell(service: Service, tmp_path: Path) -> None:
     async with service(index=tmp_path) as client:
         answer = await client.get("/v1/index/state")
