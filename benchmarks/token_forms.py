@@ -32,7 +32,8 @@ from aladin.checkpoint import load_checkpoint
 from aladin.fusion import Direction, Fusion
 from index.ann.exact import largest
 from index.layout import MODEL, generation_folder, live_generation
-from index.rerank import Modality, alignment_with_all
+from index.modality import Modality
+from index.rerank import alignment_with_all
 from index.settings import TOKEN_DTYPES, Target, TokenDtype
 from index.tokens.codec import TokenCodec
 from index.tokens.store import TokenStore

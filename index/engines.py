@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from index.modality import Modality
 from index.rerank import alignment_with_candidates, token_similarities
 from index.selection import Selection
 from index.tokens.store import TokenStore
@@ -40,7 +41,7 @@ class SecondStage(Protocol):
     def align(
         self,
         query: Float[Tensor, "query_tokens dim"],
-        modality: Literal["text", "image"],
+        modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Score items by late interaction, see `index.rerank.alignment_with_candidates`."""
@@ -49,7 +50,7 @@ class SecondStage(Protocol):
     def similarities(
         self,
         query: Float[Tensor, "query_tokens dim"],
-        modality: Literal["text", "image"],
+        modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
         """Compare every token of a query with every token of some items.
@@ -76,7 +77,7 @@ class TokenAlignment:
     def align(
         self,
         query: Float[Tensor, "query_tokens dim"],
-        modality: Literal["text", "image"],
+        modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Score items, see `SecondStage`."""
@@ -85,7 +86,7 @@ class TokenAlignment:
     def similarities(
         self,
         query: Float[Tensor, "query_tokens dim"],
-        modality: Literal["text", "image"],
+        modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
         """Compare tokens, see `SecondStage`."""

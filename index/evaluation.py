@@ -12,8 +12,9 @@ from aladin.encoding import Encoding
 from aladin.metrics import Ranks, RetrievalMetrics, summarize
 from aladin.progress import NullProgress, Progress
 from index.evaluation_queries import EvaluationQueries, Question
+from index.modality import Modality
 from index.results import Hit
-from index.searcher import Modality, TwoStageSearcher
+from index.searcher import TwoStageSearcher
 from index.settings import Target
 
 _TOP = 10

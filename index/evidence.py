@@ -13,7 +13,7 @@ from aladin.errors import InputError
 from aladin.model import AladinModel
 from index.items.tables import StoredItem
 from index.live_side import LiveSide
-from index.rerank import Modality
+from index.modality import Modality
 from index.results import Box, WordEvidence
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from index.changes.snapshot import SideChanges
 from index.items.filters import Filter
 from index.items.tables import StoredItem
 from index.manifest import SideEntry
+from index.modality import Modality
 from index.rerank import alignment_with_candidates, token_similarities
 from index.selection import Selection
 from index.settings import Target
@@ -125,7 +125,7 @@ class LiveSide:
     def align(
         self,
         query: Float[Tensor, "query_tokens dim"],
-        modality: Literal["text", "image"],
+        modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Score items by late interaction, see `index.rerank.alignment_with_candidates`."""
@@ -143,7 +143,7 @@ class LiveSide:
     def similarities(
         self,
         query: Float[Tensor, "query_tokens dim"],
-        modality: Literal["text", "image"],
+        modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
         """Compare tokens, see `index.engines.SecondStage`."""

@@ -12,7 +12,7 @@ from aladin.model import AladinModel
 from index.evidence import evidence_of_items
 from index.items.tables import StoredItem
 from index.live_side import LiveSide
-from index.rerank import Modality
+from index.modality import Modality
 from index.results import WordEvidence
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import pairwise
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,10 +23,10 @@ from torch import Tensor
 from aladin.errors import IndexCorruptError
 from aladin.progress import NullProgress, Progress
 from index.kernel.binding import Kernel, KernelError, Queries, load_kernel
+from index.modality import Modality
 from index.rerank_torch import torch_alignment
 from index.tokens.store import TokenStore
 
-Modality = Literal["text", "image"]
 T = TypeVar("T")
 
 # Candidates that are worth a thread: these take half a millisecond, starting one 0.05 ms.

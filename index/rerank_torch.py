@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from index.modality import Modality
 from index.tokens.store import TokenBlock, TokenStore
 
 # Tokens that are scored at a time. 4,096 of 128 float32 values are 2 MiB, which stay in a core's
@@ -20,7 +19,7 @@ _TOKENS_AT_A_TIME = 2**12
 
 def torch_alignment(
     query: Float[Tensor, "query_tokens dim"],
-    query_modality: Literal["text", "image"],
+    query_modality: Modality,
     store: TokenStore,
     rows: NDArray[np.int64],
 ) -> NDArray[np.float32]:
@@ -39,9 +38,7 @@ def torch_alignment(
     return scores
 
 
-def _score_block(
-    query: Tensor, query_modality: Literal["text", "image"], block: TokenBlock
-) -> NDArray[np.float32]:
+def _score_block(query: Tensor, query_modality: Modality, block: TokenBlock) -> NDArray[np.float32]:
     scores = np.zeros(len(block.lengths), dtype=np.float32)
     # reduceat takes no empty segment: items without tokens keep their 0.
     filled = block.lengths > 0

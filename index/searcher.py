@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from aladin.calibration.calibration import Calibration
 from aladin.encoding import Encoding
 from aladin.errors import InputError, ShapeError, UnknownItemError
-from aladin.fusion import Direction
 from index.evidence import evidence_of_items
 from index.items.filters import parse_filter
 from index.items.tables import StoredItem
 from index.live_side import LiveSide
+from index.modality import DIRECTION_OF, MODALITY_OF, Modality
 from index.probability import Verdict, find_pool, judge_page
 from index.ranking import Ranking, rank_by_match
 from index.reader import SearchIndex
@@ -26,10 +26,6 @@ from index.rerank_deadline import OutOfTimeError, RerankDeadline
 from index.reranker import Found, Reranker
 from index.results import Hit, SearchResult, StageResult, Stages, StageTimes, WordEvidence
 from index.settings import TARGETS, Target
-
-Modality = Literal["text", "image"]
-_MODALITY_OF: dict[Target, Modality] = {"images": "image", "texts": "text"}
-_DIRECTION_OF: dict[Modality, Direction] = {"text": "text_to_image", "image": "image_to_text"}
 
 
 class TwoStageSearcher:
@@ -103,7 +99,7 @@ class TwoStageSearcher:
         _check_options(top_k, offset, num_candidates, fusion, min_probability)
         side = self.index.side(target)
         _check_query(query, side)
-        crossing = modality != _MODALITY_OF[target]
+        crossing = modality != MODALITY_OF[target]
         if explain and crossing and modality == "text" and query_text is None:
             raise InputError("explain: expected the query's text, got none")
         calibration = self._calibration(crossing, min_probability)
@@ -132,7 +128,7 @@ class TwoStageSearcher:
         retrieved = time.perf_counter()
 
         tokens = query.item_tokens(0).detach().float().cpu()
-        direction = _DIRECTION_OF[modality]
+        direction = DIRECTION_OF[modality]
         constants = self.index.checkpoint.fusion.of(direction)
         reranker = Reranker(
             align=partial(side.align, tokens, modality),
@@ -236,7 +232,7 @@ class TwoStageSearcher:
                 side = self.index.side(target)
                 item = side.items.by_id(item_id)
                 if item is not None:
-                    return side, item, _MODALITY_OF[target]
+                    return side, item, MODALITY_OF[target]
         raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
 
 

@@ -12,7 +12,7 @@ from aladin.errors import DataError, InputError
 from aladin.images import DEFAULT_LIMITS, read_image
 from aladin.inference import encode_photos, encode_texts
 from aladin.model import AladinModel
-from index.rerank import Modality
+from index.modality import Modality
 from index.tuning.queries import TuneQueries, queries_of_encoding
 from service.sources import image_items, text_items
 

@@ -20,7 +20,8 @@ from index.curve.listed_orders import ListedOrders, listed_rank
 from index.curve.photo_bootstrap import Draws, Estimate, PhotoBootstrap
 from index.curve.search_times import SearchTime, search_times
 from index.evaluation_queries import EvaluationQueries, Question
-from index.searcher import Modality, TwoStageSearcher
+from index.modality import DIRECTION_OF, Modality
+from index.searcher import TwoStageSearcher
 from index.settings import Target
 
 # Between matching alone, one candidate, and the exhaustive order, all of them.
@@ -224,8 +225,7 @@ class _Direction:
 
     def find(self, numbers: Sequence[int], progress: Progress) -> dict[Rule, _Found]:
         """Find with every number and rule."""
-        direction: Direction = "text_to_image" if self._modality == "text" else "image_to_text"
-        fusion = self._searcher.index.checkpoint.fusion.of(direction)
+        fusion = self._searcher.index.checkpoint.fusion.of(DIRECTION_OF[self._modality])
         weights: dict[Rule, float] = {"fitted": fusion.weight, "papers": 1.0}
         shape = (len(RULES), len(numbers), len(self._questions))
         ranks, kept = np.empty(shape, dtype=np.int64), np.empty(shape)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from aladin.encoding import Encoding
 from aladin.fusion import DirectionFusion
 from index.live_side import LiveSide
+from index.modality import Modality
 from index.ranking import Ranking, rank_in_blocks
-from index.searcher import Modality
 
 # Of a cosine: the ANN's and those of the items beyond its candidates are summed in other orders.
 _ROUNDING = 1e-6

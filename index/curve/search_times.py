@@ -11,7 +11,8 @@ import torch
 from aladin.progress import Progress
 from index.ann.faiss_library import faiss
 from index.evaluation_queries import Question
-from index.searcher import Modality, TwoStageSearcher
+from index.modality import Modality
+from index.searcher import TwoStageSearcher
 from index.settings import Target
 
 _TOP = 10

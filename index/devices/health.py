@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from index.engines import FirstStage, SecondStage
+from index.modality import Modality
 from index.selection import Selection
 
 _LOG = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class GuardedSecondStage:
     def align(
         self,
         query: Float[Tensor, "query_tokens dim"],
-        modality: Literal["text", "image"],
+        modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Score items by late interaction, see `index.engines.SecondStage`."""
@@ -85,7 +85,7 @@ class GuardedSecondStage:
     def similarities(
         self,
         query: Float[Tensor, "query_tokens dim"],
-        modality: Literal["text", "image"],
+        modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
         """Compare tokens, see `index.engines.SecondStage`."""

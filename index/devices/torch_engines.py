@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
@@ -12,6 +10,7 @@ from torch import Tensor
 
 from aladin.scoring import maxsim
 from index.engines import with_margin
+from index.modality import Modality
 from index.rerank import split_items
 from index.selection import Selection
 from index.tokens.store import TokenStore
@@ -110,7 +109,7 @@ class TorchAlignment:
     def align(
         self,
         query: Float[Tensor, "query_tokens dim"],
-        modality: Literal["text", "image"],
+        modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Score items by late interaction, see `index.engines.SecondStage`.
@@ -133,7 +132,7 @@ class TorchAlignment:
     def similarities(
         self,
         query: Float[Tensor, "query_tokens dim"],
-        modality: Literal["text", "image"],
+        modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
         """Compare tokens, see `index.engines.SecondStage`; few items are no work for the device."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin.encoding import Encoding
-from index.rerank import Modality
+from index.modality import Modality
 from index.side import Side
 
 

@@ -17,8 +17,8 @@ from index.ann.ann_index import AnnIndex
 from index.ann.calibration import calibrate
 from index.disk import disk_errors, only_builder
 from index.manifest import AnnEntry, FidelityPoint, SideEntry, Tuning
+from index.modality import Modality
 from index.reader import SearchIndex, open_index
-from index.rerank import Modality
 from index.settings import Target
 from index.side import Side
 from index.tuning.fidelity import (

@@ -15,6 +15,7 @@ from index.changes.uploaded_photos import photo_of
 from index.evidence import region_boxes
 from index.items.tables import StoredItem
 from index.live_side import LiveSide
+from index.modality import OTHER_SIDE_OF, SIDE_OF, Modality
 from index.pair_scores import score_pair
 from index.results import Box
 from index.searcher import TwoStageSearcher
@@ -24,13 +25,10 @@ from service.evidence.drawing import draw_page
 from service.evidence.layout import PHOTO_PX, lay_out
 from service.evidence.png import write_png
 from service.photos.photo_bytes import PhotoGoneError, photo_version
-from service.queries import ItemQuery, Modality, PhotoQuery, Target, TextQuery
+from service.queries import ItemQuery, PhotoQuery, TextQuery
 from service.query_encoder import EncodedQuery
 
 PairQuery = TextQuery | PhotoQuery | ItemQuery
-
-_PARTNERS: dict[Modality, Target] = {"text": "images", "image": "texts"}
-_SIDE_OF: dict[Modality, Target] = {"text": "texts", "image": "images"}
 
 
 class Pair(NamedTuple):
@@ -76,11 +74,11 @@ def find_pair(searcher: TwoStageSearcher, query: PairQuery, item_id: str) -> Pai
             modality = "image"
         case ItemQuery(asked_id):
             asked, modality = searcher.find_item(asked_id)
-    side = index.side(_PARTNERS[modality])
+    side = index.side(OTHER_SIDE_OF[modality])
     item = side.items.by_id(item_id)
     if item is None:
         _refuse_alike(searcher, modality, item_id)
-        raise UnknownItemError(_PARTNERS[modality], item_id)
+        raise UnknownItemError(OTHER_SIDE_OF[modality], item_id)
     photo: PhotoFile | bytes | None
     if isinstance(query, PhotoQuery):
         photo = query.data
@@ -92,10 +90,10 @@ def find_pair(searcher: TwoStageSearcher, query: PairQuery, item_id: str) -> Pai
 
 def _refuse_alike(searcher: TwoStageSearcher, modality: Modality, item_id: str) -> None:
     """Refuse an id that is there, among the items that are of the query's own modality."""
-    target = _SIDE_OF[modality]
+    target = SIDE_OF[modality]
     index = searcher.index
     if target in index.manifest.targets and index.side(target).items.by_id(item_id) is not None:
-        wanted = _PARTNERS[modality]
+        wanted = OTHER_SIDE_OF[modality]
         raise InputError(
             f"id: expected one of the {wanted}, {item_id!r} is one of the {target};"
             " evidence is between a text and a photo"

@@ -6,7 +6,8 @@ from index.curve.listed_orders import ListedOrders, listed_rank
 from index.evaluation_queries import EvaluationQueries
 from index.ranking import Ranking
 from index.results import Hit
-from index.searcher import Modality, TwoStageSearcher
+from index.modality import Modality
+from index.searcher import TwoStageSearcher
 from index.settings import Target
 
 
