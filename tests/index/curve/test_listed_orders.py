@@ -4,9 +4,9 @@ import pytest
 from aladin.fusion import DirectionFusion
 from index.curve.listed_orders import ListedOrders, listed_rank
 from index.evaluation_queries import EvaluationQueries
+from index.modality import Modality
 from index.ranking import Ranking
 from index.results import Hit
-from index.modality import Modality
 from index.searcher import TwoStageSearcher
 from index.settings import Target
 
