@@ -49,6 +49,10 @@ export function share(part, digits = 1) {
   return `${shown} %`;
 }
 
+// Recalls and their sums, which are in percent already, and what is gained of them.
+export const points = (value, digits = 1) => value.toFixed(digits);
+export const signed = (value) => `${value < 0 ? "−" : "+"}${points(Math.abs(value))}`;
+
 // A <time> that says how long ago, and exactly when where it is pointed at.
 export function timeAgo(moment) {
   const date = new Date(moment);

@@ -36,7 +36,7 @@ function firstStage(name, ann) {
     x: { label: "search width", log: true, format: count },
     y: { label: "ann_recall", format: share, times: 100 },
     say: (width, recall) => `search width ${width} finds ${recall}`,
-    level: { y: ann.recall_wanted, name: "wanted" },
+    levels: [{ y: ann.recall_wanted, name: "wanted" }],
     series: oversamples.map((oversample) => ({
       name: oversample === 1 ? "as found" : `${oversample} times as many compared exactly`,
       points: ann.curve.filter((point) => point.oversample === oversample).map((point) => ({
@@ -85,7 +85,7 @@ function secondStage(name, tuning, defaultCandidates) {
     x: { label: "candidates", log: true, format: count },
     y: { label: "fidelity", format: share, times: 100 },
     say: (candidates, fidelity) => `${candidates} candidates keep ${fidelity}`,
-    level: { y: tuning.fidelity_wanted, name: "wanted" },
+    levels: [{ y: tuning.fidelity_wanted, name: "wanted" }],
     series: [{
       name: "fidelity",
       points: tuning.curve.map((point) => ({

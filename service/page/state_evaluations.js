@@ -1,19 +1,16 @@
-// What `aladin evaluate` measured: recall of each system, and the curve against candidates.
+// What `aladin evaluate` measured: recall of each system, and its curves.
 
-import { chart } from "./charts.js";
 import { make } from "./elements.js";
-import { count, counted, milliseconds, timeAgo } from "./formats.js";
+import { counted, milliseconds, points, signed, timeAgo } from "./formats.js";
+import { DIRECTIONS, qualityCurves } from "./state_quality_curves.js";
 import { dataTable } from "./tables.js";
 
-const DIRECTIONS = [["text_to_image", "text to photo"], ["image_to_text", "photo to text"]];
 const SYSTEMS = [
   ["matching", "Matching: the first stage alone"],
   ["alignment", "Alignment: words and regions, of all pairs"],
   ["fused", "Both scores, of all pairs"],
   ["two_stage", "Two stages, as served"],
 ];
-const points = (value, digits = 1) => value.toFixed(digits);
-const percent = (value, digits) => `${points(value, digits)} %`;
 
 export function showEvaluations(box, evaluations) {
   if (evaluations.length === 0) {
@@ -53,7 +50,7 @@ function* describe(evaluation) {
       ` over matching alone (95 % interval ${signed(gain.low)} to ${signed(gain.high)})`,
       agreement(figures));
   }
-  if (curve) yield curves(curve);
+  if (curve) yield* qualityCurves(curve);
 }
 
 function agreement({ agreement: shares }) {
@@ -81,69 +78,6 @@ function systemsTable({ figures }) {
   return dataTable({ caption: "Recall in percent, by system", head, groups, rows });
 }
 
-function curves(curve) {
-  const last = curve.points.length - 1;
-  const numbers = DIRECTIONS.map(([key]) => curve.default_candidates[key]);
-  const note = (place) => ({ 0: "matching alone", [last]: "the exhaustive order" })[place];
-  const recall = chart({
-    title: "R@1 by candidates, with 95 % intervals",
-    x: { label: "candidates", log: true, format: count },
-    y: { label: "R@1", format: percent },
-    say: (_, recall, { x }) => `${counted(x, "candidate")} find ${recall}`,
-    chosen: "the default",
-    series: DIRECTIONS.map(([key, name], side) => ({
-      name,
-      points: curve.points.map(({ candidates, fitted }, place) => ({
-        x: candidates,
-        y: fitted[key].r1.value,
-        low: fitted[key].r1.low,
-        high: fitted[key].r1.high,
-        chosen: candidates === numbers[side],
-        note: note(place),
-      })),
-    })),
-    table: {
-      head: ["candidates", "text to photo R@1", "photo to text R@1", "rsum", "rsum gained",
-        "text to photo", "photo to text"].map((name) => ({ name, number: true })),
-      rows: curve.points.map(({ candidates, fitted, ms }) => ({
-        cells: [count(candidates), ...DIRECTIONS.map(([key]) => interval(fitted[key].r1)),
-          interval(fitted.rsum), interval(fitted.rsum_gain, signed),
-          ...DIRECTIONS.map(([key]) => milliseconds(ms[key].median))],
-        marked: numbers.includes(candidates),
-      })),
-    },
-  });
-  const mean = ({ ms }) => (ms.text_to_image.median + ms.image_to_text.median) / 2;
-  const rules = [["fitted", "both scores, as fitted"], ["papers", "alignment alone"]];
-  const rsum = chart({
-    title: "rsum by time of a search, with 95 % intervals",
-    x: { label: "median time of a search", log: true, format: milliseconds },
-    y: { label: "rsum", format: points },
-    say: (time, sum) => `${sum} in ${time}`,
-    chosen: "the default",
-    series: rules.map(([rule, name]) => ({
-      name,
-      points: curve.points.map((point) => ({
-        x: mean(point),
-        y: point[rule].rsum.value,
-        low: point[rule].rsum.low,
-        high: point[rule].rsum.high,
-        chosen: numbers.includes(point.candidates),
-        note: counted(point.candidates, "candidate"),
-      })),
-    })),
-  });
-  return make("div", { className: "columns" }, recall, rsum);
-}
-
 function dataName({ data, split }) {
   return split === null ? data : `${data}, split ${split}`;
-}
-
-function interval({ value, low, high }, format = points) {
-  return `${format(value)} (${format(low)} to ${format(high)})`;
-}
-
-function signed(value) {
-  return `${value < 0 ? "−" : "+"}${points(Math.abs(value))}`;
 }

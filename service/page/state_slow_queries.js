@@ -7,6 +7,7 @@ import { dataTable } from "./tables.js";
 
 const STAGES = [["queue", "waiting"], ["decode", "decode"], ["encode", "encode"],
   ["retrieve", "retrieve"], ["rerank", "re-rank"], ["rest", "rest"]];
+const LEAST_MS = 0.05; // that is worth a word
 const FORBIDDEN = 403;
 
 export async function showSlowQueries(box) {
@@ -22,7 +23,7 @@ export async function showSlowQueries(box) {
   }
 }
 
-function* describe({ limit, since, queries }) {
+function* describe({ limit, queries }) {
   if (limit === 0) {
     yield make("p", {}, "None are kept: ", make("code", {}, "ALADIN_SLOW_QUERIES"), " is 0.");
     return;
@@ -31,9 +32,8 @@ function* describe({ limit, since, queries }) {
     yield make("p", {}, "Nobody has searched in the last hour.");
     return;
   }
-  const minutes = Math.round((Date.now() - new Date(since)) / 60000);
-  yield make("p", { className: "faint" }, `The slowest ${queries.length} of the last ${minutes} `,
-    "minutes. They are kept in memory alone, and are gone when the service ends.");
+  yield make("p", { className: "faint" }, "The slowest of about the last hour. They are kept in",
+    " memory alone, and are gone when the service ends.");
   const head = ["Query", { name: "Took", number: true }, "Where the time went", "When", "Request"];
   yield dataTable({ caption: "Slowest queries", head, rows: queries.map(cells) });
 }
@@ -76,7 +76,12 @@ function stages({ took_ms: took, queue_ms: queue, total_ms: total }) {
     segment.style.flexGrow = parts[key];
     bar.append(segment);
   });
-  const told = STAGES.filter(([key]) => parts[key] >= 0.05)
-    .map(([key, name]) => `${name} ${milliseconds(parts[key])}`);
-  return [bar, make("span", { className: "faint" }, told.join(" · "))];
+  const told = make("ul", { className: "legend" });
+  told.setAttribute("role", "list");
+  STAGES.forEach(([key, name], place) => {
+    if (parts[key] < LEAST_MS) return;
+    told.append(make("li", {}, make("i", { className: `fill-${place + 1}` }),
+      `${name} ${milliseconds(parts[key])}`));
+  });
+  return [bar, told];
 }

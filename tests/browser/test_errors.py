@@ -122,7 +122,8 @@ def test_a_service_that_goes_and_comes_back(open_service: OpenService, open_page
 
 
 def test_no_network_is_said_at_once(page: SearchPage) -> None:
-    page.open().find(WORDS)
+    page.open().choose_target("texts")  # without photos, that may still be on their way
+    page.find(WORDS)
     notice = page.page.locator("#offline")
 
     page.page.context.set_offline(True)

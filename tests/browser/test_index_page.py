@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -91,6 +92,79 @@ def test_a_chart_is_read_with_the_arrow_keys(page: SearchPage, url: str, api: ht
     chart.locator("summary").click()
     expect(chart.locator("tbody th")).to_have_text(["10", "20", "24", "100"])
     expect(chart.locator("tr.marked")).to_contain_text("99.20 %")
+
+
+def test_quality_is_drawn_by_candidates_and_by_time(
+    page: SearchPage, url: str, api: httpx.Client
+) -> None:
+    state = api.get("/v1/index/state").json()
+    state["evaluations"] = [_evaluation([(1, 50.0, 0.5), (24, 56.5, 2.0), (64, 57.25, 8.0)])]
+    page.page.route("**/v1/index/state*", lambda route: route.fulfill(json=state))
+    page.page.goto(f"{url}/state")
+
+    recall, rsum = page.page.locator("#quality-body .chart").all()
+    readout = recall.locator(".readout")
+    expect(readout).to_have_text(
+        "text to photo: 24 candidates reach 56.5 % (55.5 % to 57.5 %), 2.0 ms · the default"
+    )
+    expect(rsum.locator(".dot")).to_have_count(6)
+    # Matching alone is the same by both rules: one line.
+    expect(rsum.locator(".level")).to_have_count(3)
+    heights = [float(line.get_attribute("y1") or "") for line in recall.locator(".level").all()]
+    dots = recall.locator(".dot circle:last-child")
+    ends = [float(dots.nth(place).get_attribute("cy") or "") for place in (0, 4, 1, 5)]
+    assert sorted(heights) == pytest.approx(sorted(ends))
+
+    page.page.get_by_label("By time of a search").check()
+    expect(readout).to_contain_text("56.5 % (55.5 % to 57.5 %) in 2.0 ms, 24 candidates")
+    page.page.get_by_text("Both charts as a table").click()
+    row = page.page.locator("#quality-body details tr.marked")
+    expect(row).to_contain_text("339.0 (338.0 to 340.0)")
+
+
+def _evaluation(curve: list[tuple[int, float, float]]) -> dict[str, Any]:
+    """Make what is kept of an evaluation whose curve has these candidates, recalls and times."""
+
+    def estimate(value: float) -> dict[str, float]:
+        return {"value": value, "low": value - 1, "high": value + 1}
+
+    def side(recall: float) -> dict[str, Any]:
+        return {"r1": estimate(recall), "r1_gain": estimate(recall - 50), "agreement": 90.0}
+
+    def quality(recall: float) -> dict[str, Any]:
+        return {
+            "text_to_image": side(recall),
+            "image_to_text": side(recall + 10),
+            "rsum": estimate(6 * recall),
+            "rsum_gain": estimate(6 * (recall - 50)),
+        }
+
+    def time(ms: float) -> dict[str, float]:
+        return {"median": ms, "p95": 2 * ms}
+
+    points = [
+        {
+            "candidates": candidates,
+            "fitted": quality(recall),
+            "papers": quality(recall if candidates == 1 else recall - 2),
+            "ms": {"text_to_image": time(ms), "image_to_text": time(ms)},
+        }
+        for candidates, recall, ms in curve
+    ]
+    return {
+        "generation": 1,
+        "is_live": True,
+        "measured_at": "2024-05-01T12:00:00Z",
+        "data": "scenes/captions.jsonl",
+        "split": "test",
+        "images": 64,
+        "texts": 128,
+        "figures": {},
+        "curve": {
+            "points": points,
+            "default_candidates": {"text_to_image": 24, "image_to_text": 24},
+        },
+    }
 
 
 def test_it_asks_for_a_key_and_tells_slow_queries_to_some_alone(

@@ -47,7 +47,7 @@ def test_scripts_import_what_is_there_and_offered() -> None:
         for imported, path in re.findall(r'import (?:\{([^}]+)\} from )?"\./([^"]+)"', text):
             assert path in SCRIPTS, f"{name}: {path}"
             for word in filter(None, (word.strip() for word in imported.split(","))):
-                offer = rf"^export (?:async )?(?:function|class|const) {word}\b"
+                offer = rf"^export (?:async )?(?:function\*?|class|const) {word}\b"
                 assert re.search(offer, SCRIPTS[path], re.MULTILINE), f"{name}: {word} of {path}"
 
 
