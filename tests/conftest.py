@@ -172,6 +172,8 @@ def made_up_calibration(model_id: str, photos: int = 40, pool: int = 20) -> Cali
         figures=CalibrationFigures(
             measured_on="out of fold",
             photos=photos,
+            auroc=figures.auroc,
+            auroc_gain=figures.auroc_gain,
             text_to_image=of_direction,
             image_to_text=of_direction,
         ),

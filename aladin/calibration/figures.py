@@ -109,11 +109,15 @@ class CalibrationFigures:
         measured_on: "out of fold", each photo judged by models fitted without it; or the name of
             another split.
         photos: whose queries were judged.
+        auroc: mean of both directions, from both stages' scores; see `ProbabilityFigures`.
+        auroc_gain: likewise.
         text_to_image: of texts that ask for photos.
         image_to_text: of photos that ask for texts.
     """
 
     measured_on: str
     photos: int
+    auroc: dict[str, Estimate]
+    auroc_gain: dict[str, Estimate]
     text_to_image: DirectionFigures
     image_to_text: DirectionFigures

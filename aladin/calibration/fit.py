@@ -22,7 +22,7 @@ from aladin.calibration.figures import (
     ProbabilityFigures,
 )
 from aladin.calibration.logistic_fit import LEAST_PHOTOS, fit_logistic, out_of_fold
-from aladin.calibration.measures import compare_auroc, reliability
+from aladin.calibration.measures import AurocComparison, compare_auroc, reliability
 from aladin.calibration.scores import POOL
 from aladin.errors import InputError
 from aladin.fusion import Direction, Fusion
@@ -90,6 +90,7 @@ def fit_calibration(
     progress.start(4 * len(_DIRECTIONS), "models")
     models: dict[Direction, DirectionCalibration] = {}
     figures: dict[Direction, DirectionFigures] = {}
+    comparisons: list[AurocComparison] = []  # of both stages' scores
     for direction in _DIRECTIONS:
         fitted: list[ProbabilityModels] = []
         measured: list[ProbabilityFigures] = []
@@ -103,10 +104,16 @@ def fit_calibration(
                 examples = make_examples(*report_on.asked[direction], fitted_on.prior, order)
                 of_hits = models_of_order.hit.probability(examples.hits.features)
                 of_match = models_of_order.match.probability(examples.match.features)
+            comparison = compare_with_thresholds(examples, of_match)
+            if order is not None:
+                comparisons.append(comparison)
             fitted.append(models_of_order)
-            measured.append(measure(examples, of_hits, of_match, models_of_order.no_match_below))
+            measured.append(
+                measure(examples, of_hits, of_match, comparison, models_of_order.no_match_below)
+            )
         models[direction] = DirectionCalibration(aligned=fitted[0], matching=fitted[1])
         figures[direction] = DirectionFigures(aligned=measured[0], matching=measured[1])
+    both = comparisons[0].mean_with(comparisons[1])
     judged = asked if report_on is None else report_on.asked
     return Calibration(
         model_id=model_id,
@@ -117,9 +124,26 @@ def fit_calibration(
         figures=CalibrationFigures(
             measured_on=OUT_OF_FOLD if report_on is None else report_on.name,
             photos=len({query.photo for query in judged["image_to_text"].queries}),
+            auroc=both.auroc,
+            auroc_gain=both.gain,
             text_to_image=figures["text_to_image"],
             image_to_text=figures["image_to_text"],
         ),
+    )
+
+
+def compare_with_thresholds(
+    examples: StageExamples, of_match: NDArray[np.float64]
+) -> AurocComparison:
+    """Compare how well the match probability and plain thresholds tell whether there is a match.
+
+    Args:
+        examples: that were judged.
+        of_match: (queries,) their probabilities.
+    """
+    match = examples.match
+    return compare_auroc(
+        {"probability": of_match, **examples.thresholds}, match.right, match.photos
     )
 
 
@@ -127,20 +151,19 @@ def measure(
     examples: StageExamples,
     of_hits: NDArray[np.float64],
     of_match: NDArray[np.float64],
+    comparison: AurocComparison,
     no_match_below: float,
 ) -> ProbabilityFigures:
-    """Compare probabilities with what was right, and the match probability with thresholds.
+    """Compare probabilities with what was right.
 
     Args:
         examples: that were judged.
         of_hits: (hits,) their probabilities.
         of_match: (queries,) theirs.
+        comparison: of the latter with thresholds.
         no_match_below: the least match probability of an answer that claims a match.
     """
     hits, match, first = examples.hits, examples.match, examples.first
-    comparison = compare_auroc(
-        {"probability": of_match, **examples.thresholds}, match.right, match.photos
-    )
     return ProbabilityFigures(
         hits=reliability(of_hits, hits.right, hits.weights),
         best_hit=reliability(of_hits[first], hits.right[first], hits.weights[first]),

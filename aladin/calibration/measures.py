@@ -66,15 +66,46 @@ def auroc(
 
 
 class AurocComparison(NamedTuple):
-    """AUROC of several scores of the same cases.
+    """AUROC of several scores of the same cases, the first of which is compared with the others.
 
     Attributes:
-        auroc: by name.
-        gain: of the first score over each of the others, by their names.
+        names: of the scores.
+        observed: (scores,) of all cases.
+        drawn: (draws, scores), of photos drawn with replacement.
     """
 
-    auroc: dict[str, Estimate]
-    gain: dict[str, Estimate]
+    names: list[str]
+    observed: NDArray[np.float64]
+    drawn: NDArray[np.float64]
+
+    @property
+    def auroc(self) -> dict[str, Estimate]:
+        """Each score's, by name."""
+        return {
+            name: _estimate(self.observed[k], self.drawn[:, k]) for k, name in enumerate(self.names)
+        }
+
+    @property
+    def gain(self) -> dict[str, Estimate]:
+        """That of the first score minus each other's, in the same draws, by the other's name."""
+        return {
+            name: _estimate(
+                self.observed[0] - self.observed[k], self.drawn[:, 0] - self.drawn[:, k]
+            )
+            for k, name in enumerate(self.names)
+            if k > 0
+        }
+
+    def mean_with(self, other: AurocComparison) -> AurocComparison:
+        """Average with other cases of the same photos, in the same draws; of scores in both."""
+        names = [name for name in self.names if name in other.names]
+        ours = [self.names.index(name) for name in names]
+        theirs = [other.names.index(name) for name in names]
+        return AurocComparison(
+            names,
+            (self.observed[ours] + other.observed[theirs]) / 2,
+            (self.drawn[:, ours] + other.drawn[:, theirs]) / 2,
+        )
 
 
 def compare_auroc(
@@ -106,15 +137,7 @@ def compare_auroc(
     for draw in range(resamples):
         chosen = generator.integers(len(known), size=len(known))
         drawn[draw] = measured(np.bincount(chosen, minlength=len(known)).astype(np.float64))
-    first, others = names[0], names[1:]
-    return AurocComparison(
-        auroc={name: _estimate(observed[k], drawn[:, k]) for k, name in enumerate(names)},
-        gain={
-            name: _estimate(observed[0] - observed[k], drawn[:, 0] - drawn[:, k])
-            for k, name in enumerate(others, start=1)
-            if name != first
-        },
-    )
+    return AurocComparison(names, observed, drawn)
 
 
 def _equal_mass(

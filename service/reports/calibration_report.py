@@ -11,6 +11,7 @@ from rich.table import Table
 
 from aladin.calibration.calibration import Calibration
 from aladin.calibration.figures import (
+    CalibrationFigures,
     DirectionFigures,
     Estimate,
     ProbabilityFigures,
@@ -55,7 +56,7 @@ def calibration_tables(calibration: Calibration) -> list[Table]:
     tables: list[Table] = []
     for direction, figures in of_directions(calibration).items():
         tables += [_reliability_table(direction, figures), _auroc_table(direction, figures)]
-    return tables
+    return [*tables, _mean_auroc_table(calibration.figures)]
 
 
 def calibration_lines(report: CalibrateReport, stored_in: Path) -> Iterator[str]:
@@ -112,20 +113,36 @@ def _reliability_table(direction: str, figures: DirectionFigures) -> Table:
 
 
 def _auroc_table(direction: str, figures: DirectionFigures) -> Table:
-    table = Table(title=f"{direction}: is there a match at all", title_justify="left")
+    table = _empty_auroc_table(direction)
+    for stage, stage_name in STAGES.items():
+        of_stage: ProbabilityFigures = getattr(figures, stage)
+        _add_aurocs(table, stage_name, of_stage.auroc, of_stage.auroc_gain)
+    return table
+
+
+def _mean_auroc_table(figures: CalibrationFigures) -> Table:
+    table = _empty_auroc_table("mean of both directions")
+    _add_aurocs(table, STAGES["aligned"], figures.auroc, figures.auroc_gain)
+    return table
+
+
+def _empty_auroc_table(title: str) -> Table:
+    table = Table(title=f"{title}: is there a match at all", title_justify="left")
     table.add_column("", no_wrap=True)
     table.add_column("AUROC", justify="right")
     table.add_column("match probability minus it", justify="right")
-    for stage, stage_name in STAGES.items():
-        of_stage: ProbabilityFigures = getattr(figures, stage)
-        for name, estimate in of_stage.auroc.items():
-            gain = of_stage.auroc_gain.get(name)
-            table.add_row(
-                f"{_THRESHOLDS[name]}, {stage_name}",
-                _interval(estimate, ""),
-                "" if gain is None else _interval(gain, "+"),
-            )
     return table
+
+
+def _add_aurocs(
+    table: Table, stage: str, aurocs: Mapping[str, Estimate], gains: Mapping[str, Estimate]
+) -> None:
+    for name, estimate in aurocs.items():
+        table.add_row(
+            f"{_THRESHOLDS[name]}, {stage}",
+            _interval(estimate, ""),
+            _interval(gains[name], "+") if name in gains else "",
+        )
 
 
 def _interval(estimate: Estimate, sign: str) -> str:

@@ -111,6 +111,23 @@ def test_scores_are_compared_in_the_same_draws() -> None:
     assert set(compared.gain) == {"same", "theirs"}
 
 
+def test_the_mean_of_two_comparisons_is_of_the_same_draws() -> None:
+    """What one direction loses in a draw and the other gains cancels out."""
+    generator = np.random.default_rng(8)
+    right, photos = np.tile([True, False], 30), np.repeat(np.arange(30), 2)
+    first, second = right + generator.normal(size=(2, 60))
+    there = compare_auroc({"ours": first, "theirs": second}, right, photos, resamples=100)
+    back = compare_auroc(
+        {"ours": second, "other": first, "theirs": first}, right, photos, resamples=100
+    )
+    mean = there.mean_with(back)
+    assert list(mean.auroc) == ["ours", "theirs"]
+    expected = (slow_auroc(first, right) + slow_auroc(second, right)) / 2
+    assert mean.auroc["ours"].value == pytest.approx(expected)
+    gain = mean.gain["theirs"]
+    assert np.allclose((gain.value, gain.low, gain.high), 0)
+
+
 def test_photos_are_drawn_with_all_their_cases() -> None:
     """Ten copies of each case, all of one photo, say no more than one does."""
     generator = np.random.default_rng(6)

@@ -18,7 +18,7 @@ from aladin.calibration.calibration import (
 )
 from aladin.calibration.examples import AskedQuery, make_examples
 from aladin.calibration.figures import CalibrationFigures, DirectionFigures
-from aladin.calibration.fit import measure
+from aladin.calibration.fit import compare_with_thresholds, measure
 from aladin.calibration.logistic import LogisticModel, Term
 from aladin.calibration.store import CALIBRATION, read_calibration, write_calibration
 from aladin.checkpoint import read_model_id
@@ -44,6 +44,7 @@ def calibration(folder: Path, draw_queries: Callable[..., list[AskedQuery]]) -> 
         examples,
         model.probability(examples.hits.features),
         model.probability(examples.match.features),
+        compare_with_thresholds(examples, model.probability(examples.match.features)),
         models.no_match_below,
     )
     figures = DirectionFigures(aligned=measured, matching=measured)
@@ -56,7 +57,12 @@ def calibration(folder: Path, draw_queries: Callable[..., list[AskedQuery]]) -> 
             data="d.jsonl", split=None, photos=3, texts=3, searched="split", prior=0.5
         ),
         figures=CalibrationFigures(
-            measured_on="out of fold", photos=3, text_to_image=figures, image_to_text=figures
+            measured_on="out of fold",
+            photos=3,
+            auroc=measured.auroc,
+            auroc_gain=measured.auroc_gain,
+            text_to_image=figures,
+            image_to_text=figures,
         ),
     )
 
