@@ -105,7 +105,7 @@ function showAlone() {
   dialog.classList.toggle("no-photo", photo === null);
   const text = target === "texts" ? hit.text : (query.text ?? "");
   at("evidence-words").replaceChildren(make("p", { className: "words" }, text));
-  at("evidence-sum").hidden = true;
+  at("evidence-sum").replaceChildren();
 }
 
 function showEvidence({ evidence, stages }, text) {
@@ -114,8 +114,7 @@ function showEvidence({ evidence, stages }, text) {
   at("evidence-words").replaceChildren(wordsElement(text, evidence, onWord));
   at("evidence-photo").replaceChildren(photoElement(shown.photo, evidence, onRegion));
   at("evidence-sum").replaceChildren(...sumElement(evidence, stages.align.score));
-  at("evidence-sum").hidden = false;
-  say("Point at a word to see the part of the photo that it found, or at a part to see its words.");
+  say("");
 }
 
 // Light up a word and its region, or a region and its words; null: what is pinned, or nothing.
@@ -149,6 +148,8 @@ function isBeside({ target, clientX, clientY }) {
   return target === dialog && !isIn;
 }
 
+// What is said is read out; the hint in its place is not, at every hit anew.
 function say(text) {
   at("evidence-note").textContent = text;
+  at("evidence-hint").hidden = text !== "";
 }

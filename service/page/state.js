@@ -18,7 +18,6 @@ const CLOCK = new Intl.DateTimeFormat("en", { timeStyle: "medium" });
 async function load() {
   hideProblem();
   at("status").textContent = "Loading…";
-  at("refresh").disabled = true;
   try {
     const state = await readIndexState(0, LEFT_OUT_PAGE);
     show(state);
@@ -28,8 +27,6 @@ async function load() {
     if (error instanceof NeedsKey) askForKey(error);
     else if (error instanceof Unreachable) waitForService(load);
     else showProblem(error, load);
-  } finally {
-    at("refresh").disabled = false;
   }
 }
 

@@ -18,7 +18,10 @@ export async function showSlowQueries(box) {
     const words = error.status === FORBIDDEN
       ? "What others searched for is told to keys that may read the metrics, and to no other."
       : `The slow queries cannot be read: ${error.message}`;
-    const again = makeButton("Try again", () => showSlowQueries(box));
+    const again = makeButton("Try again", async () => {
+      await showSlowQueries(box);
+      box.focus(); // the button is gone
+    });
     box.replaceChildren(make("p", {}, words), ...(error.status === FORBIDDEN ? [] : [again]));
   }
 }
