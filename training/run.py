@@ -16,8 +16,8 @@ from typing import NamedTuple
 from safetensors.torch import load_file
 
 from aladin.atomic import atomic_folder, write_json
-from aladin.checkpoint import Provenance, save_checkpoint
-from aladin.errors import ConfigError
+from aladin.checkpoint import Provenance, read_model_id, save_checkpoint
+from aladin.errors import CheckpointError, ConfigError
 from aladin.fusion import fit_fusion
 from aladin.metrics import DirectionMetrics, RetrievalMetrics
 from aladin.model import AladinModel
@@ -99,9 +99,19 @@ def run_recipe(
                         store.give(number, folder)
             validation[stage.name] = read_validation(folder)
             _report(stage.name, validation[stage.name])
-    with atomic_folder(out / "checkpoint") as partial:
-        link_tree(out / "stages" / recipe.final_stage.name / "checkpoint", partial)
-    return RunResult(out / "checkpoint", validation)
+    checkpoint, final = out / "checkpoint", out / "stages" / recipe.final_stage.name / "checkpoint"
+    # One that is there already may hold more than the stage left: a calibration.
+    if not _is_copy(checkpoint, read_model_id(final)):
+        with atomic_folder(checkpoint) as partial:
+            link_tree(final, partial)
+    return RunResult(checkpoint, validation)
+
+
+def _is_copy(checkpoint: Path, model_id: str) -> bool:
+    try:
+        return read_model_id(checkpoint) == model_id
+    except CheckpointError:
+        return False
 
 
 def _report(stage: str, metrics: dict[str, RetrievalMetrics]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 import training.loop
+from aladin.calibration.store import CALIBRATION
 from aladin.checkpoint import load_checkpoint
 from aladin.errors import AladinError, CheckpointError, ConfigError, NonFiniteLossError
 from aladin.progress import NullProgress
@@ -104,6 +106,15 @@ def test_resume_after_any_step_ends_with_the_same_weights(
     assert_same_weights(weights(out), weights(unbroken))
     logs = [(folder / "stages" / "joint" / "log.jsonl").read_text() for folder in (out, unbroken)]
     assert logs[0] == logs[1]
+
+
+def test_a_finished_runs_checkpoint_keeps_its_calibration(
+    recipe_path: Path, unbroken: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(unbroken, tmp_path / "run"))
+    (out / "checkpoint" / CALIBRATION).write_text("{}")
+    run_recipe(load_recipe(recipe_path), out, resume=True)
+    assert (out / "checkpoint" / CALIBRATION).read_text() == "{}"
 
 
 def test_resume_after_kill_nine(recipe_path: Path, unbroken: Path, tmp_path: Path) -> None:
