@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from aladin.checkpoint import load_checkpoint
-from aladin.errors import IndexNotReadyError
+from aladin.calibration.store import read_calibration
+from aladin.checkpoint import load_checkpoint, read_model_id
+from aladin.errors import IndexNotReadyError, InputError
 from aladin.progress import Progress
 from index.building.builder import build_index
 from index.reader import SearchIndex, open_index
@@ -53,8 +54,8 @@ def run_demo(
 ) -> DemoResult:
     """Draw scenes, train on them, index the test scenes and compare the ways to search them.
 
-    The index's hits have probabilities, which are fitted to the validation scenes. What is
-    complete in `out` is kept: a demo that was stopped goes on where it was.
+    Hits have probabilities, which are fitted to the validation scenes. What is complete in `out`
+    is kept: a demo that was stopped goes on where it was.
 
     Args:
         out: folder of the demo.
@@ -65,7 +66,6 @@ def run_demo(
     Raises:
         ConfigError: `out` holds a demo of another recipe.
         IndexMismatchError: the index in `out` is not of the network in it.
-        InputError: there are too few scenes to fit probabilities to.
     """
     with torch_threads(1):  # its network is small
         return _run(out, progress, scenes, overrides)
@@ -122,15 +122,36 @@ def train_demo(out: Path, data: Path, progress: Progress, overrides: Sequence[st
     return run_recipe(recipe, out / "run", resume=True, progress=progress).checkpoint
 
 
+def calibrate_demo(checkpoint: Path, data: Path, progress: Progress) -> None:
+    """Fit probabilities to the validation scenes, if that was not done before.
+
+    Too few scenes are no error: searches of them then have no probabilities.
+
+    Args:
+        checkpoint: that `train_demo` trained; it keeps the calibration.
+        data: that `draw_demo` drew.
+        progress: told of scenes, captions, queries and models.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be read or written.
+    """
+    if read_calibration(checkpoint, read_model_id(checkpoint)) is not None:
+        return
+    _LOG.info("fitting probabilities to the validation scenes")
+    # Reported on other scenes: to judge each scene by a fit without it takes ten fits.
+    options = CalibrateOptions(report_split="test")
+    try:
+        calibrate_system(checkpoint, data, options, None, progress)
+    except InputError as error:
+        _LOG.warning("no probabilities: %s", error)
+
+
 def _index(out: Path, checkpoint: Path, data: Path, progress: Progress) -> SearchIndex:
     network = load_checkpoint(checkpoint)
     try:
         return open_index(out, checkpoint=network)
     except IndexNotReadyError:
-        _LOG.info("fitting probabilities to the validation scenes")
-    # Reported on other scenes: to judge each scene by a fit without it takes ten fits.
-    options = CalibrateOptions(report_split="test")
-    calibrate_system(checkpoint, data, options, None, progress)
+        calibrate_demo(checkpoint, data, progress)
     _LOG.info("indexing the test scenes")
     images, texts = image_items(data, "test"), text_items(data, "test")
     build_index(checkpoint, out, images, texts, progress=progress)

@@ -11,7 +11,7 @@ from aladin.progress import Progress
 from index.building.builder import BuildReport, build_index
 from index.layout import live_generation
 from index.settings import BuildSettings
-from service.demo import draw_demo, train_demo
+from service.demo import calibrate_demo, draw_demo, train_demo
 from service.sources import image_items, text_items
 from training.data import iter_records
 from training.threads import torch_threads
@@ -36,7 +36,7 @@ def prepare_index(
     Args:
         out: folder of the index.
         demo: folder for the demo, which is drawn where there are no photos and trained where
-            there is no model.
+            there is no model; where both are the demo's, hits have probabilities.
         progress: told of everything.
         photos: data set, with captions or without; None, or an empty folder: the demo's test
             scenes.
@@ -64,7 +64,11 @@ def prepare_index(
         if split is None:
             _LOG.warning("no model: the demo's network only knows what its drawn scenes show")
         with torch_threads(1):  # the demo's network is small
-            model = train_demo(demo, draw_demo(demo, scenes, progress), progress)
+            drawn = draw_demo(demo, scenes, progress)
+            model = train_demo(demo, drawn, progress)
+            # Of drawn scenes, whose probabilities say nothing of the owner's photos.
+            if split is not None:
+                calibrate_demo(model, drawn, progress)
     _LOG.info("indexing %s", source)
     try:
         return _build(out, model, source, split, device, progress, resume=True)

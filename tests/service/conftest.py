@@ -18,15 +18,20 @@ import uvicorn
 from PIL import Image
 
 from aladin.calibration.calibration import Calibration
+from aladin.calibration.store import write_calibration
+from aladin.checkpoint import read_model_id
+from aladin.progress import Progress
 from index.building.builder import build_index
 from index.info import describe
 from index.tuning.calibrate import store_calibration
+from service.calibration.run import CalibrateOptions
 from service.http.app import create_app
 from service.metrics import Metrics
 from service.settings import ServiceSettings
 from service.sources import image_items, text_items
 from service.work.thread_workers import ThreadWorkers
 from service.work.worker_plan import WorkerPlan
+from training.data import read_records
 
 CAPTIONS = [
     ("a red dog runs", "the small dog is red"),
@@ -171,3 +176,22 @@ def url(index_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             server.should_exit = True
             thread.join(timeout=20)
             assert not thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def calibrate_without_a_fit(make_calibration: Callable[..., Calibration]) -> Callable[..., None]:
+    """Stands in for `calibrate_system`: stores a made-up calibration with the checkpoint."""
+
+    def calibrate(
+        checkpoint: Path,
+        data: Path,
+        options: CalibrateOptions,
+        index: Path | None,
+        progress: Progress,
+    ) -> None:
+        del progress
+        assert index is None
+        photos = len(read_records(data, options.split))
+        write_calibration(checkpoint, make_calibration(read_model_id(checkpoint), photos))
+
+    return calibrate

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from aladin.calibration.calibration import Calibration
-from aladin.calibration.store import write_calibration
-from aladin.checkpoint import read_model_id
+from aladin.calibration.store import CALIBRATION
 from aladin.errors import ConfigError
-from aladin.progress import NullProgress, Progress
+from aladin.progress import NullProgress
 from index.reader import open_index
 from index.searcher import TwoStageSearcher
-from service.calibration.run import CalibrateOptions
-from service.demo import run_demo
+from service.demo import calibrate_demo, run_demo
 from service.reports.tables import metrics_table
-from training.data import read_records
 
 QUICK = ["stage.teacher.epochs=1", "stage.student.epochs=1", "precision=float32"]
 
@@ -36,25 +34,13 @@ class Units(NullProgress):
 
 @pytest.fixture(scope="module")
 def out(
-    tmp_path_factory: pytest.TempPathFactory, make_calibration: Callable[..., Calibration]
+    tmp_path_factory: pytest.TempPathFactory, calibrate_without_a_fit: Callable[..., None]
 ) -> Path:
     """A folder with a finished demo, whose probabilities took no fit."""
 
-    def calibrate(
-        checkpoint: Path,
-        data: Path,
-        options: CalibrateOptions,
-        index: Path | None,
-        progress: Progress,
-    ) -> None:
-        del progress
-        assert index is None
-        photos = len(read_records(data, options.split))
-        write_calibration(checkpoint, make_calibration(read_model_id(checkpoint), photos))
-
     folder = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.demo.calibrate_system", calibrate)
+        patch.setattr("service.demo.calibrate_system", calibrate_without_a_fit)
         run_demo(folder, NullProgress(), scenes=48, overrides=QUICK)
     return folder
 
@@ -100,6 +86,16 @@ def test_a_second_time_it_only_searches_and_its_table_has_every_way(out: Path) -
 def test_a_folder_of_another_recipe_is_refused(out: Path) -> None:
     with pytest.raises(ConfigError):
         run_demo(out, NullProgress(), scenes=48, overrides=[*QUICK, "seed=5"])
+
+
+def test_too_few_scenes_are_indexed_without_probabilities(
+    out: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint = Path(shutil.copytree(out / "run" / "checkpoint", tmp_path / "checkpoint"))
+    (checkpoint / CALIBRATION).unlink()
+    calibrate_demo(checkpoint, out / "data" / "captions.jsonl", NullProgress())
+    assert not (checkpoint / CALIBRATION).exists()
+    assert "no probabilities: calibration: expected at least 20 photos" in caplog.text
 
 
 @pytest.mark.slow

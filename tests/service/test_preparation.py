@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 import service.preparation
+from aladin.calibration.calibration import Calibration
 from aladin.errors import DataError
 from aladin.progress import NullProgress
 from index.building.builder import build_index
@@ -81,20 +83,25 @@ QUICK = ["stage.teacher.epochs=1", "stage.student.epochs=1", "precision=float32"
 
 
 @pytest.fixture(scope="module")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fresh(
+    tmp_path_factory: pytest.TempPathFactory, calibrate_without_a_fit: Callable[..., None]
+) -> Path:
     """What the job makes of nothing: of folders that are empty."""
     place = tmp_path_factory.mktemp("fresh")
     (place / "empty").mkdir()
     empty = place / "empty"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(service.preparation, "train_demo", partial(train_demo, overrides=QUICK))
+        patch.setattr("service.demo.calibrate_system", calibrate_without_a_fit)
         prepare_index(
             place / "index", place / "demo", NullProgress(), photos=empty, model=empty, scenes=8
         )
     return place
 
 
-def test_of_nothing_it_draws_trains_and_indexes_the_test_scenes(fresh: Path) -> None:
+def test_of_nothing_it_draws_trains_calibrates_and_indexes_the_test_scenes(
+    fresh: Path, make_calibration: Callable[..., Calibration]
+) -> None:
     lines = (fresh / "demo" / "data" / "captions.jsonl").read_text().splitlines()
     tested = [line for line in map(json.loads, lines) if line["split"] == "test"]
     with open_index(fresh / "index") as opened:
@@ -103,6 +110,9 @@ def test_of_nothing_it_draws_trains_and_indexes_the_test_scenes(fresh: Path) -> 
         assert opened.manifest.texts is not None
         assert opened.manifest.texts.count == 5
         assert opened.checkpoint.provenance.stage == "student"
+        # Fitted to the one scene that validates.
+        calibration = opened.manifest.calibration
+        assert calibration == make_calibration(opened.checkpoint.model_id, photos=1)
 
 
 def test_an_index_that_is_live_is_left_as_it_is(fresh: Path, data_file: Path) -> None:
