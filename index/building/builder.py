@@ -12,7 +12,7 @@ from pathlib import Path
 from aladin.calibration.calibration import Calibration
 from aladin.calibration.store import read_calibration
 from aladin.checkpoint import load_checkpoint
-from aladin.errors import InputError
+from aladin.errors import IndexNotReadyError, InputError
 from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
 from index.ann.first_stage import check_first_stages
@@ -77,7 +77,8 @@ def build_index(
 
     Args:
         checkpoint_folder: the model; copied into a new index, and the only one that an
-            existing index takes; its calibration, where it has one, goes into the manifest.
+            existing index takes; its calibration goes into the manifest, and where it has none,
+            that of the live generation stays.
         out: folder of the index, new or existing.
         images: None for an index without images.
         texts: None for an index without texts.
@@ -124,6 +125,8 @@ def build_index(
                 for target, catalogue in catalogues.items()
             }
         calibration = read_calibration(checkpoint_folder, checkpoint.model_id)
+        if calibration is None:
+            calibration = _live_calibration(out)
         fingerprint = fingerprint_of(model, sides, settings, calibration)
         if settings.resume and is_published(out, fingerprint):
             discard(out)
@@ -227,6 +230,14 @@ class _Build:
             for start in range(rows.start, rows.stop, size):
                 batch = range(start, min(start + size, rows.stop))
                 yield list(zip(batch, self._catalogues[target].items(batch), strict=True))
+
+
+def _live_calibration(root: Path) -> Calibration | None:
+    """Return that of the generation to be replaced, which is of the same model."""
+    try:
+        return read_manifest(generation_folder(root, live_generation(root))).calibration
+    except IndexNotReadyError:
+        return None
 
 
 def _report(root: Path, generation: int, seconds: dict[str, float]) -> BuildReport:

@@ -467,3 +467,6 @@ def test_the_checkpoints_calibration_goes_into_the_index(
     (checkpoint / "calibration.json").write_text(json.dumps(data | {"model_id": "f00d"}))
     with pytest.raises(CheckpointError, match="found one of f00d"):
         build_index(checkpoint, out, None, texts[:3], SETTINGS)
+    # The index's own copy of the checkpoint has none: what the live generation has stays.
+    assert build_index(out / "model", out, None, texts[:4], resumed).generation == 3
+    assert read_manifest(generation_folder(out, 3)).calibration == calibration
