@@ -71,7 +71,7 @@ function showNoMatch(answer) {
   at("found").classList.toggle("no-match", none);
   at("nearest").hidden = answer.hits.length === 0;
   at("no-match-chance").textContent =
-    chance === null ? "" : `The chance that anything here does: ${percent(chance)}.`;
+    chance === null ? "" : `The chance that anything does is ${percent(chance)}.`;
 }
 
 function summary(search, answer) {

@@ -21,21 +21,31 @@ export function showCalibration(box, calibration) {
   const { fitted_on: fitted, figures } = calibration;
   const split = fitted.split === null ? "" : `, split ${fitted.split}`;
   const about = make("p", {}, `Fitted on ${fitted.data}${split}: ${counted(fitted.photos, "photo")}`,
-    ` and ${counted(fitted.texts, "text")}.`, ...DIRECTIONS.map(([key, name]) => {
-      const { below, detected, false_alarms: wrongly } = figures[key].aligned.no_match;
-      return ` Of ${name}, a match probability below ${share(below)} says that nothing matches: to `
-        + `${share(detected)} of those without a match, and ${share(wrongly)} of those with one.`;
-    }));
+    ` and ${counted(fitted.texts, "text")}. An answer says that nothing matches where its match`,
+    " probability is low.");
   const charts = DIRECTIONS.map(([key, name]) => reliability(name, figures[key].aligned.hits));
-  box.replaceChildren(about, make("div", { className: "columns" }, ...charts), table(figures));
+  box.replaceChildren(about, make("div", { className: "columns" }, ...charts),
+    noMatchTable(figures), aurocTable(figures));
+}
+
+function noMatchTable(figures) {
+  const head = ["Told that nothing matches", "below a probability of",
+    "of those without a match", "of those with one"].map((name, place) =>
+    (place ? { name, number: true } : name));
+  const rows = DIRECTIONS.map(([key, name]) => {
+    const { below, detected, false_alarms: wrongly } = figures[key].aligned.no_match;
+    return [name, share(below), share(detected), share(wrongly)];
+  });
+  return dataTable({ caption: "When nothing matches", head, rows });
 }
 
 function reliability(name, { bins, ece }) {
+  // Most hits are wrong, so most probabilities are low: as far as there are any.
+  const to = Math.ceil(20 * Math.max(...bins.flatMap((bin) => [bin.predicted, bin.observed]))) / 20;
   return chart({
-    title: `Hits of ${name}: how often they are right`,
-    x: { label: `probability; expected calibration error ${ece.toFixed(3)}`, from: 0, to: 1,
-      format: percent, times: 100 },
-    y: { label: "right", from: 0, to: 1, format: percent, times: 100 },
+    title: `Hits of ${name}: how often they are right (calibration error ${ece.toFixed(3)})`,
+    x: { label: "probability", from: 0, to, format: percent, times: 100 },
+    y: { label: "right", from: 0, to, format: percent, times: 100 },
     say: (said, right) => `said ${said}, right ${right}`,
     diagonal: true,
     series: [{
@@ -51,7 +61,7 @@ function reliability(name, { bins, ece }) {
   });
 }
 
-function table(figures) {
+function aurocTable(figures) {
   const rows = DIRECTIONS.flatMap(([key, name]) => {
     const { aligned } = figures[key];
     return Object.entries(aligned.auroc).map(([teller, { value, low, high }]) => ({
