@@ -12,7 +12,8 @@ from aladin.errors import InputError
 from aladin.metrics import Interval, RetrievalMetrics, paired_bootstrap
 from aladin.progress import Progress
 from aladin.separation import RankSummary, summarize_cross_ranks
-from index.curve.candidate_curve import CandidateCurve, candidate_curve
+from index.curve.candidate_curve import candidate_curve
+from index.curve.curve_points import CandidateCurve
 from index.evaluation import ServedEvaluation, evaluate_index
 from index.evaluation_queries import EvaluationQueries, EvaluationText, evaluation_queries
 from index.reader import SearchIndex, open_index

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from index.results import Box
 from service.answers.explained_pair import ExplainedPair
 from service.evidence.colours import FAINT_INK, INK
 from service.evidence.fonts import is_missing, printable, shortened, width_px
 from service.evidence.marks import Mark, Page, Text
-from service.evidence.photo_panel import Fractions, photo_marks
+from service.evidence.photo_panel import photo_marks
 from service.evidence.text_flow import flow_text, number
 from service.evidence.words import Region, text_pieces
 
@@ -30,7 +31,7 @@ _MISSING = "□: a character that the typeface lacks; the file's own data have t
 def lay_out(
     pair: ExplainedPair,
     size_px: tuple[int, int] | None,
-    all_boxes: Sequence[Fractions],
+    all_boxes: Sequence[Box],
     *,
     has_photo: bool,
 ) -> Page:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from index.results import Box
 from service.evidence.colours import GRID, PANEL, WHITE, ink_on
 from service.evidence.fonts import printable, shortened, width_px
 from service.evidence.marks import Mark, Photo, PixelBox, Rectangle, Text
@@ -16,13 +17,11 @@ _LINE_PX, _HALO_PX = 5, 2
 # Neighbouring cells have an edge in common: each box keeps off it, so that both are seen.
 _INSET_PX = 4
 
-Fractions = tuple[float, float, float, float]
-
 
 def photo_marks(
     frame: PixelBox,
     regions: Sequence[Region],
-    all_boxes: Sequence[Fractions],
+    all_boxes: Sequence[Box],
     *,
     has_photo: bool,
 ) -> list[Mark]:
@@ -85,7 +84,7 @@ def _overlap(one: PixelBox, other: PixelBox) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def _placed(box: Fractions, frame: PixelBox) -> PixelBox:
+def _placed(box: Box, frame: PixelBox) -> PixelBox:
     left, top, right, bottom = frame
     wide, high = right - left, bottom - top
     return (

@@ -6,6 +6,7 @@ import string
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from index.results import Box
 from service.answers.search import Evidence
 from service.evidence.colours import Colour, colour_of
 
@@ -27,7 +28,7 @@ class Region(NamedTuple):
     number: int
     letter: str
     colour: Colour
-    box: tuple[float, float, float, float] | None
+    box: Box | None
     tokens: tuple[str, ...]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aladin.atomic import atomic_file, write_json
 from aladin.errors import InputError
-from index.curve.candidate_curve import CandidateCurve
+from index.curve.curve_points import CandidateCurve
 from service.reports.curve_plot import curve_figure
 from service.reports.evaluation_curve import curve_data
 

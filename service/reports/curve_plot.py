@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from aladin.fusion import Direction
-from index.curve.candidate_curve import (
+from index.curve.curve_points import (
     CandidateCurve,
     DirectionQuality,
     Quality,

@@ -7,7 +7,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from index.curve.candidate_curve import RULES, CandidateCurve, DirectionQuality, Quality, Rule
+from index.curve.curve_points import RULES, CandidateCurve, DirectionQuality, Quality, Rule
 from index.curve.photo_bootstrap import Estimate
 from index.curve.search_times import SearchTime
 

@@ -13,7 +13,8 @@ from aladin.errors import InputError
 from aladin.metrics import Ranks, retrieval_ranks, summarize
 from aladin.progress import NullProgress
 from index.changes.writer import NewItems
-from index.curve.candidate_curve import CandidateCurve, candidate_curve
+from index.curve.candidate_curve import candidate_curve
+from index.curve.curve_points import CandidateCurve
 from index.evaluation_queries import EvaluationQueries, Question
 from index.reader import SearchIndex, open_index
 from index.searcher import TwoStageSearcher

@@ -8,7 +8,7 @@ import pytest
 
 from aladin.errors import InputError
 from aladin.fusion import Direction
-from index.curve.candidate_curve import (
+from index.curve.curve_points import (
     CandidateCurve,
     CurvePoint,
     DirectionQuality,
