@@ -79,11 +79,19 @@ def write_drawing(out: Path, drawings: Iterable[bytes]) -> None:
     Args:
         out: the file.
         drawings: at least one, best hit first.
+
+    Raises:
+        InputError: the file cannot be written.
     """
     from service.evidence.png import stack_pngs
 
-    with atomic_file(out) as partial:
-        partial.write_bytes(stack_pngs(list(drawings)))
+    drawing = stack_pngs(list(drawings))
+    try:
+        with atomic_file(out) as partial:
+            partial.write_bytes(drawing)
+    except OSError as error:
+        # Its own message would name the unfinished file, that nobody asked for.
+        raise InputError(f"--out: {out} cannot be written ({error.strerror})") from error
 
 
 def _drawn_ids(answer: SearchAnswer) -> list[str]:

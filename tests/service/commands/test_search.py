@@ -124,6 +124,17 @@ def test_what_cannot_be_drawn_is_said_and_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_place_that_cannot_be_written_is_named(index_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "x.png"
+    words = ["search", str(index_folder), "a dog", "--explain", "--out", str(out)]
+    result = CliRunner().invoke(app, words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    said = " ".join(result.stderr.split())
+    assert f"--out: {out} cannot be written (" in said
+    assert ".partial" not in said
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
