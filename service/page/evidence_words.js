@@ -40,7 +40,8 @@ export function sumElement(evidence, alignScore) {
   const total = sumOf(evidence);
   const sum = make("strong", { id: "evidence-total" }, fourDigits(total));
   sum.dataset.total = total;
-  const said = [`${evidence.length} words add up to `, sum];
+  const words = evidence.length === 1 ? "1 word adds up to " : `${evidence.length} words add up to `;
+  const said = [words, sum];
   // The two are the same number, added up in different places.
   const agrees = Math.abs(total - alignScore) < 1e-4;
   said.push(agrees ? ", the alignment score." : `; the alignment score is ${fourDigits(alignScore)}.`);
