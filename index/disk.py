@@ -94,6 +94,6 @@ def _end_publishing(root: Path) -> None:
 def _write_error(path: Path | str, reason: str) -> IndexWriteError:
     return IndexWriteError(
         path,
-        f"{reason}; the live generation is as it was, and the command can be run again (a build with "
-        "--resume)",
+        f"{reason}; the live generation is as it was, and the command can be run again (a build "
+        "with --resume)",
     )
