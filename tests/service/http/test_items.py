@@ -215,6 +215,7 @@ async def test_the_surface_is_documented(service: Service) -> None:
     for described in body.values():
         assert set(described["schema"]["properties"]) == fields | {
             "filter",
+            "min_probability",
             "timeout_ms",
             "image_url",
         }
