@@ -72,7 +72,7 @@ class ServiceSettings(BaseSettings):
             free; 0: not at all, those that come while all are busy go together.
         max_waiting: queries that may wait for a worker; more are refused with 429.
         max_wait_ms: as many queries are let in as are answered within it, the rest is refused with
-            429; None: within eight times what such a query takes on its own.
+            429; None: within seven times what such a query takes on its own.
         query_cache_bytes: memory of each worker for the encodings of queries that may come again;
             0: none.
         query_precision: in which texts are encoded; `auto`: bfloat16 on processors that multiply

@@ -19,7 +19,7 @@ LANES: tuple[Lane, ...] = get_args(Lane)
 
 # As many queries are let in as are answered within this many times a lone query's time. Ten times
 # is what the service promises; the rest is room for what a limit learns too late.
-_WAIT_FACTOR = 8.0
+_WAIT_FACTOR = 7.0
 # But answers may always take this long: below, a thread that runs late decides.
 _LEAST_BOUND_S = 0.02
 # Share of the newest lone query in their average time.

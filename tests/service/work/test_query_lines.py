@@ -352,7 +352,7 @@ async def test_a_text_may_wait_for_photos_as_long_as_a_photo_may(clock: Clock) -
         (photo,) = ask(lines, PhotoQuery(b"p"))
         await turn()
         running = await lines.next_batch()
-        (text,) = ask(lines, TextQuery("a"))  # in 210 ms, which is more than eight times 10
+        (text,) = ask(lines, TextQuery("a"))  # in 210 ms, which is more than seven times 10
         await turn()
         clock.now_s += 0.200
         answer_all(running)
