@@ -48,9 +48,9 @@ def _queries(
     searcher: TwoStageSearcher, records: Sequence[Record], progress: Progress
 ) -> EvaluationQueries:
     captions = [
-        EvaluationText(f"{record.id}#{number}", caption, record.id)
+        EvaluationText(caption_id, caption, record.id)
         for record in records
-        for number, caption in enumerate(record.captions)
+        for caption_id, caption in zip(record.caption_ids, record.captions, strict=True)
     ]
     return evaluation_queries(searcher, [record.id for record in records], captions, progress)
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import socket
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+import uvicorn
+from fastapi import FastAPI
 
 from aladin.calibration.calibration import (
     Calibration,
@@ -184,6 +189,26 @@ def made_up_calibration(model_id: str, photos: int = 40, pool: int = 20) -> Cali
 def make_calibration() -> Callable[..., Calibration]:
     """`made_up_calibration`, to be called with the id of a model."""
     return made_up_calibration
+
+
+@pytest.fixture(scope="session")
+def serve_in_thread() -> Callable[..., AbstractContextManager[str]]:
+    """Serves an application on a socket of this machine: ``with serve_in_thread(app) as url``."""
+
+    @contextmanager
+    def run(app: FastAPI, port: int = 0) -> Generator[str]:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
+        with socket.create_server(("127.0.0.1", port)) as listener:
+            thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+            thread.start()
+            try:
+                yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            finally:
+                server.should_exit = True
+                thread.join(timeout=20)
+                assert not thread.is_alive()
+
+    return run
 
 
 @pytest.fixture(scope="session", autouse=True)

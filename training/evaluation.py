@@ -167,27 +167,46 @@ def evaluate_checkpoint(
         ImageError: a photo cannot be decoded.
     """
     progress = progress or NullProgress()
-    captions = [caption for record in records for caption in record.captions]
-    if not captions:
+    if not any(record.captions for record in records):
         raise InputError(f"nothing to evaluate: {len(records)} photos without a caption")
+    images, texts = encode_records(checkpoint.model, records, progress)
+    image_of_text = torch.tensor(
+        [row for row, record in enumerate(records) for _ in record.captions]
+    )
+    return evaluate_encodings(checkpoint.model, checkpoint.fusion, images, texts, image_of_text)
+
+
+def encode_records(
+    model: AladinModel, records: Sequence[Record], progress: Progress
+) -> tuple[Encoding, Encoding]:
+    """Encode photos and their captions as the service encodes them.
+
+    Args:
+        model: the network.
+        records: at least one has a caption.
+        progress: told of photos, then of captions.
+
+    Returns:
+        The photos, and their captions, photo by photo.
+
+    Raises:
+        ImageError: a photo cannot be decoded.
+    """
     images = _encode(
         [record.photo for record in records],
         _PHOTOS_A_BATCH,
         "photos",
         progress,
-        lambda files: encode_photos(checkpoint.model, [read_image(file) for file in files]),
+        lambda files: encode_photos(model, [read_image(file) for file in files]),
     )
     texts = _encode(
-        captions,
+        [caption for record in records for caption in record.captions],
         _TEXTS_A_BATCH,
         "captions",
         progress,
-        lambda batch: encode_texts(checkpoint.model, batch, truncate=True),
+        lambda batch: encode_texts(model, batch, truncate=True),
     )
-    image_of_text = torch.tensor(
-        [row for row, record in enumerate(records) for _ in record.captions]
-    )
-    return evaluate_encodings(checkpoint.model, checkpoint.fusion, images, texts, image_of_text)
+    return images, texts
 
 
 def _ranks(

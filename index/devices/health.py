@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +16,8 @@ from torch import Tensor
 from index.engines import FirstStage, SecondStage
 from index.modality import Modality
 from index.selection import Selection
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,6 +42,15 @@ class DeviceHealth:
         if first:
             _LOG.warning("searching on the processor: %s", reason)
 
+    def guard(self, on_device: Callable[[], T], spare: Callable[[], T]) -> T:
+        """Do something on the device, or on the processor once the device has failed."""
+        if self.is_good:
+            try:
+                return on_device()
+            except RuntimeError as error:  # what both FAISS and torch raise
+                self.fail(error)
+        return spare()
+
 
 class GuardedFirstStage:
     """Searches on a device while it can, and on the processor from then on."""
@@ -51,12 +65,10 @@ class GuardedFirstStage:
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
         """Find near rows, see `index.engines.FirstStage`."""
-        if self._health.is_good:
-            try:
-                return self._on_device.search(query, count, allowed)
-            except RuntimeError as error:  # what both FAISS and torch raise
-                self._health.fail(error)
-        return self._spare.search(query, count, allowed)
+        return self._health.guard(
+            partial(self._on_device.search, query, count, allowed),
+            partial(self._spare.search, query, count, allowed),
+        )
 
 
 class GuardedSecondStage:
@@ -75,12 +87,10 @@ class GuardedSecondStage:
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """Score items by late interaction, see `index.engines.SecondStage`."""
-        if self._health.is_good:
-            try:
-                return self._on_device.align(query, modality, rows)
-            except RuntimeError as error:
-                self._health.fail(error)
-        return self._spare.align(query, modality, rows)
+        return self._health.guard(
+            partial(self._on_device.align, query, modality, rows),
+            partial(self._spare.align, query, modality, rows),
+        )
 
     def similarities(
         self,
@@ -89,9 +99,7 @@ class GuardedSecondStage:
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
         """Compare tokens, see `index.engines.SecondStage`."""
-        if self._health.is_good:
-            try:
-                return self._on_device.similarities(query, modality, rows)
-            except RuntimeError as error:
-                self._health.fail(error)
-        return self._spare.similarities(query, modality, rows)
+        return self._health.guard(
+            partial(self._on_device.similarities, query, modality, rows),
+            partial(self._spare.similarities, query, modality, rows),
+        )

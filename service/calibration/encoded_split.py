@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin.encoding import Encoding, concatenate
+from aladin.encoding import Encoding
 from aladin.errors import InputError
-from aladin.images import read_image
-from aladin.inference import encode_photos, encode_texts
 from aladin.model import AladinModel
 from aladin.progress import Progress
 from training.data import Record
-
-_PHOTOS_A_BATCH = 32
-_TEXTS_A_BATCH = 64
-T = TypeVar("T")
+from training.evaluation import encode_records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,43 +57,13 @@ def encode_split(model: AladinModel, records: Sequence[Record], progress: Progre
         raise InputError(
             f"calibration: expected photos with captions, found {len(records)} without"
         )
-    captions = [caption for record in asking for caption in record.captions]
+    images, texts = encode_records(model, asking, progress)
     return EncodedSplit(
         records=asking,
-        images=_encode(
-            [record.photo for record in asking],
-            _PHOTOS_A_BATCH,
-            "photos",
-            progress,
-            lambda files: encode_photos(model, [read_image(file) for file in files]),
-        ),
-        texts=_encode(
-            captions,
-            _TEXTS_A_BATCH,
-            "captions",
-            progress,
-            lambda batch: encode_texts(model, batch, truncate=True),
-        ),
+        images=images,
+        texts=texts,
         photo_of_text=np.repeat(
             np.arange(len(asking)), [len(record.captions) for record in asking]
         ),
-        caption_ids=[
-            f"{record.id}#{number}" for record in asking for number in range(len(record.captions))
-        ],
+        caption_ids=[each for record in asking for each in record.caption_ids],
     )
-
-
-def _encode(
-    items: Sequence[T],
-    batch_size: int,
-    unit: str,
-    progress: Progress,
-    encode: Callable[[Sequence[T]], Encoding],
-) -> Encoding:
-    progress.start(len(items), unit)
-    parts: list[Encoding] = []
-    for start in range(0, len(items), batch_size):
-        batch = items[start : start + batch_size]
-        parts.append(encode(batch))
-        progress.advance(len(batch))
-    return concatenate(parts)

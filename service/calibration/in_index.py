@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from aladin.encoding import Encoding
 from aladin.progress import Progress
 from aladin.scoring import alignment_scores, matching_scores
 from index.live_side import LiveSide
+from index.modality import Modality
 from service.calibration.among_split import asked_query
 from service.calibration.encoded_split import EncodedSplit
 
@@ -32,29 +33,13 @@ def ask_images(
         num_candidates: of a search's first stage.
         progress: advanced caption by caption.
     """
-    rows = _rows_of(side, [record.id for record in split.records])
-    words = split.words
+    ids = [record.id for record in split.records]
+    direction = _Direction(side, "text", split.images, ids, num_candidates)
     asked: list[AskedQuery] = []
     progress.start(split.texts.size, "captions that ask")
     for text, photo in enumerate(split.photo_of_text.tolist()):
         query = split.texts.rows(slice(text, text + 1))
-
-        def align(found: NDArray[np.int64], query: Encoding = query) -> NDArray[np.float32]:
-            return side.align(query.item_tokens(0), "text", found)
-
-        right = np.array([photo])
-        candidates = _candidates(side, query, candidates_kept(num_candidates, 1), align)
-        missing = right[rows[right] < 0]
-        images = split.images.rows(torch.from_numpy(missing))
-        added = CandidateScores(
-            rows=-1 - missing,
-            match=matching_scores(images, query)[:, 0].numpy(),
-            align=alignment_scores(images, query)[:, 0].numpy() if side.has_tokens else None,
-            words=missing,
-        )
-        scores = _joined(candidates, added)
-        scores = scores._replace(words=np.full(len(scores.rows), words[text]))
-        asked.append(_asked(photo, scores, rows[right], added.rows, num_candidates))
+        asked.append(direction.ask(photo, query, np.array([photo])))
         progress.advance()
     return asked
 
@@ -70,68 +55,84 @@ def ask_texts(
         num_candidates: of a search's first stage.
         progress: advanced photo by photo.
     """
-    rows = _rows_of(side, split.caption_ids)
-    words = split.words if side.has_tokens else np.zeros_like(split.words)
+    direction = _Direction(side, "image", split.texts, split.caption_ids, num_candidates)
     asked: list[AskedQuery] = []
     progress.start(split.images.size, "photos that ask")
     for photo in range(split.images.size):
         query = split.images.rows(slice(photo, photo + 1))
-
-        def align(found: NDArray[np.int64], query: Encoding = query) -> NDArray[np.float32]:
-            return side.align(query.item_tokens(0), "image", found)
-
-        right = np.flatnonzero(split.photo_of_text == photo)
-        candidates = _candidates(side, query, candidates_kept(num_candidates, len(right)), align)
-        missing = right[rows[right] < 0]
-        texts = split.texts.rows(torch.from_numpy(missing))
-        added = CandidateScores(
-            rows=-1 - missing,
-            match=matching_scores(query, texts)[0].numpy(),
-            align=alignment_scores(query, texts)[0].numpy() if side.has_tokens else None,
-            words=words[missing],
-        )
-        scores = _joined(candidates, added)
-        asked.append(_asked(photo, scores, rows[right], added.rows, num_candidates))
+        asked.append(direction.ask(photo, query, np.flatnonzero(split.photo_of_text == photo)))
         progress.advance()
     return asked
 
 
-def _rows_of(side: LiveSide, ids: Sequence[str]) -> NDArray[np.int64]:
-    """Return the rows of items in an index; -1 where it does not have them."""
-    found = [side.items.by_id(item_id) for item_id in ids]
-    return np.array([-1 if item is None else item.row for item in found], dtype=np.int64)
+class _Direction:
+    """Queries of one modality, and the side of an index that they search."""
 
+    def __init__(
+        self,
+        side: LiveSide,
+        modality: Modality,
+        answers: Encoding,
+        ids: Sequence[str],
+        num_candidates: int,
+    ) -> None:
+        """Look up which answers the side has.
 
-def _candidates(
-    side: LiveSide,
-    query: Encoding,
-    count: int,
-    align: Callable[[NDArray[np.int64]], NDArray[np.float32]],
-) -> CandidateScores:
-    rows, match = side.order(query.embedding[0].numpy(), count, count, side.select(None))
-    return CandidateScores(
-        rows, match, align(rows) if side.has_tokens else None, side.lengths(rows)
-    )
+        Args:
+            side: that is searched.
+            modality: of the queries.
+            answers: the split's own items of the other modality.
+            ids: theirs.
+            num_candidates: of a search's first stage.
+        """
+        self._side = side
+        self._modality: Modality = modality
+        self._answers = answers
+        self._num_candidates = num_candidates
+        found = [side.items.by_id(item_id) for item_id in ids]
+        # (answers,) rows in the index; -1 where it does not have them.
+        self._rows = np.array([-1 if item is None else item.row for item in found], dtype=np.int64)
 
+    def ask(self, photo: int, query: Encoding, right: NDArray[np.int64]) -> AskedQuery:
+        """Search once.
 
-def _joined(first: CandidateScores, second: CandidateScores) -> CandidateScores:
-    align = None
-    if first.align is not None and second.align is not None:
-        align = np.concatenate([first.align, second.align])
-    return CandidateScores(
-        rows=np.concatenate([first.rows, second.rows]),
-        match=np.concatenate([first.match, second.match]),
-        align=align,
-        words=np.concatenate([first.words, second.words]),
-    )
+        Args:
+            photo: number of the photo that asks, or whose caption asks.
+            query: one encoded item.
+            right: places of its right answers among the split's own.
+        """
+        count = candidates_kept(self._num_candidates, len(right))
+        rows_of_right = self._rows[right]
+        stored = self._stored(query, count)
+        missing = self._missing(query, right[rows_of_right < 0])
+        there = np.concatenate([rows_of_right[rows_of_right >= 0], missing.rows])
+        scores = stored.joined(missing)
+        return asked_query(photo, scores, np.isin(scores.rows, there), self._num_candidates)
 
+    def _stored(self, query: Encoding, count: int) -> CandidateScores:
+        """Score what the first stage finds in the index."""
+        side = self._side
+        rows, match = side.order(query.embedding[0].numpy(), count, count, side.select(None))
+        align = None
+        if side.has_tokens:
+            align = side.align(query.item_tokens(0), self._modality, rows)
+        return CandidateScores(rows, match, align, self._words(query, side.lengths(rows)))
 
-def _asked(
-    photo: int,
-    scores: CandidateScores,
-    rows: NDArray[np.int64],
-    added: NDArray[np.int64],
-    num_candidates: int,
-) -> AskedQuery:
-    right = np.isin(scores.rows, np.concatenate([rows[rows >= 0], added]))
-    return asked_query(photo, scores, right, num_candidates)
+    def _missing(self, query: Encoding, places: NDArray[np.int64]) -> CandidateScores:
+        """Score answers that the index does not have; their rows are below 0."""
+        answers = self._answers.rows(torch.from_numpy(places))
+        images, texts = (answers, query) if self._modality == "text" else (query, answers)
+        align = alignment_scores(images, texts) if self._side.has_tokens else None
+        return CandidateScores(
+            rows=-1 - places,
+            match=matching_scores(images, texts).numpy().reshape(-1),
+            align=None if align is None else align.numpy().reshape(-1),
+            words=self._words(query, answers.mask.sum(dim=1).numpy()),
+        )
+
+    def _words(self, query: Encoding, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the words of each pair's text, given the tokens of the items."""
+        if self._modality == "text":
+            return np.full(len(lengths), int(query.mask.sum()))
+        # Of texts that the index has no tokens of, it cannot tell the words either.
+        return lengths if self._side.has_tokens else np.zeros_like(lengths)

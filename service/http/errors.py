@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
 from aladin.errors import (
@@ -255,6 +255,12 @@ def describe_faults(faults: Sequence[Any]) -> str:
             what = "unknown field"
         described.append(f"{where}: {what}" if where else what)
     return "; ".join(described)
+
+
+def invalid_input(error: ValidationError) -> InputError:
+    """Say what is wrong with a body, without repeating what was sent."""
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    return InputError(describe_faults(faults))
 
 
 def install_error_handlers(app: FastAPI) -> None:

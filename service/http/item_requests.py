@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from aladin.errors import InputError
 from service.http.bodies import Photo, read_body, request_docs
-from service.http.errors import describe_faults
+from service.http.errors import invalid_input
 from service.http.state import Service
 from service.intake.photo_fetcher import PhotoFetcher
 from service.intake.photo_url import MAX_URL_CHARS
@@ -85,8 +85,7 @@ async def read_new_items(request: Request, service: Service) -> list[NewItem]:
         else:
             items = [NewItem.model_validate(body.fields, strict=strict)]
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_input=False, include_context=False)
-        raise InputError(describe_faults(faults)) from None
+        raise invalid_input(error) from None
     if len(items) > service.settings.max_items:
         limit = service.settings.max_items
         raise InputError(f"items: expected at most {limit} in a request, got {len(items)}")

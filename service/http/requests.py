@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from aladin.errors import InputError
 from service.http.bodies import Photo, read_body, request_docs
-from service.http.errors import describe_faults
+from service.http.errors import invalid_input
 from service.intake.photo_fetcher import PhotoFetcher
 from service.intake.photo_url import MAX_URL_CHARS
 from service.queries import ItemQuery, PhotoQuery, Query, SearchOptions, TextQuery
@@ -129,8 +128,7 @@ async def read_search_body(request: Request) -> SearchBody:
         # Strict: the text "10" is no number in JSON.
         return SearchBody.model_validate(body.fields, strict=body.kind == "json")
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_input=False, include_context=False)
-        raise InputError(describe_faults(faults)) from None
+        raise invalid_input(error) from None
 
 
 SearchRequest = Annotated[SearchBody, Depends(read_search_body)]

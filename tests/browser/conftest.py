@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
-import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -14,7 +12,6 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, expect
 
 from aladin.calibration.calibration import Calibration, DirectionCalibration
@@ -36,7 +33,6 @@ from training.demo.scenes import draw_data_set
 _PHOTOS, _PHOTO_PX = 64, 160
 # Not what is expected: only on a busy machine anything takes so long.
 _PATIENCE_MS = 15_000
-_LOOPBACK = "127.0.0.1"
 
 OpenService = Callable[..., AbstractContextManager[str]]
 OpenPage = Callable[..., SearchPage]
@@ -104,7 +100,9 @@ def _told_by_length(direction: DirectionCalibration) -> DirectionCalibration:
 
 
 @pytest.fixture(scope="package")
-def open_service(index_folder: Path) -> OpenService:
+def open_service(
+    index_folder: Path, serve_in_thread: Callable[..., AbstractContextManager[str]]
+) -> OpenService:
     """Opens services of the index: ``with open_service(keys_file=FILE) as url``."""
 
     @contextmanager
@@ -114,16 +112,8 @@ def open_service(index_folder: Path) -> OpenService:
         metrics = Metrics()
         worker = WorkerPlan(index=index_folder, settings=settings).make()
         app = create_app(ThreadWorkers(worker, settings, metrics), settings, metrics)
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
-        with socket.create_server((_LOOPBACK, port)) as listener:
-            thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-            thread.start()
-            try:
-                yield f"http://{_LOOPBACK}:{listener.getsockname()[1]}"
-            finally:
-                server.should_exit = True
-                thread.join(timeout=20)
-                assert not thread.is_alive()
+        with serve_in_thread(app, port) as url:
+            yield url
 
     return run
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import socket
-import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+)
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-import uvicorn
 from PIL import Image
 
 from aladin.calibration.calibration import Calibration
@@ -159,23 +160,19 @@ def service(index_folder: Path) -> Callable[..., AbstractAsyncContextManager[htt
 
 
 @pytest.fixture(scope="module")
-def url(index_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url(
+    index_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    serve_in_thread: Callable[..., AbstractContextManager[str]],
+) -> Iterator[str]:
     """Of a service on a socket of this machine, whose index may be changed."""
     index = tmp_path_factory.mktemp("served") / "index"
     shutil.copytree(index_folder, index)
     settings, metrics = ServiceSettings(), Metrics()
     workers = ThreadWorkers(WorkerPlan(index=index, settings=settings).make(), settings, metrics)
     app = create_app(workers, settings, metrics)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(timeout=20)
-            assert not thread.is_alive()
+    with serve_in_thread(app) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -32,6 +32,11 @@ class Record:
     split: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def caption_ids(self) -> list[str]:
+        """Ids of the captions where they are items of their own, as among an index's texts."""
+        return [f"{self.id}#{number}" for number in range(len(self.captions))]
+
 
 class Entry(NamedTuple):
     """What a reader yields.

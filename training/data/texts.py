@@ -64,13 +64,13 @@ def _texts(source: Path, split: str | None) -> Iterator[TextRecord]:
                 return _text_rows(table)
     return (
         TextRecord(
-            id=f"{record.id}#{number}",
+            id=caption_id,
             text=caption,
             metadata=record.metadata,
             image_id=record.id,
         )
         for record in iter_records(source, split, require_captions=False)
-        for number, caption in enumerate(record.captions)
+        for caption_id, caption in zip(record.caption_ids, record.captions, strict=True)
     )
 
 

@@ -13,7 +13,7 @@ from service.answers.search import SearchAnswer
 from service.http.access.rate_limits import charge
 from service.http.batch_feed import BatchedSearch, BatchEntry, BatchFeed
 from service.http.disconnect import until_disconnect
-from service.http.errors import ContentTypeError, ErrorBody, describe_faults, error_docs
+from service.http.errors import ContentTypeError, ErrorBody, error_docs, invalid_input
 from service.http.json_body import read_json_object
 from service.http.state import Service
 
@@ -108,5 +108,4 @@ def _read_entry(fields: object) -> BatchEntry:
     try:
         return BatchedSearch.model_validate(fields, strict=True)
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_input=False, include_context=False)
-        return InputError(describe_faults(faults))
+        return invalid_input(error)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from aladin.errors import InputError
 from service.http.bodies import Photo, read_body, request_docs
-from service.http.errors import describe_faults, error_docs
+from service.http.errors import error_docs, invalid_input
 from service.http.state import Service
+from service.http.versions import (
+    NOT_MODIFIED_DOCS,
+    IfNoneMatch,
+    answer_version,
+    known_versions,
+)
+from service.photos.photo_bytes import PhotoBytes
 from service.queries import ItemQuery, PhotoQuery, TextQuery
 from service.work.evidence_jobs import DrawEvidence, DrawnEvidence
 
 router = APIRouter(prefix="/v1", tags=["search"])
 
-_ETAG = re.compile(r'"([0-9a-f]{64})"')
 _PNG_DOCS = {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}
 
 
@@ -43,8 +48,7 @@ async def read_explain_body(request: Request) -> ExplainBody:
     try:
         return ExplainBody.model_validate(body.fields, strict=body.kind == "json")
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_input=False, include_context=False)
-        raise InputError(describe_faults(faults)) from None
+        raise invalid_input(error) from None
 
 
 _SCHEMA = ExplainBody.model_json_schema()
@@ -55,7 +59,7 @@ _SCHEMA = ExplainBody.model_json_schema()
     response_class=Response,
     responses={
         200: _PNG_DOCS,
-        304: {"description": "the client has it already, as If-None-Match says"},
+        **NOT_MODIFIED_DOCS,
         **error_docs(404, 422, 429, 503),
     },
 )
@@ -68,9 +72,7 @@ async def explain(
     query_id: Annotated[
         str | None, Query(description="Instead of `text`: an item of the index.")
     ] = None,
-    if_none_match: Annotated[
-        str | None, Header(description="ETags of the drawings that the client has.")
-    ] = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Draw which word of a text found which region of a photo, with the numbers of the score.
 
@@ -80,7 +82,7 @@ async def explain(
         got = "none" if text is None else "both"
         raise InputError(f"expected exactly one of text and query_id, got {got}")
     query = ItemQuery(query_id) if query_id is not None else TextQuery(text or "")
-    known = frozenset(_ETAG.findall(if_none_match or ""))
+    known = known_versions(if_none_match)
     return _answer(await service.workers.call(DrawEvidence(query, id, known)))
 
 
@@ -98,8 +100,5 @@ async def explain_photo(
 
 
 def _answer(drawn: DrawnEvidence) -> Response:
-    # An item may be replaced any time, so whoever has it asks before it is shown again.
-    headers = {"ETag": f'"{drawn.version}"', "Cache-Control": "private, no-cache"}
-    if drawn.png is None:
-        return Response(status_code=304, headers=headers)
-    return Response(drawn.png, media_type="image/png", headers=headers)
+    png = None if drawn.png is None else PhotoBytes(drawn.png, "image/png")
+    return answer_version(drawn.version, png)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 from aladin.errors import InputError
 from service.http.bodies import Photo
 from service.http.disconnect import until_disconnect
-from service.http.errors import describe_faults, error_docs
+from service.http.errors import error_docs, invalid_input
 from service.http.json_body import read_json_object
 from service.http.requests import MAX_K
 from service.http.searching import run_search
@@ -126,7 +126,7 @@ async def read_knn_body(request: Request) -> KnnBody:
     try:
         return KnnBody.model_validate(await read_json_object(request))
     except ValidationError as error:
-        raise _fault(error) from None
+        raise invalid_input(error) from None
 
 
 async def read_metadata_body(request: Request) -> MetadataBody:
@@ -134,7 +134,7 @@ async def read_metadata_body(request: Request) -> MetadataBody:
     try:
         return MetadataBody.model_validate(await read_json_object(request))
     except ValidationError as error:
-        raise _fault(error) from None
+        raise invalid_input(error) from None
 
 
 def _docs(body: type[BaseModel]) -> dict[str, Any]:
@@ -207,9 +207,3 @@ async def _query(body: KnnBody, service: ServiceState, photos_url: str) -> Query
 
 def _photos_url(request: Request) -> str:
     return f"{request.base_url}v1/images/"
-
-
-def _fault(error: ValidationError) -> InputError:
-    return InputError(
-        describe_faults(error.errors(include_url=False, include_input=False, include_context=False))
-    )
