@@ -5,8 +5,32 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
+from aladin.errors import ConfigError
 from training.mining.negatives import OfflineNegatives
 from training.mining.sampling import OfflineRows, sample_offline
+
+
+class Share(NamedTuple):
+    """The part of every batch that one of several processes encodes.
+
+    Attributes:
+        rank: number of the process, from 0.
+        world: number of processes.
+    """
+
+    rank: int
+    world: int
+
+    def photos(self, batch_size: int) -> slice:
+        """Return this process's photos among those of a batch; shares differ by one at most.
+
+        Raises:
+            ConfigError: there are fewer photos than processes.
+        """
+        if batch_size < self.world:
+            raise ConfigError(f"a batch of {batch_size} photos is too small for {self.world} parts")
+        first, last = (batch_size * rank // self.world for rank in (self.rank, self.rank + 1))
+        return slice(first, last)
 
 
 class OfflineDraw(NamedTuple):
@@ -21,6 +45,21 @@ class OfflineDraw(NamedTuple):
     rows: OfflineRows
     views_bar: list[int]
     views_tilde: list[int]
+
+    def of(self, own: slice) -> OfflineDraw:
+        """Return what was drawn for some of the pairs."""
+        rows = self.rows
+        return OfflineDraw(
+            rows=OfflineRows(
+                images_bar=rows.images_bar[own],
+                texts_bar=rows.texts_bar[own],
+                images_tilde=rows.images_tilde[own],
+                texts_tilde=rows.texts_tilde[own],
+                cross=rows.cross[own],
+            ),
+            views_bar=self.views_bar[own],
+            views_tilde=self.views_tilde[own],
+        )
 
 
 class BatchRows(NamedTuple):
@@ -37,6 +76,17 @@ class BatchRows(NamedTuple):
     captions: list[int]
     views: list[int]
     offline: OfflineDraw | None = None
+
+    def of(self, share: Share) -> BatchRows:
+        """Return the rows of one process's photos, with their captions and offline negatives."""
+        own = share.photos(len(self.photos))
+        per_photo = len(self.captions) // len(self.photos)
+        return BatchRows(
+            photos=self.photos[own],
+            captions=self.captions[own.start * per_photo : own.stop * per_photo],
+            views=self.views[own],
+            offline=self.offline.of(own) if self.offline is not None else None,
+        )
 
 
 class BatchPlan:

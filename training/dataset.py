@@ -15,12 +15,12 @@ from aladin.errors import DataError
 from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
 from aladin.strict_config import dump_config
-from training.batches import BatchRows, OfflineDraw
+from training.batches import BatchRows, OfflineDraw, Share
 from training.data import Record
 from training.inputs import PhotoInputs, TextInputs, prepare_photos, prepare_texts
 from training.losses.negatives import negative_mask
 from training.precision import Precision
-from training.tasks.batch import Batch, OfflineBatch, to_device, tuple_to_device
+from training.tasks.batch import Batch, OfflineBatch, to_device
 
 ITEMS_A_BATCH = 250
 
@@ -101,22 +101,29 @@ class PairDataset:
         content = json.dumps([ids, self.captions, self.captions_of_photo])
         return hashlib.sha256(content.encode()).hexdigest()
 
-    def batch(self, rows: BatchRows, negatives: Literal["image", "diagonal"] = "image") -> Batch:
+    def batch(
+        self,
+        rows: BatchRows,
+        negatives: Literal["image", "diagonal"] = "image",
+        share: Share | None = None,
+    ) -> Batch:
         """Gather one training batch.
 
         Args:
             rows: of photos and captions.
             negatives: "image": captions of one photo are no negatives of it; "diagonal": they
                 are if the photo stands in the batch twice.
+            share: only these photos with their captions; the negatives are of the whole batch.
         """
         shown = rows.photos if negatives == "image" else range(len(rows.photos))
         photos = torch.tensor(shown)
         per_photo = len(rows.captions) // len(rows.photos)
+        own = rows if share is None else rows.of(share)
         return Batch(
-            images=self.photos.get(rows.photos, rows.views),
-            texts=self.texts.get(rows.captions),
+            images=self.photos.get(own.photos, own.views),
+            texts=self.texts.get(own.captions),
             negatives=negative_mask(photos, photos.repeat_interleave(per_photo)),
-            offline=self._offline(rows.offline) if rows.offline else None,
+            offline=self._offline(own.offline) if own.offline else None,
         )
 
     def _offline(self, drawn: OfflineDraw) -> OfflineBatch:
@@ -157,7 +164,7 @@ class PairDataset:
         texts: list[Encoding] = []
         progress.start(len(self.captions), "captions")
         for rows in _chunks(len(self.captions), ITEMS_A_BATCH):
-            captions = tuple_to_device(self.texts.get(rows), device)
+            captions = to_device(self.texts.get(rows), device)
             texts.append(keep(model.encode_texts(captions)))
             progress.advance(len(rows))
         return concatenate(images), concatenate(texts)
