@@ -19,6 +19,9 @@ class ImagePreprocessing:
         width_px: width of the network's input.
         shortest_edge_px: resize the shorter side to this, then crop the centre; None squashes
             the whole photo into the input.
+        max_patches: for networks that take patches of photos of any shape (NaFlex): the photo
+            keeps its aspect ratio, in at most so many patches of the network's size; the sizes
+            above then do not count. None for all others.
         mean: subtracted from the red, green and blue values in [0, 1].
         std: divides what is left.
         resample: filter of the resize.
@@ -27,6 +30,7 @@ class ImagePreprocessing:
     height_px: int = 224
     width_px: int = 224
     shortest_edge_px: int | None = None
+    max_patches: int | None = None
     mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
     std: tuple[float, float, float] = (0.5, 0.5, 0.5)
     resample: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
@@ -46,6 +50,10 @@ class ImageEncoderConfig:
             (4, 1) for sixteen cells and the whole photo as regions; None keeps its own cells.
         layers: numbers of hidden states to put beside the last one, each normalised on its own:
             what a network's early layers see (colour, texture) its last one has left behind.
+        pooled: for towers of dual encoders (`aladin.encoders.dual_encoder`): element 0 is the
+            vector that the tower's own similarity compares, before its projection, and all
+            states have passed the tower's last norm. Without it, element 0 is the network's CLS,
+            if it has one, and the states are the last layer's.
     """
 
     name: str = "hf"
@@ -55,6 +63,7 @@ class ImageEncoderConfig:
     preprocessing: ImagePreprocessing | None = None
     pyramid: tuple[int, ...] | None = None
     layers: tuple[int, ...] = ()
+    pooled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +77,10 @@ class TextEncoderConfig:
             recurrent encoder the options of `RecurrentArchitecture` that differ from DBL's.
         frozen: no gradient, evaluation mode always, outputs cached on disk for training.
         max_tokens: longest text, special tokens included.
+        pooled: as of the image encoder.
+        pad_to: texts are padded to so many tokens, and the network attends to padding as to
+            words, as SigLIP's were trained; read from `source`. None: padding is masked.
+        pad_id: of the padding, from which RoBERTa's kin count positions; read from `source`.
     """
 
     name: str = "hf"
@@ -75,6 +88,9 @@ class TextEncoderConfig:
     architecture: dict[str, Any] | None = None
     frozen: bool = False
     max_tokens: int = 64
+    pooled: bool = False
+    pad_to: int | None = None
+    pad_id: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,12 +147,16 @@ class AlignmentHeadConfig:
         normalize: cosine (the default) or plain dot product (A-3).
         official_trim: also drop each text's last word piece, as the official code (A-4).
         empty_fill: padded regions are excluded from the max, or score zero in it (A-5).
+        start: "towers": the projections start as those of the two pretrained towers; where `dim`
+            is smaller, followed by a random orthonormal map that both share, which keeps cosines
+            about as they were. Needs encoders with `pooled`, and towers without a trunk.
     """
 
     dim: int | None = 128
     normalize: bool = True
     official_trim: bool = False
     empty_fill: Literal["exclude", "zero"] = "exclude"
+    start: Literal["random", "towers"] = "random"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +172,10 @@ class MatchingHeadConfig:
             several are concatenated.
         dim: size of the embedding by one more linear map per modality; None keeps the towers'
             width, and takes one pooling only.
+        start: "towers": the projections start as those of the two pretrained towers, so that the
+            untrained head gives their own zero-shot similarity. Needs encoders with `pooled`,
+            towers without a trunk, ``layers=0``, ``pooling=("first",)``; `dim` is then that of
+            the projections.
     """
 
     layers: int = 2
@@ -160,6 +184,7 @@ class MatchingHeadConfig:
     dropout: float = 0.1
     pooling: tuple[Literal["first", "mean", "max"], ...] = ("first",)
     dim: int | None = None
+    start: Literal["random", "towers"] = "random"
 
 
 @dataclass(frozen=True, kw_only=True)
