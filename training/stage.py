@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args
 from aladin.errors import ConfigError
 from aladin.scoring import ScoreName
 from training.defaults import NUM_IMAGES, NUM_TEXTS
+from training.tuning.config import EncoderPart, TuneConfig
 
 Part = Literal[
     "image_encoder",
@@ -188,6 +189,8 @@ class StageConfig:
             "diagonal": all but the pair itself, as the papers' official codes do (C-1).
         reset: parts that start at random again.
         train: parts that are trained; None: all that the encoders' configuration leaves free.
+        tune: encoders that are fine-tuned, frozen otherwise or not; they read photos and texts
+            themselves instead of cached features.
         frozen_dropout: leave what is not trained in training mode, as ALADIN's official code
             does with its frozen backbone; else it is in evaluation mode.
         epochs: passes over the training split.
@@ -213,6 +216,7 @@ class StageConfig:
     negatives: Literal["image", "diagonal"] = "image"
     reset: tuple[ResettablePart, ...] = ()
     train: tuple[Part, ...] | None = None
+    tune: dict[EncoderPart, TuneConfig] = field(default_factory=dict)
     frozen_dropout: bool = False
     epochs: int = 10
     batch_size: int = 128
@@ -245,6 +249,9 @@ class StageConfig:
             raise ConfigError(f"{where}: give it at least one task")
         if all(task.after_epochs for task in self.tasks.values()):
             raise ConfigError(f"{where}: one task at least must begin with the stage")
+        for encoder in self.tune:
+            if self.train is not None and encoder not in self.train:
+                raise ConfigError(f"{where}: tune.{encoder}: train does not list it")
         if self._has("alignment_distillation") and self.teacher is None:
             raise ConfigError(f"{where}: alignment_distillation needs a teacher")
         if self._has("boosting") != (self.anchors is not None):
