@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from service.commands import (
     calibrate,
     compare,
+    convert,
     demo,
     evaluate,
     index,
@@ -85,6 +86,7 @@ app.command("mine")(mine.mine)
 app.command("compare")(compare.compare)
 app.command("evaluate")(evaluate.evaluate)
 app.command("calibrate")(calibrate.calibrate)
+app.add_typer(convert.app, name="convert")
 app.add_typer(index.app, name="index")
 app.command("search")(search.search)
 app.command("prepare")(prepare.prepare)

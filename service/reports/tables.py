@@ -1,4 +1,4 @@
-"""Tables for people, on stdout."""
+"""Tables for people."""
 
 from __future__ import annotations
 
@@ -63,9 +63,15 @@ def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
-def print_table(table: Table) -> None:
-    """Print a table on stdout, in full wherever it goes: nobody scrolls a file sideways."""
-    Console(width=None if Console().is_terminal else 132, highlight=False).print(table)
+def print_table(table: Table, *, stderr: bool = False) -> None:
+    """Print a table in full wherever it goes: nobody scrolls a file sideways.
+
+    Args:
+        table: laid out.
+        stderr: print it there, not on stdout.
+    """
+    width = None if Console(stderr=stderr).is_terminal else 132
+    Console(stderr=stderr, width=width, highlight=False).print(table)
 
 
 def _direction_cells(metrics: DirectionMetrics) -> list[str]:

@@ -1,0 +1,1 @@
+"""Other people's checkpoints, tensor by tensor, as networks of this project."""
