@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from aladin.errors import DataError
 from training.data.patterns import expand
+from training.data.precomp import is_precomp
 from training.data.regions.checked import CheckedRegions
+from training.data.regions.folder import FolderRegions
+from training.data.regions.hdf5 import open_hdf5
 from training.data.regions.joined import JoinedRegions
 from training.data.regions.labels import open_labels
 from training.data.regions.matching import region_key, region_keys
+from training.data.regions.precomp import PrecompRegions
 from training.data.regions.store import RegionLayout, RegionStore
 from training.data.regions.tsv import TsvRegions
 
 __all__ = ["KNOWN_REGIONS", "RegionStore", "open_regions", "region_key", "region_keys"]
 
-KNOWN_REGIONS = "a .tsv of VinVL or of bottom-up attention"
+KNOWN_REGIONS = (
+    "a .tsv of VinVL or of bottom-up attention, a folder with one, a folder of .npz or .npy files, "
+    "an .h5 or .hdf5, or a folder of SCAN's arrays"
+)
 _FEATURES = ("features.tsv", "feature.tsv")
-_LABELS = ("predictions.tsv", "label.tsv", "labels.tsv")
+_LABELS = ("predictions.tsv", "label.tsv", "labels.tsv", "labels.json")
+_HDF5 = (".h5", ".hdf5")
 
 
 def open_regions(path: Path, labels: Path | None = None) -> RegionStore:
@@ -26,9 +33,11 @@ def open_regions(path: Path, labels: Path | None = None) -> RegionStore:
 
     Args:
         path: of `KNOWN_REGIONS`, or a pattern of such files, which are taken together.
-        labels: where the labels of the regions lie, if not with them: see `open_labels`.
+        labels: where the labels of the regions lie apart: see `open_labels`; None: with the
+            regions, or in the same folder as OSCAR's ``features.tsv``, or nowhere.
 
     Raises:
+        ConfigError: the package that reads the file is not installed.
         DataError: a file cannot be used.
     """
     stores = [_open(file, labels) for file in expand(path)]
@@ -37,15 +46,22 @@ def open_regions(path: Path, labels: Path | None = None) -> RegionStore:
 
 def _open(path: Path, labels: Path | None) -> RegionStore:
     if path.is_dir():
-        features = next((path / name for name in _FEATURES if (path / name).is_file()), None)
-        if features is None:
-            raise DataError(path, None, f"expected {KNOWN_REGIONS}")
-        beside = next((path / name for name in _LABELS if (path / name).is_file()), None)
-        return _open(features, labels or beside)
-    layout = _LAYOUTS.get(path.suffix.lower())
-    if layout is None:
-        raise DataError(path, None, f"expected {KNOWN_REGIONS}")
-    return CheckedRegions(layout(path), None if labels is None else open_labels(labels))
+        features = _beside(path, _FEATURES)
+        if features is not None:
+            return _open(features, labels or _beside(path, _LABELS))
+    return CheckedRegions(_layout(path), None if labels is None else open_labels(labels))
 
 
-_LAYOUTS: Mapping[str, Callable[[Path], RegionLayout]] = {".tsv": TsvRegions}
+def _layout(path: Path) -> RegionLayout:
+    if path.is_dir():
+        return PrecompRegions(path) if is_precomp(path) else FolderRegions(path)
+    # The chunks of bottom-up attention's downloads are named .tsv.0, .tsv.1 ...
+    if ".tsv" in path.suffixes:
+        return TsvRegions(path)
+    if path.suffix.lower() in _HDF5:
+        return open_hdf5(path)
+    raise DataError(path, None, f"expected {KNOWN_REGIONS}")
+
+
+def _beside(folder: Path, names: tuple[str, ...]) -> Path | None:
+    return next((folder / name for name in names if (folder / name).is_file()), None)

@@ -1,0 +1,122 @@
+"""Folders with one file a photo: its name is the photo's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from aladin.errors import DataError, RegionError
+from training.data.fields import Place
+from training.data.regions.fingerprint import joint_fingerprint
+from training.data.regions.store import FloatArray, RawRegions
+
+_NPZ, _NPY = ".npz", ".npy"
+_VECTORS, _BOXES = "_att", "_box"
+# These are the user's own files: what one photo may take is bounded by memory alone.
+_MAX_BYTES = 2**31
+
+
+class FolderRegions:
+    """A folder of ``.npz`` with vectors and boxes, or of ``.npy`` with vectors; see `RegionLayout`.
+
+    self-critical.pytorch keeps boxes in a folder of their own: ``NAME_att`` has the vectors and
+    ``NAME_box`` the boxes, in pixels, both with one file a photo.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """List the photos.
+
+        Args:
+            path: the folder of files, or the one that has a ``NAME_att`` and a ``NAME_box``.
+
+        Raises:
+            DataError: the folder cannot be read, holds no such file, or two of one photo.
+        """
+        self.path = path
+        vectors = _subfolder(path, _VECTORS)
+        self._files, sizes = _list(vectors or path)
+        self._boxes: dict[str, Path] | None = None
+        if vectors is not None:
+            boxes = vectors.with_name(vectors.name.removesuffix(_VECTORS) + _BOXES)
+            self._boxes, sizes_of_boxes = _list(boxes)
+            sizes += sizes_of_boxes
+        if not self._files:
+            raise DataError(vectors or path, None, f"holds no {_NPZ} and no {_NPY}")
+        self.fingerprint = joint_fingerprint(*sizes)
+
+    def keys(self) -> Iterator[str]:
+        """Return the names of the files, without their suffix."""
+        return iter(self._files)
+
+    def __contains__(self, key: object) -> bool:
+        """Tell whether a photo has a file."""
+        return key in self._files
+
+    def read(self, key: str) -> RawRegions:
+        """Read the file of one photo, and that of its boxes.
+
+        Raises:
+            DataError: one is missing, or cannot be read.
+        """
+        file = self._files[key]
+        place = Place(file)
+        if self._boxes is not None:
+            if key not in self._boxes:
+                raise place.error(f"expected the boxes of {key!r} in a {_BOXES!r} folder beside")
+            return RawRegions(place, _array(file), _array(self._boxes[key]))
+        if file.suffix == _NPY:
+            return RawRegions(place, _array(file))
+        from aladin.regions.npz import RegionLimits, read_region_npz
+
+        try:
+            regions = read_region_npz(file, str(file), RegionLimits(max_bytes=_MAX_BYTES))
+        except RegionError as error:
+            raise place.error(str(error).removeprefix(f"{file}: ")) from None
+        return RawRegions(
+            place, regions.vectors, regions.boxes, regions.size_px, regions.labels, regions.detector
+        )
+
+
+def _subfolder(path: Path, suffix: str) -> Path | None:
+    try:
+        return next((each for each in sorted(path.glob(f"*{suffix}")) if each.is_dir()), None)
+    except OSError as error:
+        raise DataError(path, None, error.strerror or "cannot be read") from error
+
+
+def _list(folder: Path) -> tuple[dict[str, Path], list[str]]:
+    """Return the files by photo, and what tells one listing from another."""
+    files: dict[str, Path] = {}
+    sizes: list[str] = []
+    try:
+        with os.scandir(folder) as listing:
+            for entry in sorted(listing, key=lambda entry: entry.name):
+                file = folder / entry.name
+                if file.suffix not in (_NPZ, _NPY) or entry.name.startswith("."):
+                    continue
+                if file.stem in files:
+                    raise DataError(file, None, f"there is {files[file.stem].name}, too")
+                files[file.stem] = file
+                sizes.append(f"{entry.name}:{entry.stat().st_size}")
+    except OSError as error:
+        raise DataError(folder, None, error.strerror or "cannot be read") from error
+    return files, sizes
+
+
+def _array(file: Path) -> FloatArray:
+    """Read an array, the only one of its file; never a pickle."""
+    try:
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded.astype(np.float32)
+        with loaded:
+            if len(loaded.files) != 1:
+                raise DataError(file, None, f"expected one array, found {sorted(loaded.files)}")
+            return loaded[loaded.files[0]].astype(np.float32)
+    except OSError as error:
+        raise DataError(file, None, error.strerror or "cannot be read") from error
+    except (ValueError, EOFError, TypeError) as error:
+        raise DataError(file, None, f"expected an array of numbers ({error})") from None
