@@ -1,0 +1,68 @@
+"""The network of a detector: loaded from a folder or a hub, and told from others by its weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.utils import logging
+
+from aladin.errors import CheckpointError
+
+
+def load_network(auto_class: Any, source: str, revision: str | None, device: str) -> Any:
+    """Load a pretrained network in float32, in evaluation mode.
+
+    Args:
+        auto_class: of transformers, such as `AutoModelForObjectDetection`.
+        source: local folder or hub name.
+        revision: of a hub name; None: the newest.
+        device: where to run it.
+
+    Raises:
+        CheckpointError: there is no such network, it cannot be read, or needs what is missing.
+    """
+    try:
+        with quiet():
+            model = auto_class.from_pretrained(source, revision=revision, dtype=torch.float32)
+    except (OSError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{source}: cannot load a detector ({error})") from error
+    except ImportError as error:
+        reason = " ".join(str(error).split())
+        hint = "; some hubs have a version of it without timm, e.g. revision=no_timm"
+        raise CheckpointError(f"{source}: cannot load a detector ({reason}{hint})") from error
+    return model.to(device).eval()
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Keep the library from drawing its own bar and from reporting what it loads."""
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()
+
+
+def network_digest(model: nn.Module, preprocessing: object) -> str:
+    """Return the sha256 of all that a network's answers depend on, 16 hex digits of it.
+
+    Args:
+        model: its weights count, whatever file they came from.
+        preprocessing: JSON data: of the photos, and the names of the classes.
+    """
+    digest = hashlib.sha256(json.dumps(preprocessing, sort_keys=True, default=str).encode())
+    for name, value in sorted(model.state_dict().items()):
+        values = value.detach().cpu().contiguous()
+        digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
+        digest.update(values.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
