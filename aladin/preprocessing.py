@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any, NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from PIL import Image
@@ -19,6 +23,22 @@ _FILTERS = {
     "lanczos": Image.Resampling.LANCZOS,
 }
 
+# Between these factors a photo is scaled to its patches, and so near to the largest one that fits:
+# SigLIP 2's own numbers, as they decide of how many patches a photo has.
+_SMALLEST_SCALE, _LARGEST_SCALE, _SCALE_STEP = 1e-6, 100.0, 1e-5
+
+
+class PhotoPatches(NamedTuple):
+    """A photo cut into square patches, row by row.
+
+    Attributes:
+        values: normalised red, green and blue of each patch's pixels.
+        grid: rows and columns of patches.
+    """
+
+    values: Float[Tensor, "patches numbers"]
+    grid: tuple[int, int]
+
 
 def preprocess_photo(
     photo: Image.Image, config: ImagePreprocessing
@@ -28,11 +48,57 @@ def preprocess_photo(
     size = (config.width_px, config.height_px)
     if (photo.width, photo.height) != size or (x0, y0, x1, y1) != (0, 0, *size):
         photo = photo.resize(size, _FILTERS[config.resample], box=(x0, y0, x1, y1))
-    values = np.asarray(photo, dtype=np.float32) / 255  # (height, width, 3)
-    values = (values - np.array(config.mean, dtype=np.float32)) / np.array(
-        config.std, dtype=np.float32
-    )
+    values = _normalised(photo, config)
     return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
+
+
+def preprocess_patches(
+    photo: Image.Image, config: ImagePreprocessing, patch_px: int
+) -> PhotoPatches:
+    """Scale an RGB photo to as many patches as `config` allows, and cut it (NaFlex).
+
+    Args:
+        photo: of any shape.
+        config: with `max_patches`.
+        patch_px: side of a patch.
+    """
+    rows, columns = patch_grid(photo.width, photo.height, config, patch_px)
+    size = (columns * patch_px, rows * patch_px)
+    if photo.size != size:
+        photo = photo.resize(size, _FILTERS[config.resample])
+    values = _normalised(photo, config).reshape(rows, patch_px, columns, patch_px, 3)
+    patches = values.transpose(0, 2, 1, 3, 4).reshape(rows * columns, -1)
+    return PhotoPatches(torch.from_numpy(np.ascontiguousarray(patches)), (rows, columns))
+
+
+def patch_grid(
+    width_px: int, height_px: int, config: ImagePreprocessing, patch_px: int
+) -> tuple[int, int]:
+    """Return the rows and columns of a photo's patches: the most that `config` allows.
+
+    Both sides are scaled alike and then filled up to whole patches, at least one.
+
+    Args:
+        width_px: of the photo.
+        height_px: of the photo.
+        config: with `max_patches`.
+        patch_px: side of a patch.
+
+    Raises:
+        ConfigError: `config` has no `max_patches`.
+    """
+    if config.max_patches is None:
+        raise ConfigError("image_encoder.preprocessing: a photo's patches need max_patches")
+
+    def patches(side_px: int, scale: float) -> int:
+        return max(1, math.ceil(side_px * scale / patch_px))
+
+    low, high = _SMALLEST_SCALE, _LARGEST_SCALE
+    while high - low >= _SCALE_STEP:
+        middle = (low + high) / 2
+        fits = patches(height_px, middle) * patches(width_px, middle) <= config.max_patches
+        low, high = (middle, high) if fits else (low, middle)
+    return patches(height_px, low), patches(width_px, low)
 
 
 def input_window(
@@ -57,6 +123,16 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
         processor = AutoImageProcessor.from_pretrained(source, backend="pil")
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{source}: cannot read its preprocessing ({error})") from error
+    if not processor.do_normalize:
+        raise ConfigError(f"{source}: unsupported preprocessing (it does not normalise)")
+    look: dict[str, Any] = {
+        "mean": tuple(processor.image_mean),
+        "std": tuple(processor.image_std),
+        "resample": Image.Resampling(processor.resample).name.lower(),
+    }
+    max_patches = getattr(processor, "max_num_patches", None)
+    if max_patches is not None:
+        return ImagePreprocessing(max_patches=int(max_patches), **look)
     size = dict(processor.size)
     crop = dict(processor.crop_size) if getattr(processor, "do_center_crop", False) else None
     shortest_edge = size.get("shortest_edge")
@@ -64,16 +140,21 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
     if "height" not in final and shortest_edge is not None:
         final = {"height": shortest_edge, "width": shortest_edge}
     squashed_then_cropped = crop is not None and shortest_edge is None
-    if "height" not in final or not processor.do_normalize or squashed_then_cropped:
+    if "height" not in final or squashed_then_cropped:
         raise ConfigError(f"{source}: unsupported preprocessing (size {size}, crop {crop})")
     return ImagePreprocessing(
         height_px=final["height"],
         width_px=final["width"],
         shortest_edge_px=shortest_edge,
-        mean=tuple(processor.image_mean),
-        std=tuple(processor.image_std),
-        resample=Image.Resampling(processor.resample).name.lower(),  # type: ignore[arg-type]
+        **look,
     )
+
+
+def _normalised(photo: Image.Image, config: ImagePreprocessing) -> npt.NDArray[np.float32]:
+    """Return a photo's (height, width, 3) numbers as the network wants them."""
+    values = np.asarray(photo, dtype=np.float32) / 255
+    mean, std = (np.array(each, dtype=np.float32) for each in (config.mean, config.std))
+    return (values - mean) / std
 
 
 def _window_px(

@@ -8,12 +8,21 @@ from typing import cast
 
 import torch
 from tokenizers import Tokenizer
-from torch import Tensor, nn
-from transformers import AutoTokenizer
+from torch import nn
 from transformers.configuration_utils import PretrainedConfig
 
 from aladin.config import TextEncoderConfig
 from aladin.encoders.base import Features, TextBatch
+from aladin.encoders.dual_encoder import (
+    Projection,
+    build_dual_tower,
+    end_token,
+    load_dual_tower,
+    padded_length,
+    pool_texts,
+    with_front,
+)
+from aladin.encoders.pretrained_tokenizer import load_tokenizer
 from aladin.encoders.tokenized_text import TokenizedTextEncoder, random_start
 from aladin.encoders.transformers_model import build_tower, load_tower
 from aladin.encoders.vocabulary import train_tokenizer
@@ -21,7 +30,16 @@ from aladin.errors import CheckpointError, ConfigError
 
 
 class HFTextEncoder(TokenizedTextEncoder):
-    """Word-piece states of a text transformer, with the tokenizer that belongs to it."""
+    """Word-piece states of a text transformer, with the tokenizer that belongs to it.
+
+    The states are the last layer's, after the network's last norm if it has one. With ``pooled``,
+    the vector that the tower's own similarity compares comes in front.
+
+    Attributes:
+        projection: that follows the pooled vector in the source; None: built without a source.
+    """
+
+    projection: Projection | None = None
 
     def __init__(
         self, config: TextEncoderConfig, tokenizer: Tokenizer, model: nn.Module | None = None
@@ -39,7 +57,10 @@ class HFTextEncoder(TokenizedTextEncoder):
         super().__init__(config, tokenizer)
         if config.architecture is None:
             raise ConfigError("text_encoder: give a source or an architecture")
-        self.model = model if model is not None else build_tower(config.architecture)
+        if model is None:
+            build = build_dual_tower if config.pooled else build_tower
+            model = build(config.architecture)
+        self.model = model
         self.freeze()
         settings = cast(PretrainedConfig, self.model.config)
         self.dim = int(settings.hidden_size)
@@ -50,10 +71,24 @@ class HFTextEncoder(TokenizedTextEncoder):
         """Load the pretrained weights and the tokenizer that ``config.source`` names."""
         if config.source is None:
             return cls(*random_start(config, tokenizer))
-        source = config.source
-        model, architecture = load_tower(source, "text")
-        config = dataclasses.replace(config, architecture=architecture)
-        return cls(config, _load_tokenizer(source), model)
+        source, projection = config.source, None
+        if config.pooled:
+            model, architecture, projection = load_dual_tower(source, "text")
+        else:
+            model, architecture = load_tower(source, "text")
+        loaded = load_tokenizer(source)
+        config = dataclasses.replace(
+            config,
+            architecture=architecture,
+            pad_id=loaded.pad_id,
+            pad_to=padded_length(model),
+        )
+        _check_length(config, model)
+        encoder = cls(config, loaded.tokenizer, model)
+        encoder.projection = projection
+        if config.pooled:
+            encoder.check_end_token()
+        return encoder
 
     @staticmethod
     def learn_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
@@ -62,20 +97,50 @@ class HFTextEncoder(TokenizedTextEncoder):
 
     def forward(self, batch: TextBatch) -> Features:
         """Encode tokenised texts."""
+        attended = batch.mask.long() if self.config.pad_to is None else None
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            states: Tensor = self.model(
-                input_ids=batch.ids, attention_mask=batch.mask.long()
-            ).last_hidden_state
-        return Features(states, batch.mask, batch.content)
+            output = self.model(input_ids=batch.ids, attention_mask=attended)
+            pooled = pool_texts(self.model, output) if self.config.pooled else None
+        longest = int(batch.mask.sum(dim=1).max())  # of what is padded further, no head reads more
+        features = Features(
+            output.last_hidden_state[:, :longest],
+            batch.mask[:, :longest],
+            batch.content[:, :longest],
+        )
+        return features if pooled is None else with_front(features, pooled)
+
+    def check_end_token(self) -> None:
+        """See that the network finds the token that it pools at.
+
+        Raises:
+            CheckpointError: it looks for one that the tokenizer does not put behind a text; it
+                would then take the first token's state instead, the same for every text.
+        """
+        end = end_token(self.model)
+        last = self.tokenizer.encode("a").ids[-1]
+        if end is not None and last != end:
+            raise CheckpointError(
+                f"{self.config.source}: its network pools at token {end}, its tokenizer ends "
+                f"texts with {last}"
+            )
 
 
-def _load_tokenizer(source: str) -> Tokenizer:
-    try:
-        wrapper = AutoTokenizer.from_pretrained(source)
-        tokenizer = Tokenizer.from_str(wrapper.backend_tokenizer.to_str())
-    except (OSError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"{source}: cannot load a tokenizer ({error})") from error
-    # Where its files are missing, transformers makes up one that knows special tokens only.
-    if tokenizer.get_vocab_size() <= len(wrapper.all_special_ids):
-        raise CheckpointError(f"{source}: cannot load a tokenizer (it has no vocabulary)")
-    return tokenizer
+def _check_length(config: TextEncoderConfig, model: nn.Module) -> None:
+    limit = longest_text(model)
+    if limit is not None and config.max_tokens > limit:
+        raise ConfigError(
+            f"text_encoder: max_tokens is {config.max_tokens}, {config.source} takes {limit}"
+        )
+
+
+def longest_text(model: nn.Module) -> int | None:
+    """Return how many tokens a network has positions for; None: it does not say."""
+    settings = cast(PretrainedConfig, model.config)
+    positions = getattr(settings, "max_position_embeddings", None)
+    if positions is None:
+        return None
+    # RoBERTa and its kin count positions from behind the padding's.
+    embeddings = getattr(model, "embeddings", None)
+    table = getattr(embeddings, "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    return int(positions) - (0 if padding is None else int(padding) + 1)

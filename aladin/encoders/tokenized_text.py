@@ -7,12 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 import torch
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from aladin.config import TextEncoderConfig
 from aladin.encoders.base import Features, TextBatch
 from aladin.encoders.frozen import Freezable
 from aladin.errors import ConfigError, TextTooLongError
+
+# How sentence pieces and byte-level pieces write the space in front of a word; alone, such a mark
+# is a token without a character of its own, and no word.
+_SPACE_MARKS = "▁Ġ"
 
 
 class TokenizedTextEncoder(Freezable, ABC):
@@ -73,7 +77,7 @@ class TokenizedTextEncoder(Freezable, ABC):
         """Encode tokenised texts."""
 
     def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
-        """Tokenise and pad to the longest text.
+        """Tokenise and pad: to the longest text, or to `pad_to` tokens where that is set.
 
         Args:
             texts: at least one.
@@ -87,23 +91,24 @@ class TokenizedTextEncoder(Freezable, ABC):
         longest = max(len(encoding.ids) for encoding in encodings)
         if longest > self.config.max_tokens:
             raise TextTooLongError(longest, self.config.max_tokens)
-        ids = torch.zeros(len(encodings), longest, dtype=torch.long)
-        mask = torch.zeros(len(encodings), longest, dtype=torch.bool)
-        content = torch.zeros(len(encodings), longest, dtype=torch.bool)
+        shape = (len(encodings), self.config.pad_to or longest)
+        ids = torch.full(shape, self.config.pad_id, dtype=torch.long)
+        mask = torch.zeros(shape, dtype=torch.bool)
+        content = torch.zeros(shape, dtype=torch.bool)
         for row, encoding in enumerate(encodings):
             length = len(encoding.ids)
             ids[row, :length] = torch.tensor(encoding.ids)
             mask[row, :length] = True
-            content[row, :length] = ~torch.tensor(encoding.special_tokens_mask, dtype=torch.bool)
+            content[row, :length] = torch.tensor(_words(encoding))
         return TextBatch(ids, mask, content)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the characters [start, end) of each content token."""
+        """Return the characters [start, end) of each content token, without spaces around them."""
         encoding = self._truncating.encode(text)
         return [
-            span
-            for span, special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
-            if not special
+            _without_spaces(text, start, end)
+            for (start, end), word in zip(encoding.offsets, _words(encoding), strict=True)
+            if word
         ]
 
     def _check_vocabulary(self, rows: int) -> None:
@@ -113,6 +118,21 @@ class TokenizedTextEncoder(Freezable, ABC):
                 f"text_encoder: the tokenizer has {self.tokenizer.get_vocab_size()} entries, "
                 f"the architecture's vocab_size is {rows}"
             )
+
+
+def _words(encoding: Encoding) -> list[bool]:
+    """Tell of each token whether it is a word piece of the user's text."""
+    return [
+        not special and token.strip(_SPACE_MARKS) != ""
+        for token, special in zip(encoding.tokens, encoding.special_tokens_mask, strict=True)
+    ]
+
+
+def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
+    """Narrow a span to its characters: sentence pieces take the space before a word with them."""
+    piece = text[start:end]
+    left = start + len(piece) - len(piece.lstrip())
+    return left, max(left, end - len(piece) + len(piece.rstrip()))
 
 
 def random_start(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -13,6 +13,9 @@ from transformers.configuration_utils import PretrainedConfig
 from transformers.utils import logging
 
 from aladin.errors import CheckpointError, ConfigError
+
+# What the library raises where a model is not there, cannot be read, or needs another package.
+LOAD_ERRORS = (OSError, ValueError, KeyError, ImportError)
 
 
 def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
@@ -29,12 +32,12 @@ def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
         CheckpointError: there is no such model, or it cannot be read.
     """
     try:
-        with _quiet():
+        with quiet():
             config = _part_of(AutoConfig.from_pretrained(source), part)
-            model = _model_class(config).from_pretrained(source, config=config, dtype="float32")
-    except (OSError, ValueError, KeyError) as error:
+            model = read_weights(_model_class(config), source, config, unused=("pooler.",))
+    except LOAD_ERRORS as error:
         raise CheckpointError(f"{source}: cannot load a {part} encoder ({error})") from error
-    return _without_pooler(model), _plain(config)
+    return without_pooler(model), plain_config(config)
 
 
 def build_tower(architecture: dict[str, Any]) -> nn.Module:
@@ -46,16 +49,45 @@ def build_tower(architecture: dict[str, Any]) -> nn.Module:
     Raises:
         ConfigError: no such ``model_type``, or its configuration is impossible.
     """
+    return without_pooler(build_model(architecture))
+
+
+def build_model(architecture: dict[str, Any]) -> PreTrainedModel:
+    """Build a network with random weights, its pooler included; see `build_tower`."""
     values = dict(architecture)
     try:
-        config = AutoConfig.for_model(values.pop("model_type"), **values)
-        return _without_pooler(_model_class(config)(config).float())
+        with quiet():
+            config = AutoConfig.for_model(values.pop("model_type"), **values)
+            return cast(PreTrainedModel, _model_class(config)(config).float())
     except (KeyError, ValueError, TypeError) as error:
         raise ConfigError(f"encoder architecture: {error}") from error
 
 
+def read_weights(
+    kind: type[Any], source: str, config: PretrainedConfig, unused: Iterable[str] = ()
+) -> PreTrainedModel:
+    """Read a network of a known class in float32.
+
+    Args:
+        kind: class of the network; "Auto" classes will do.
+        source: local folder or hub name.
+        config: of the network.
+        unused: beginnings of the names of weights that may be missing.
+
+    Raises:
+        ValueError: weights are missing; the library would leave them at random.
+    """
+    model, report = kind.from_pretrained(
+        source, config=config, dtype="float32", output_loading_info=True
+    )
+    missing = sorted(name for name in report["missing_keys"] if not name.startswith(tuple(unused)))
+    if missing:
+        raise ValueError(f"it lacks {len(missing)} tensors: {', '.join(missing[:3])} ...")
+    return model
+
+
 @contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
     """Keep the library from drawing its own bar and from listing the weights of other heads."""
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -66,6 +98,26 @@ def _quiet() -> Generator[None]:
         logging.set_verbosity(level)
         if bar:
             logging.enable_progress_bar()
+
+
+def plain_config(config: PretrainedConfig) -> dict[str, Any]:
+    """Keep what describes the architecture: label tables and provenance stay behind."""
+    values = config.to_diff_dict()
+    dropped = ("id2label", "label2id", "_name_or_path", "architectures", "transformers_version")
+    return {key: value for key, value in values.items() if key not in dropped} | {
+        "model_type": config.model_type
+    }
+
+
+def without_pooler(model: nn.Module) -> nn.Module:
+    """Drop the pooler: heads pool here, and unused weights would only weigh the checkpoint.
+
+    Convolutional networks call theirs unasked, but it has no weights, so it may stay.
+    """
+    pooler = getattr(model, "pooler", None)
+    if isinstance(pooler, nn.Module) and next(pooler.parameters(), None) is not None:
+        setattr(model, "pooler", None)  # noqa: B010  a module's declared type has no None
+    return model
 
 
 def _model_class(config: PretrainedConfig) -> type[PreTrainedModel]:
@@ -80,23 +132,3 @@ def _model_class(config: PretrainedConfig) -> type[PreTrainedModel]:
 
 def _part_of(config: PretrainedConfig, part: str) -> PretrainedConfig:
     return cast(PretrainedConfig, getattr(config, f"{part}_config", config))
-
-
-def _plain(config: PretrainedConfig) -> dict[str, Any]:
-    """Keep what describes the architecture: label tables and provenance stay behind."""
-    values = config.to_diff_dict()
-    dropped = ("id2label", "label2id", "_name_or_path", "architectures", "transformers_version")
-    return {key: value for key, value in values.items() if key not in dropped} | {
-        "model_type": config.model_type
-    }
-
-
-def _without_pooler(model: nn.Module) -> nn.Module:
-    """Drop the pooler: heads pool here, and unused weights would only weigh the checkpoint.
-
-    Convolutional networks call theirs unasked, but it has no weights, so it may stay.
-    """
-    pooler = getattr(model, "pooler", None)
-    if isinstance(pooler, nn.Module) and next(pooler.parameters(), None) is not None:
-        setattr(model, "pooler", None)  # noqa: B010  a module's declared type has no None
-    return model

@@ -1,0 +1,206 @@
+"""The towers of pretrained dual encoders: how each family pools, and what it projects with.
+
+A dual encoder compares one vector of a photo with one of a text by their cosine. Each is pooled
+from a tower's states and then projected linearly:
+
+    family (``model_type``)      photo                        text
+    clip, metaclip_2             CLS after the last norm,     state of the end token,
+                                 visual_projection            text_projection
+    chinese_clip                 the same                     CLS, text_projection
+    siglip, siglip2              attention pooling,           state of the last position (mostly
+                                 no projection                padding), the tower's head
+    vision-text-dual-encoder     the tower's own pooler (CLIP's as above), visual_projection and
+                                 text_projection
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, cast
+
+import torch
+import transformers
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers.configuration_utils import PretrainedConfig
+
+from aladin.encoders.base import Features
+from aladin.encoders.transformers_model import (
+    LOAD_ERRORS,
+    build_model,
+    plain_config,
+    quiet,
+    read_weights,
+    without_pooler,
+)
+from aladin.errors import CheckpointError
+
+DUAL_ENCODERS = (
+    "clip",
+    "metaclip_2",
+    "chinese_clip",
+    "siglip",
+    "siglip2",
+    "vision-text-dual-encoder",
+)
+# Towers saved with their projection, without the other tower.
+_WITH_PROJECTION = ("clip", "metaclip_2")
+
+_NORMED_CLS = ("clip_vision_model", "metaclip_2_vision_model", "chinese_clip_vision_model")
+_SIGLIP_TEXT = ("siglip_text_model", "siglip2_text_model")
+
+Part = Literal["vision", "text"]
+
+
+class Projection(NamedTuple):
+    """What a dual encoder does to a tower's pooled vector.
+
+    Attributes:
+        weight: multiplies the vector.
+        bias: is added; None: nothing is.
+    """
+
+    weight: Float[Tensor, "shared dim"]
+    bias: Float[Tensor, " shared"] | None
+
+
+class DualTower(NamedTuple):
+    """One tower of a dual encoder.
+
+    Attributes:
+        model: with its weights.
+        architecture: from which `build_dual_tower` builds it again.
+        projection: that follows it.
+    """
+
+    model: nn.Module
+    architecture: dict[str, Any]
+    projection: Projection
+
+
+def is_dual_encoder(source: str, part: Part) -> bool:
+    """Tell whether a source has a tower that `load_dual_tower` knows how to pool.
+
+    Raises:
+        CheckpointError: there is no model, or its configuration cannot be read.
+    """
+    try:
+        config = cast(PretrainedConfig, AutoConfig.from_pretrained(source))
+    except LOAD_ERRORS as error:
+        raise CheckpointError(f"{source}: cannot load a {part} encoder ({error})") from error
+    return config.model_type in DUAL_ENCODERS or _projected_class(config, part) is not None
+
+
+def load_dual_tower(source: str, part: Part) -> DualTower:
+    """Load a tower of a dual encoder in float32, with the projection that follows it.
+
+    Args:
+        source: local folder or hub name, of a family that the module's docstring lists.
+        part: the tower.
+
+    Raises:
+        CheckpointError: it cannot be read, lacks weights, or is of no such family.
+    """
+    if not is_dual_encoder(source, part):
+        known = ", ".join(DUAL_ENCODERS)
+        raise CheckpointError(f"{source}: no dual encoder with a pooling of its own ({known})")
+    try:
+        with quiet():
+            config = cast(PretrainedConfig, AutoConfig.from_pretrained(source))
+            kind = _projected_class(config, part) or AutoModel
+            whole = read_weights(kind, source, config)
+    except LOAD_ERRORS as error:
+        raise CheckpointError(f"{source}: cannot load a {part} encoder ({error})") from error
+    tower = cast(PreTrainedModel, getattr(whole, f"{part}_model"))
+    projection = _projection(whole, tower, part)
+    return DualTower(_prepared(tower), plain_config(tower.config), projection)
+
+
+def build_dual_tower(architecture: dict[str, Any]) -> nn.Module:
+    """Build a tower with random weights that pools as its family does; see `build_tower`."""
+    return _prepared(build_model(architecture))
+
+
+def pool_photos(
+    model: nn.Module, output: Any
+) -> tuple[Float[Tensor, "batch tokens dim"], Float[Tensor, "batch dim"]]:
+    """Return a vision tower's states after its last norm, and their pooled vector.
+
+    Args:
+        model: of `load_dual_tower` or `build_dual_tower`.
+        output: what it returned.
+    """
+    if _type_of(model) in _NORMED_CLS:
+        states = cast(nn.Module, model.post_layernorm)(output.last_hidden_state)
+        return states, states[:, 0]
+    return output.last_hidden_state, output.pooler_output
+
+
+def pool_texts(model: nn.Module, output: Any) -> Float[Tensor, "batch dim"]:
+    """Return a text tower's pooled vector; its states have passed its last norm already."""
+    if _type_of(model) == "chinese_clip_text_model":
+        return output.last_hidden_state[:, 0]
+    return output.pooler_output
+
+
+def with_front(features: Features, pooled: Float[Tensor, "batch dim"]) -> Features:
+    """Put a pooled vector in front of the tokens; it is real, and no content."""
+    one = features.mask.new_ones(features.mask.shape[0], 1)
+    return Features(
+        torch.cat([pooled.unsqueeze(1).to(features.states.dtype), features.states], dim=1),
+        torch.cat([one, features.mask], dim=1),
+        torch.cat([~one, features.content], dim=1),
+    )
+
+
+def end_token(model: nn.Module) -> int | None:
+    """Return the id at which a text tower pools; None: it does not look for one."""
+    kind, settings = _type_of(model), cast(PretrainedConfig, model.config)
+    # With a 2 there, CLIP takes the highest id of a text: its first releases had a wrong number.
+    if kind == "metaclip_2_text_model" or (
+        kind == "clip_text_model" and settings.eos_token_id != 2
+    ):
+        return cast(int, settings.eos_token_id)
+    return None
+
+
+def padded_length(model: nn.Module) -> int | None:
+    """Return how many tokens a text tower wants every text padded to, without a mask."""
+    if _type_of(model) not in _SIGLIP_TEXT:
+        return None
+    return int(cast(PretrainedConfig, model.config).max_position_embeddings)
+
+
+def _type_of(model: nn.Module) -> str:
+    return cast(PretrainedConfig, model.config).model_type
+
+
+def _prepared(model: nn.Module) -> nn.Module:
+    """Leave out what the pooled vector does not pass, or passes in the matching head."""
+    kind = _type_of(model)
+    if kind in _SIGLIP_TEXT:
+        setattr(model, "head", nn.Identity())  # noqa: B010  it starts the matching head
+    if kind == "chinese_clip_text_model":
+        return without_pooler(model)
+    return model
+
+
+def _projected_class(config: PretrainedConfig, part: Part) -> type[PreTrainedModel] | None:
+    """Find the class of a tower that was saved alone, with its projection."""
+    family = config.model_type.removesuffix(f"_{part}_model")
+    name = (getattr(config, "architectures", None) or [""])[0]
+    if family not in _WITH_PROJECTION or not name.endswith("ModelWithProjection"):
+        return None
+    return getattr(transformers, name, None)
+
+
+def _projection(whole: PreTrainedModel, tower: PreTrainedModel, part: Part) -> Projection:
+    name = "visual_projection" if part == "vision" else "text_projection"
+    layer = getattr(whole, name, None)
+    if layer is None and _type_of(tower) in _SIGLIP_TEXT:
+        layer = tower.head
+    if layer is None:
+        return Projection(torch.eye(int(tower.config.hidden_size)), None)
+    linear = cast(nn.Linear, layer)
+    bias = None if linear.bias is None else linear.bias.detach().clone()
+    return Projection(linear.weight.detach().clone(), bias)
