@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
 from aladin.errors import ConfigError
 from training.mining.negatives import OfflineNegatives
 from training.mining.sampling import OfflineRows, sample_offline
+
+T = TypeVar("T")
 
 
 class Share(NamedTuple):
@@ -135,13 +138,17 @@ class BatchPlan:
     def epoch(self, epoch: int) -> list[BatchRows]:
         """Return the batches of one epoch."""
         generator = random.Random(f"{self._seed}:{epoch}")
-        if self._captions_per_photo is None:
+        captions_of_photo, captions_per_photo = self._captions_of_photo, self._captions_per_photo
+        if captions_per_photo is None:
             shown = [(photo, [caption]) for photo, caption in self._pairs]
             generator.shuffle(shown)
         else:
-            photos = list(range(len(self._captions_of_photo)))
+            photos = list(range(len(captions_of_photo)))
             generator.shuffle(photos)
-            shown = [(photo, self._draw(photo, generator)) for photo in photos]
+            shown = [
+                (photo, draw_captions(captions_of_photo[photo], captions_per_photo, generator))
+                for photo in photos
+            ]
         size = self.batch_size
         return [
             self._batch(shown[start : start + size], generator)
@@ -170,10 +177,9 @@ class BatchPlan:
     def _draw_views(self, count: int, generator: random.Random) -> list[int]:
         return [generator.randrange(self._views) for _ in range(count)]
 
-    def _draw(self, photo: int, generator: random.Random) -> list[int]:
-        """Draw K captions of a photo, different ones as far as it has them."""
-        captions = self._captions_of_photo[photo]
-        count = self._captions_per_photo or 1
-        if len(captions) >= count:
-            return generator.sample(captions, count)
-        return generator.choices(captions, k=count)
+
+def draw_captions(captions: Sequence[T], count: int, generator: random.Random) -> list[T]:
+    """Draw captions of a photo, different ones as far as it has them."""
+    if len(captions) >= count:
+        return generator.sample(captions, count)
+    return generator.choices(captions, k=count)

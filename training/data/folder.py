@@ -35,7 +35,7 @@ def read_folder(folder: Path) -> Iterator[Entry]:
     folder = folder.absolute()
     first_photo: Path | None = None
     first_tar: Path | None = None
-    for path, names in _files(folder):
+    for path, names in walk_files(folder):
         if is_tar(path):
             first_tar = first_tar or path
         elif path.suffix.lower() in PHOTO_SUFFIXES:
@@ -52,7 +52,7 @@ def read_folder(folder: Path) -> Iterator[Entry]:
             yield from _photo(path, names, folder)
 
 
-def _files(folder: Path) -> Iterator[tuple[Path, frozenset[str]]]:
+def walk_files(folder: Path) -> Iterator[tuple[Path, frozenset[str]]]:
     """Walk the files below a folder, each with the names of all files beside it.
 
     What is a folder and what a file is known from its parent's listing: no file is looked up.
@@ -68,7 +68,7 @@ def _files(folder: Path) -> Iterator[tuple[Path, frozenset[str]]]:
         if entry.name in names:
             yield folder / entry.name, names
         elif entry.is_dir(follow_symlinks=False):  # links could lead round in a circle
-            yield from _files(folder / entry.name)
+            yield from walk_files(folder / entry.name)
 
 
 def _photo(path: Path, names: frozenset[str], folder: Path) -> Iterator[Entry]:

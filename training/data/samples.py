@@ -48,15 +48,20 @@ def sample_record(
         DataError: the details cannot be used.
     """
     described = describe(details, place)
-    top = uri.parts[0]
     return Record(
         id=described.id or str(uri),
         photo=photo,
         uri=str(uri),
         captions=described.captions if captions is None else captions,
-        split=described.split or (top if top in _SPLITS and len(uri.parts) > 1 else None),
+        split=described.split or split_of_folder(uri),
         metadata=described.metadata,
     )
+
+
+def split_of_folder(uri: PurePosixPath) -> str | None:
+    """Return the split that the top folder of a photo, or of a tar, stands for."""
+    top = uri.parts[0]
+    return top if top in _SPLITS and len(uri.parts) > 1 else None
 
 
 def parse_details(raw: bytes, place: Place) -> dict[str, Any]:

@@ -1,0 +1,90 @@
+"""The batches of a stream as samples, before anything is decoded."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from aladin.errors import DataError
+from training.batches import Share
+from training.streaming.order import Lanes
+from training.streaming.samples import ReadSample, Sample, read_samples
+from training.streaming.tar_stream import TarStream
+
+
+class DrawnBatch(NamedTuple):
+    """The samples of a batch.
+
+    Attributes:
+        samples: of the whole batch.
+        contents: bytes of the own share's photos, in its order.
+        spares: samples with other ids, for photos that turn out to be damaged.
+    """
+
+    samples: list[Sample]
+    contents: list[bytes | None]
+    spares: list[Sample]
+
+
+def draw_batches(
+    stream: TarStream, lanes: Lanes, wanted: range, share: Share
+) -> Iterator[DrawnBatch]:
+    """Yield some of the batches of an epoch.
+
+    Only what these batches need is read: tars that were used up before are not opened, and the
+    bytes of photos that others show, or that have been shown, are left where they are.
+
+    Args:
+        stream: in the order of the epoch.
+        lanes: of the epoch, nothing drawn yet.
+        wanted: numbers of the batches, one after the other.
+        share: whose bytes are wanted.
+
+    Raises:
+        DataError: a tar cannot be used, or there are too few photos for a batch.
+    """
+    size = lanes.batch_size
+    own = share.photos(size)
+    for _ in range(wanted.start):
+        lanes.draw()
+    begun, waiting = lanes.entered, lanes.waiting
+
+    def is_needed(photo: int) -> bool:
+        return photo >= begun or photo in waiting
+
+    def wants(photo: int) -> bool:
+        return own.start <= photo % size < own.stop and is_needed(photo)
+
+    # Twice as many as a batch has, so that at least as many again are not in the batch.
+    last_read: deque[Sample] = deque(maxlen=2 * size)
+    position = max(0, min([begun - 2 * size, *waiting]))
+    reading = enumerate(read_samples(stream, position, wants), start=position)
+    held: dict[int, ReadSample] = {}
+    for _ in wanted:
+        drawn = lanes.draw()
+        for photo, read in islice(reading, lanes.entered - position):
+            if read.sample is not None:
+                last_read.append(read.sample)
+            if is_needed(photo):
+                held[photo] = read
+        position = lanes.entered
+        yield _with_spares([held.pop(photo) for photo in drawn], last_read, own, stream)
+
+
+def _with_spares(
+    batch: Sequence[ReadSample], last_read: Sequence[Sample], own: slice, stream: TarStream
+) -> DrawnBatch:
+    """Put spares where photos are missing; every process comes to the same ones."""
+    shown = {each.sample.id for each in batch if each.sample is not None}
+    spares = [*{sample.id: sample for sample in last_read if sample.id not in shown}.values()]
+    samples: list[Sample] = []
+    for sample, _ in batch:
+        if sample is None:
+            if not spares:
+                reason = f"too few photos with captions for a batch of {len(batch)}"
+                raise DataError(stream.shards[0].root, None, reason)
+            sample = spares.pop()
+        samples.append(sample)
+    return DrawnBatch(samples, [each.content for each in batch[own]], spares)

@@ -1,0 +1,127 @@
+"""The tars of a stream, and how many photos each holds."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from aladin.errors import DataError
+from training.data import Record
+from training.data.folder import walk_files
+from training.data.patterns import common_folder, expand
+from training.data.samples import split_of_folder
+from training.data.webdataset import is_tar, read_tar
+
+# A whole tar ends with two blocks of zeros.
+_END_MARK_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One tar of a stream.
+
+    Attributes:
+        path: of the tar.
+        root: folder that the photos' uris start from.
+        split: of its photos; None: all.
+    """
+
+    path: Path
+    root: Path
+    split: str | None
+
+    @property
+    def name(self) -> str:
+        """The path from the root on: the same wherever the data set lies."""
+        return self.path.relative_to(self.root).as_posix()
+
+    def records(self) -> Iterator[Record]:
+        """Read the photos of the split in their order, those without captions among them.
+
+        Raises:
+            DataError: see `read_tar`.
+        """
+        for entry in read_tar(self.path, self.root):
+            if self.split is None or entry.record.split == self.split:
+                yield entry.record
+
+
+class ShardCount(NamedTuple):
+    """What a tar holds.
+
+    Attributes:
+        photos: of the split, that can be shown. Where img2dataset counted them some may turn
+            out to have no caption.
+        without_captions: of the split, left out.
+    """
+
+    photos: int
+    without_captions: int = 0
+
+
+def find_shards(source: Path, split: str | None) -> list[Shard]:
+    """List the tars of a source, sorted as its readers sort them.
+
+    Args:
+        source: a tar, a pattern of tars or a folder of them.
+        split: of the photos; None: all.
+
+    Raises:
+        DataError: there is no tar, or anything else.
+    """
+    if source.is_dir():
+        root = source.absolute()
+        paths = [path for path, _ in walk_files(root) if is_tar(path)]
+    else:
+        root = common_folder(source).absolute()
+        paths = [path.absolute() for path in expand(source)]
+        for path in paths:
+            if not is_tar(path):
+                raise DataError(path, None, "a stream reads tars alone")
+    if not paths:
+        raise DataError(source, None, "expected tars to stream, found none")
+    return [Shard(path, root, split) for path in paths]
+
+
+def downloaded_photos(shard: Shard) -> ShardCount | None:
+    """Return what img2dataset's ``00000_stats.json`` says of the ``00000.tar`` beside it.
+
+    None where it cannot know how many photos are of the split, or where the tar was cut short,
+    which `count_shard` explains.
+    """
+    if shard.split is not None and shard.split != split_of_folder(PurePosixPath(shard.name)):
+        return None
+    try:
+        stats = json.loads(shard.path.with_name(f"{shard.path.stem}_stats.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    successes: object = stats.get("successes") if isinstance(stats, dict) else None
+    if type(successes) is not int or successes < 0 or not _is_ended(shard.path):
+        return None
+    return ShardCount(successes)
+
+
+def count_shard(shard: Shard) -> ShardCount:
+    """Count the photos of a tar by reading its headers, and all that is no photo.
+
+    Raises:
+        DataError: the tar is damaged or cut short.
+    """
+    captioned = [bool(record.captions) for record in shard.records()]
+    photos = sum(captioned)
+    return ShardCount(photos, len(captioned) - photos)
+
+
+def _is_ended(tar: Path) -> bool:
+    """Whether a tar has its end mark."""
+    try:
+        with tar.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            end = os.pread(file.fileno(), _END_MARK_BYTES, max(0, size - _END_MARK_BYTES))
+    except OSError as error:
+        raise DataError(tar, None, error.strerror or "cannot be read") from error
+    return end == bytes(_END_MARK_BYTES)
