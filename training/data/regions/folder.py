@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -48,7 +49,7 @@ class FolderRegions:
         self.fingerprint = joint_fingerprint(*sizes)
 
     def keys(self) -> Iterator[str]:
-        """Return the names of the files, without their suffix."""
+        """Return the names of the files, without their suffix; %2F stands for a slash."""
         return iter(self._files)
 
     def __contains__(self, key: object) -> bool:
@@ -97,9 +98,11 @@ def _list(folder: Path) -> tuple[dict[str, Path], list[str]]:
                 file = folder / entry.name
                 if file.suffix not in (_NPZ, _NPY) or entry.name.startswith("."):
                     continue
-                if file.stem in files:
-                    raise DataError(file, None, f"there is {files[file.stem].name}, too")
-                files[file.stem] = file
+                # An id may be a path: `aladin regions extract` writes it as URLs do.
+                key = unquote(file.stem)
+                if key in files:
+                    raise DataError(file, None, f"there is {files[key].name}, too")
+                files[key] = file
                 sizes.append(f"{entry.name}:{entry.stat().st_size}")
     except OSError as error:
         raise DataError(folder, None, error.strerror or "cannot be read") from error
