@@ -25,12 +25,41 @@ from training.stage import RANDOM, StageConfig
 
 
 @dataclass(frozen=True, kw_only=True)
+class StreamConfig:
+    """Training photos that come front to back out of webdataset's or img2dataset's tars.
+
+    Nothing is unpacked, and memory holds no more than the shuffle buffer's encoded photos. Tars
+    are read in another order in every epoch. An epoch shows each photo once, with
+    `captions_per_photo` of its captions at random (null: one). Frozen encoders are not cached:
+    they encode every photo when it is shown.
+
+    Attributes:
+        shuffle: photos in the buffer that the next one is drawn from; several times a stage's
+            batch_size, or photos meet in the order of their tar.
+    """
+
+    shuffle: int = 10_000
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values.
+
+        Raises:
+            ConfigError: a buffer without room.
+        """
+        if self.shuffle < 1:
+            raise ConfigError(f"data.stream: shuffle is {self.shuffle}, expected at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataConfig:
     """The data set.
 
     Attributes:
         source: any that `training.data` knows; a relative path counts from the working folder.
-        train_split: split that is trained on.
+        stream: read the photos that are trained on front to back; None: in any order, which
+            needs a list of all photos in memory.
+        train_split: split that is trained on; None: all photos of the source.
+        validation_source: data set of the validation split; None: `source`.
         validation_split: split that chooses the checkpoint and fits the fusion.
         cache: folder for the outputs of frozen encoders.
         mirror: also show the photos mirrored.
@@ -38,7 +67,9 @@ class DataConfig:
     """
 
     source: str
-    train_split: str = "train"
+    stream: StreamConfig | None = None
+    train_split: str | None = "train"
+    validation_source: str | None = None
     validation_split: str = "val"
     cache: str = FEATURE_CACHE
     mirror: bool = False
@@ -98,6 +129,11 @@ class Recipe:
                 if earlier not in names:
                     where = f"stage {stage.name!r}"
                     raise ConfigError(f"{where}: {key} {earlier!r} is no earlier stage")
+            if self.data.stream is not None and stage.offline is not None:
+                raise ConfigError(
+                    f"stage {stage.name!r}: offline negatives need photos in any order, and "
+                    "data.stream reads them front to back; mine from a list of photos instead"
+                )
             names.append(stage.name)
         if not names:
             raise ConfigError("a recipe needs at least one [[stage]]")
