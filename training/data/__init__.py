@@ -44,6 +44,7 @@ def read_records(
     split: str | None = None,
     *,
     require_captions: bool = True,
+    require_photos: bool = True,
     images: Path | None = None,
 ) -> list[Record]:
     """Read a data set, whole: nothing is returned if one photo of it cannot be used.
@@ -52,10 +53,13 @@ def read_records(
         source: see `iter_records`, as for the others.
         split: only this one; None: all photos.
         require_captions: refuse a photo without captions.
+        require_photos: refuse a photo whose file is missing; networks that read ready-made
+            regions need none.
         images: folder of a Karpathy JSON's photos.
 
     Raises:
         DataError: see `iter_records`; also: an id repeats, or the file of a photo is missing.
     """
     entries = read_entries(source, images)
-    return collect(select(entries, source, split, require_captions=require_captions))
+    chosen = select(entries, source, split, require_captions=require_captions)
+    return collect(chosen, require_photos=require_photos)

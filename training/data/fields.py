@@ -80,6 +80,13 @@ class Fields:
         value = self._data.get(name)
         return None if value is None else self._checked(value, name)
 
+    def optional_number(self, name: str) -> int | None:
+        """Return a whole number, or None if the field is missing or null."""
+        value = self._data.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise self.place.error(f"{name}: expected a whole number, got {_kind(value)}")
+        return value
+
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a list of texts, empty if the field is missing or null."""
         return tuple(

@@ -12,6 +12,7 @@ from training.data.jsonl import read_jsonl
 from training.data.karpathy import read_karpathy
 from training.data.parquet import open_parquet
 from training.data.patterns import common_folder, expand
+from training.data.precomp import is_precomp, read_precomp
 from training.data.records import Entry
 from training.data.table import Table, table_entries
 from training.data.webdataset import is_tar, read_tar
@@ -21,7 +22,7 @@ TABLES: Mapping[str, Callable[[Path], Table]] = {
     ".tsv": open_tsv,
     ".parquet": open_parquet,
 }
-KNOWN_FORMATS = "a folder, .jsonl, Karpathy .json, .csv, .tsv, .parquet or webdataset .tar"
+KNOWN_FORMATS = "a folder (also SCAN's precomp), .jsonl, Karpathy .json, .csv, .tsv, .parquet or webdataset .tar"
 
 
 def read_entries(source: Path, images: Path | None = None) -> Iterator[Entry]:
@@ -36,7 +37,7 @@ def read_entries(source: Path, images: Path | None = None) -> Iterator[Entry]:
             a photo cannot be used.
     """
     if source.is_dir():
-        return read_folder(source)
+        return read_precomp(source) if is_precomp(source) else read_folder(source)
     files = expand(source)
     for file in files:
         if file.suffix.lower() not in (".jsonl", ".json", *TABLES) and not is_tar(file):

@@ -13,6 +13,8 @@ from training.data.records import Entry, Record
 
 # COCO's photos of the official validation part that Karpathy trains on.
 _JOINED = {"restval": "train"}
+# COCO's own number of a photo, by which others name its regions.
+_COCO_ID = "cocoid"
 
 
 def read_karpathy(file: Path, images: Path | None = None) -> Iterator[Entry]:
@@ -35,6 +37,7 @@ def read_karpathy(file: Path, images: Path | None = None) -> Iterator[Entry]:
         filename = photo.text("filename")
         uri = f"{subfolder}/{filename}" if subfolder else filename
         split = photo.text("split")
+        coco_id = photo.optional_number(_COCO_ID)
         yield Entry(
             photo.place,
             Record(
@@ -43,6 +46,7 @@ def read_karpathy(file: Path, images: Path | None = None) -> Iterator[Entry]:
                 uri=uri,
                 captions=tuple(sentence.text("raw") for sentence in photo.objects("sentences")),
                 split=_JOINED.get(split, split),
+                metadata={} if coco_id is None else {_COCO_ID: coco_id},
             ),
         )
 

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 _IMAGES = "_ims.npy"
 _REPEATED = 5
+_KNOWN = ("train", "dev", "val", "test", "testall")
 # What SCAN calls "dev" is "val" everywhere else.
 _SPLITS = {"dev": "val"}
 # Groups of rows that are compared before five rows are taken for one photo.
@@ -52,8 +53,8 @@ class PrecompSplit(NamedTuple):
 
 
 def is_precomp(folder: Path) -> bool:
-    """Tell whether a folder is one of these."""
-    return any(folder.glob(f"*{_IMAGES}"))
+    """Tell whether a folder is one of these; it is not listed, as it may hold millions of photos."""
+    return any((folder / f"{name}{_IMAGES}").is_file() for name in _KNOWN)
 
 
 def read_precomp(folder: Path) -> Iterator[Entry]:

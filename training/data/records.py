@@ -82,8 +82,12 @@ def select(
         raise DataError(source, None, f"has no split {split!r}, known are {sorted(known)}")
 
 
-def collect(entries: Iterable[Entry]) -> list[Record]:
+def collect(entries: Iterable[Entry], *, require_photos: bool = True) -> list[Record]:
     """Gather records, refusing those that training could not use.
+
+    Args:
+        entries: of a reader.
+        require_photos: refuse a photo whose file is missing.
 
     Raises:
         DataError: an id repeats, or the file of a photo is missing.
@@ -96,7 +100,8 @@ def collect(entries: Iterable[Entry]) -> list[Record]:
             where = before if before.file == place.file else f"{before.file}, {before}"
             raise place.error(f"id {record.id!r} repeats, first used at {where}")
         # A member of a tar is there: its reader has seen it.
-        if record.photo.length is None and not record.photo.path.is_file():
+        is_file = require_photos and record.photo.length is None
+        if is_file and not record.photo.path.is_file():
             raise place.error(f"no such photo: {record.photo.path}")
         first[record.id] = place
         records.append(record)
