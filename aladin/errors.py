@@ -5,6 +5,7 @@
       InputError              the caller's data
         ImageError            a picture that cannot be used
           ImageTooLargeError  more pixels or bytes than the limit
+        RegionError           regions of a photo that cannot be used
         TextTooLongError
         ShapeError            a tensor of the wrong shape
         DataError             a line of a data file
@@ -23,6 +24,8 @@
       ShuttingDownError       the service ends and takes nothing more
       WorkerDiedError         whoever ran the request ended before it was done
       NonFiniteLossError      training diverged
+      ProcessLostError        another process of a training job ended
+      ToldElsewhereError      another process of a training job says what went wrong
 
 Errors are raised in the domain and rendered at the front doors: into exit codes by
 ``service/failures.py`` and into HTTP by one table in ``service/http/errors.py``.
@@ -61,6 +64,10 @@ class ImageError(InputError):
 
 class ImageTooLargeError(ImageError):
     """A picture with more bytes or pixels than the limit; found before it is decoded."""
+
+
+class RegionError(InputError):
+    """Regions of a photo that cannot be used."""
 
 
 class TextTooLongError(InputError):
@@ -221,6 +228,21 @@ class NonFiniteLossError(AladinError):
         super().__init__(f"stage {stage!r}, step {step}: the loss is {value}, not a finite number")
         self.stage = stage
         self.step = step
+
+
+class ProcessLostError(AladinError):
+    """Another process of a training job has ended, and this one cannot go on alone."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"lost another process of this training job ({reason})")
+        self.reason = reason
+
+
+class ToldElsewhereError(AladinError):
+    """This process ends because of an error that another one of its job reports."""
+
+    def __init__(self) -> None:
+        super().__init__("another process of this training job has failed")
 
 
 def _rebuild(kind: type[AladinError], args: tuple[object, ...]) -> AladinError:

@@ -1,7 +1,9 @@
 """The training loop of one stage: exact resume, best weights kept, rate and time shown.
 
 Killed at any step and started again, a stage ends with the same weights as an unbroken one:
-batches are a function of seed and epoch, and the state file holds everything else.
+batches are a function of seed and epoch, the random numbers of a step are one of seed, step and
+process, and the state file holds everything else. Several processes take every step together and
+hold the same weights after it; the first of them writes, validates and talks.
 """
 
 from __future__ import annotations
@@ -9,28 +11,30 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from aladin.atomic import atomic_file
-from aladin.errors import CheckpointError, NonFiniteLossError
+from aladin.errors import NonFiniteLossError
 from aladin.metrics import RetrievalMetrics
 from aladin.progress import Progress
-from training.batches import BatchPlan, BatchRows
-from training.dataset import PairDataset
-from training.mining.negatives import OfflineNegatives
+from training.batch_source import BatchSource
+from training.collectives import copy_from_first
+from training.distributed import is_first, own_share, rank, wait
 from training.optimization import build_optimizer, lr_factor, set_lr
-from training.precision import computing
+from training.precision import loss_scaler
 from training.recipe import Recipe
 from training.run_log import RunLog
-from training.seeds import seed_from
+from training.seeds import seed_torch
 from training.stage import StageConfig
+from training.stage_state import load_state, save_state
+from training.step import compute_gradients
+from training.tasks.batch import Batch
 from training.tasks.joint import JointTask, LossReport
 from training.tasks.online import OnlineBranches
 from training.weight_average import WeightAverage
@@ -68,11 +72,10 @@ class StageTrainer:
         recipe: Recipe,
         stage: StageConfig,
         task: JointTask | OnlineBranches,
-        train_set: PairDataset,
+        batches: BatchSource,
         validate: Validate,
         folder: Path,
         progress: Progress,
-        offline: OfflineNegatives | None = None,
     ) -> None:
         """Set the stage up; nothing runs yet.
 
@@ -80,30 +83,19 @@ class StageTrainer:
             recipe: for its seed and precision.
             stage: what to train, and how.
             task: network and losses, on its device.
-            train_set: pairs to train on.
+            batches: to train on.
             validate: metrics of the network as it stands, by score name.
             folder: of this stage's state, log and best weights.
             progress: told of steps.
-            offline: mined negatives of the quintuplet tasks.
         """
         self._recipe = recipe
         self._stage = stage
         self.task = task
-        self._train_set = train_set
+        self._batches = batches
         self._validate = validate
         self._folder = folder
         self._progress = progress
-        self._seed = f"{recipe.seed}:{stage.name}"
-        self._plan = BatchPlan(
-            train_set.captions_of_photo,
-            stage.batch_size,
-            stage.captions_per_photo,
-            train_set.views,
-            self._seed,
-            offline,
-            stage.offline is not None and stage.offline.coupled,
-        )
-        self.steps = stage.epochs * self._plan.batches_per_epoch
+        self.steps = stage.epochs * batches.batches_per_epoch
         self._optimizer = build_optimizer(task, stage)
         # Each branch has the bound of its gradient's norm to itself.
         self._trained = [
@@ -112,8 +104,9 @@ class StageTrainer:
         ]
         self._average = WeightAverage(task, stage.average_decay)
         self._device = self._trained[0][0].device
+        self._scaler = loss_scaler(recipe.precision, self._device)
         self.clock = Clock()
-        self._drawn_at = time.monotonic()
+        self._saved_at = self._drawn_at = time.monotonic()
         self.step = 0
         self.best_rsum = -math.inf
         self.best_step = 0
@@ -124,27 +117,29 @@ class StageTrainer:
         Raises:
             NonFiniteLossError: the loss of a step is not a finite number.
             CheckpointError: the saved state belongs to other data or another recipe.
+            ProcessLostError: another process of the job ended.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        torch.manual_seed(seed_from(self._seed))
+        copy_from_first(self.task)
         self._resume()
-        log = RunLog(self._folder, self._stage.name, self.step)
+        # The other processes keep no log, and say and write nothing.
+        log = RunLog(self._folder, self._stage.name, self.step) if is_first() else None
         self._progress.start(self.steps, "steps")
         self._progress.advance(self.step)
-        saved_at = time.monotonic()
         while self.step < self.steps:
-            epoch, done = divmod(self.step, self._plan.batches_per_epoch)
+            epoch, done = divmod(self.step, self._batches.batches_per_epoch)
             self.start_epoch(epoch)
-            for rows in self._plan.epoch(epoch)[done:]:
-                self._report(self.train_step(rows), log)
-                inside_epoch = self.step % self._plan.batches_per_epoch != 0
-                if inside_epoch and time.monotonic() - saved_at > SAVE_EVERY_S:
-                    self._save()
-                    saved_at = time.monotonic()
-            self._end_epoch(epoch, log)
-            self._save()
-            saved_at = time.monotonic()
-        log.close()
+            for batch in self.epoch(epoch, done):
+                report = self.train_step(batch)
+                if log is not None:
+                    self._report(report, log)
+                    self._save_if_due()
+            if log is not None:
+                self._end_epoch(epoch, log)
+                self._save()
+            wait()
+        if log is not None:
+            log.close()
         self._load_best()
 
     @property
@@ -157,42 +152,55 @@ class StageTrainer:
         """Get the task ready for the steps of an epoch, counted from 0."""
         self.task.start_epoch(number)
 
-    def epoch(self, number: int) -> list[BatchRows]:
-        """Return the batches of an epoch."""
-        return self._plan.epoch(number)
+    def epoch(self, number: int, done: int = 0) -> Iterator[Batch]:
+        """Yield this process's share of the batches of an epoch.
 
-    def train_step(self, rows: BatchRows) -> LossReport:
+        Args:
+            number: of the epoch, counted from 0.
+            done: batches to leave out.
+        """
+        with closing(self._batches.epoch(number, done, own_share())) as batches:
+            while True:
+                begun = time.monotonic()
+                batch = next(batches, None)
+                self.clock.data_s += time.monotonic() - begun
+                if batch is None:
+                    return
+                yield batch
+
+    def train_step(self, batch: Batch) -> LossReport:
         """Take one optimizer step.
 
         Args:
-            rows: of the batch.
+            batch: this process's share of it.
 
         Raises:
             NonFiniteLossError: the loss is not a finite number.
         """
         begun = time.monotonic()
-        batch = self._train_set.batch(rows, self._stage.negatives).to(self._device)
-        fetched = time.monotonic()
+        # In every process other numbers, lest all shares see the same dropout.
+        seed_torch(f"{self._recipe.seed}:{self._stage.name}:{self.step}:{rank()}", self._device)
         set_lr(self._optimizer, self._lr())
-        with computing(self._recipe.precision, self._device):
-            report = self.task(batch)
+        self._optimizer.zero_grad(set_to_none=True)
+        report = compute_gradients(
+            self.task, batch, self._recipe.precision, self._stage.chunk_size, self._scaler
+        )
         loss = report.total.item()
         if not math.isfinite(loss):
             raise NonFiniteLossError(self._stage.name, self.step, loss)
-        self._optimizer.zero_grad(set_to_none=True)
-        report.total.backward()
+        self._scaler.unscale_(self._optimizer)
         for trained in self._trained:
             nn.utils.clip_grad_norm_(trained, self._stage.clip_norm)
-        self._optimizer.step()
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
         self.task.after_step(self.step, self.steps)
         self._average.update()
         self.step += 1
-        self.clock.data_s += fetched - begun
-        self.clock.step_s += time.monotonic() - fetched
+        self.clock.step_s += time.monotonic() - begun
         return report
 
     def _lr(self) -> float:
-        per_epoch = self._plan.batches_per_epoch
+        per_epoch = self._batches.batches_per_epoch
         return self._stage.lr * lr_factor(self.step, self.steps, per_epoch, self._stage.schedule)
 
     def _report(self, report: LossReport, log: RunLog) -> None:
@@ -235,43 +243,40 @@ class StageTrainer:
         }
         return parameters | dict(self.task.named_buffers())
 
+    def _save_if_due(self) -> None:
+        """Save inside an epoch; its end is saved with what its validation finds."""
+        inside = self.step % self._batches.batches_per_epoch != 0
+        if inside and time.monotonic() - self._saved_at > SAVE_EVERY_S:
+            self._save()
+
     def _save(self) -> None:
+        """Write all that the next step depends on; it is the same in every process."""
         state = {
-            "fingerprint": self._fingerprint(),
             "step": self.step,
             "best_rsum": self.best_rsum,
             "best_step": self.best_step,
             "clock": vars(self.clock),
             "weights": self._weights(),
             "optimizer": self._optimizer.state_dict(),
+            "scaler": self._scaler.state_dict(),
             "average": self._average.state_dict(),
             "anchors": self.task.anchor_state(),
-            "generator": torch.get_rng_state(),
         }
-        with atomic_file(self._folder / "state.pt") as partial:
-            torch.save(state, partial)
+        save_state(self._folder / "state.pt", state, self._fingerprint())
+        self._saved_at = time.monotonic()
 
     def _resume(self) -> None:
-        path = self._folder / "state.pt"
-        if not path.exists():
+        state = load_state(self._folder / "state.pt", self._fingerprint(), self._device)
+        if state is None:
             return
-        try:
-            state: dict[str, Any] = torch.load(path, weights_only=True, map_location=self._device)
-        except Exception as error:  # whatever a damaged file makes the reader raise
-            raise CheckpointError(f"{path}: cannot be read ({error})") from error
-        if state["fingerprint"] != self._fingerprint():
-            raise CheckpointError(
-                f"{path}: the state of another recipe or other data; resume with those, "
-                "or train into another folder"
-            )
         self.step = state["step"]
         self.best_rsum, self.best_step = state["best_rsum"], state["best_step"]
         self.clock = Clock(**state["clock"])
         self.task.load_state_dict(state["weights"], strict=False)
         self._optimizer.load_state_dict(state["optimizer"])
+        self._scaler.load_state_dict(state["scaler"])
         self._average.load_state_dict(state["average"])
         self.task.load_anchor_state(state["anchors"])
-        torch.set_rng_state(state["generator"].cpu())
 
     def _load_best(self) -> None:
         weights = load_file(self._folder / "best.safetensors", device=str(self._device))
@@ -279,5 +284,5 @@ class StageTrainer:
         self.task.eval()
 
     def _fingerprint(self) -> str:
-        content = f"{self._recipe!r}:{self._stage!r}:{self._train_set.digest}"
+        content = f"{self._recipe!r}:{self._stage!r}:{self._batches.digest}"
         return hashlib.sha256(content.encode()).hexdigest()

@@ -194,7 +194,9 @@ class StageConfig:
         frozen_dropout: leave what is not trained in training mode, as ALADIN's official code
             does with its frozen backbone; else it is in evaluation mode.
         epochs: passes over the training split.
-        batch_size: photos a step.
+        batch_size: photos a step, those of all processes together.
+        chunk_size: photos, or texts, that a process encodes at a time; memory is that of one
+            chunk's graph then, and every encoder runs twice a step (GradCache). None: all at once.
         captions_per_photo: random captions of each photo in a batch, an epoch being all photos;
             None: one caption each, an epoch being all captions, as the papers sample.
         lr: peak learning rate.
@@ -220,6 +222,7 @@ class StageConfig:
     frozen_dropout: bool = False
     epochs: int = 10
     batch_size: int = 128
+    chunk_size: int | None = None
     captions_per_photo: int | None = None
     lr: float = 1e-3
     lr_scale: dict[Part, float] = field(default_factory=dict)
@@ -239,8 +242,10 @@ class StageConfig:
         for name in ("epochs", "batch_size", "validate_every_epochs"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{where}: {name} is {getattr(self, name)}, expected at least 1")
-        if self.captions_per_photo is not None and self.captions_per_photo < 1:
-            raise ConfigError(f"{where}: captions_per_photo is {self.captions_per_photo}")
+        for name in ("captions_per_photo", "chunk_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{where}: {name} is {value}, expected at least 1 or null")
         if self.lr <= 0 or self.clip_norm <= 0:
             raise ConfigError(f"{where}: lr and clip_norm must be above 0")
         if not 0 <= self.average_decay < 1:

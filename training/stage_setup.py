@@ -9,24 +9,18 @@ import torch
 from aladin.metrics import RetrievalMetrics, retrieval_metrics
 from aladin.model import AladinModel
 from aladin.progress import Progress
+from training.batch_source import BatchSource, PlannedBatches
+from training.batches import BatchPlan
 from training.dataset import PairDataset
+from training.distributed import first_goes_ahead
 from training.loop import StageTrainer, Validate
 from training.precision import Precision, computing
 from training.preparation import PreparedRun
 from training.recipe import Recipe
-from training.seeds import seed_from
-from training.stage import (
-    RANDOM,
-    AnchorsConfig,
-    StageConfig,
-)
+from training.stage import StageConfig
+from training.stage_networks import build_networks
 from training.stage_sources import StageSources
-from training.tasks.joint import JointTask
-from training.tasks.momentum import MomentumAnchor
-from training.tasks.online import OnlineBranches
 from training.tasks.parts import reset_part
-from training.tasks.scores import FrozenNetwork
-from training.tasks.teacher import Teacher
 
 
 def set_up_stage(
@@ -52,62 +46,32 @@ def set_up_stage(
     torch.manual_seed(recipe.seed)
     for part in stage.reset:
         reset_part(model, part)
-    teacher = None
-    if stage.teacher is not None:
-        teacher = Teacher(sources.checkpoint(stage.teacher), stage.teacher_score)
-    task = _task(recipe, stage, model, teacher, sources)
-    offline = sources.negatives(stage.offline) if stage.offline is not None else None
+    networks = build_networks(recipe, stage, model, sources)
+    with first_goes_ahead():  # it fills the caches of the frozen encoders
+        train_set = train_set.read_by(model, networks.others)
+        validation_set = validation_set.read_by(model)
+    batches = _batches(recipe, stage, train_set, sources)
     validate = _validation(stage, model, validation_set, recipe.precision)
-    return StageTrainer(recipe, stage, task, train_set, validate, folder, progress, offline)
+    return StageTrainer(recipe, stage, networks.task, batches, validate, folder, progress)
 
 
-def _task(
-    recipe: Recipe,
-    stage: StageConfig,
-    model: AladinModel,
-    teacher: Teacher | None,
-    sources: StageSources,
-) -> JointTask | OnlineBranches:
-    anchors = stage.anchors
-    if anchors is None:
-        return JointTask(model, stage, teacher)
-    match anchors.scenario:
-        case "offline":
-            frozen = [FrozenNetwork(sources.checkpoint(name).model) for name in anchors.stages]
-            return JointTask(model, stage, teacher, frozen)
-        case "momentum":
-            # The task first: it chooses what is trained, and an anchor follows that alone.
-            target = JointTask(model, stage, teacher)
-            target.anchors = tuple(MomentumAnchor(model, decay) for decay in anchors.decays)
-            return target
-        case "online":
-            branches = [
-                JointTask(branch, stage, teacher)
-                for branch in _branches(recipe, stage, anchors, model, sources)
-            ]
-            return OnlineBranches(branches, JointTask(model, stage, teacher))
-
-
-def _branches(
-    recipe: Recipe,
-    stage: StageConfig,
-    anchors: AnchorsConfig,
-    model: AladinModel,
-    sources: StageSources,
-) -> list[AladinModel]:
-    """Build the network of each online anchor, with the weights that it starts from."""
-    device = next(model.parameters()).device
-    branches: list[AladinModel] = []
-    for number, name in enumerate(anchors.stages):
-        if name == RANDOM:
-            with torch.random.fork_rng():
-                torch.manual_seed(seed_from(f"{recipe.seed}:{stage.name}:{number}"))
-                branch = AladinModel.create(model.config, model.text.encoder.tokenizer)
-            branches.append(branch.to(device))
-        else:
-            branch = sources.checkpoint(name).model
-            branches.append(branch)
-    return branches
+def _batches(
+    recipe: Recipe, stage: StageConfig, train_set: PairDataset, sources: StageSources
+) -> BatchSource:
+    offline = None
+    if stage.offline is not None:
+        with first_goes_ahead():  # it mines where that has not been done
+            offline = sources.negatives(stage.offline)
+    plan = BatchPlan(
+        train_set.captions_of_photo,
+        stage.batch_size,
+        stage.captions_per_photo,
+        train_set.views,
+        f"{recipe.seed}:{stage.name}",
+        offline,
+        stage.offline is not None and stage.offline.coupled,
+    )
+    return PlannedBatches(train_set, plan, stage.negatives)
 
 
 def _validation(

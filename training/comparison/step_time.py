@@ -27,6 +27,7 @@ from training.comparison.random_sources import RandomSources
 from training.preparation import prepare_run
 from training.recipe import Recipe
 from training.stage_setup import set_up_stage
+from training.tasks.batch import Batch
 from training.threads import torch_threads
 
 logger = logging.getLogger(__name__)
@@ -109,14 +110,14 @@ def _steps(recipe: Recipe) -> Callable[[], None]:
     trainer.start_epoch(0)
     on_gpu = next(prepared.model.parameters()).is_cuda
 
-    def batches() -> Iterator[Any]:
+    def batches() -> Iterator[Batch]:
         for epoch in itertools.count():
             yield from trainer.epoch(epoch)
 
-    rows = batches()
+    batch = batches()
 
     def step() -> None:
-        trainer.train_step(next(rows))
+        trainer.train_step(next(batch))
         if on_gpu:
             torch.cuda.synchronize()
 

@@ -17,7 +17,7 @@ class IntraModalTask(PairTask):
 
     def forward(self, scores: BatchScores) -> Tensor:
         """Return the scalar loss of a batch."""
-        images, texts = scores.images.embedding, scores.texts.embedding
+        images, texts = scores.embeddings()
         # In float32: bfloat16's steps near 1 are too wide for bounds such as 0.95.
         with torch.autocast(images.device.type, enabled=False):
             return self.loss(images) + self.loss(texts)

@@ -18,7 +18,7 @@ from training.tasks.base import PairTask
 from training.tasks.batch import Batch
 from training.tasks.momentum import MomentumAnchor
 from training.tasks.parts import set_trained_parts, set_training_mode
-from training.tasks.scores import BatchScorer, BatchScores, BatchTeacher
+from training.tasks.scores import BatchScorer, BatchScores, BatchTeacher, Encode, encode_directly
 
 
 class LossReport(NamedTuple):
@@ -46,6 +46,7 @@ class JointTask(nn.Module):
         stage: StageConfig,
         teacher: BatchTeacher | None = None,
         anchors: Sequence[BatchScorer] = (),
+        reads: str = "",
     ) -> None:
         """Set the network up for a stage.
 
@@ -54,6 +55,7 @@ class JointTask(nn.Module):
             stage: tasks and trained parts.
             teacher: of the distillation tasks; None: the network's own alignment scores.
             anchors: of the boosting tasks, networks that do not learn from this task's loss.
+            reads: the network's name in `Batch.others`, if it stands there.
 
         Raises:
             ConfigError: an unknown loss, options that it does not take, or a loss that does not
@@ -64,7 +66,8 @@ class JointTask(nn.Module):
         self.stage = stage
         self._teacher = teacher
         self.anchors = tuple(anchors)
-        set_trained_parts(model, stage.train)
+        self._reads = reads
+        set_trained_parts(model, stage.train, stage.tune)
         self.terms = nn.ModuleDict(build_tasks(stage))
         self._epoch = 0
 
@@ -85,14 +88,20 @@ class JointTask(nn.Module):
         self._epoch = epoch
         self.train()
 
-    def forward(self, batch: Batch) -> LossReport:
-        """Compute the loss of a batch."""
-        return self.report(self.scores(batch))
+    def forward(self, batch: Batch, encode: Encode = encode_directly) -> LossReport:
+        """Compute the loss of a batch.
 
-    def scores(self, batch: Batch) -> BatchScores:
+        Args:
+            batch: this process's share of it.
+            encode: runs the encoders of the network, its anchors and its teacher.
+        """
+        return self.report(self.scores(batch, encode))
+
+    def scores(self, batch: Batch, encode: Encode) -> BatchScores:
         """Encode a batch with this network and with its anchors."""
-        seen = [anchor(batch) for anchor in self.anchors]
-        return BatchScores(self.model, batch, seen, self._teacher)
+        seen = [anchor(batch, encode) for anchor in self.anchors]
+        own = batch.seen_by(self._reads)
+        return BatchScores(self.model, own, encode, seen, self._teacher)
 
     def report(self, scores: BatchScores) -> LossReport:
         """Sum the losses of a batch."""

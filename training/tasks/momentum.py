@@ -10,7 +10,7 @@ import torch
 
 from aladin.model import AladinModel
 from training.tasks.batch import Batch
-from training.tasks.scores import BatchScores, FrozenNetwork
+from training.tasks.scores import BatchScores, Encode, FrozenNetwork, encode_directly
 
 
 class MomentumAnchor:
@@ -39,9 +39,9 @@ class MomentumAnchor:
             if followed.requires_grad
         ]
 
-    def __call__(self, batch: Batch) -> BatchScores:
+    def __call__(self, batch: Batch, encode: Encode = encode_directly) -> BatchScores:
         """Encode the batch, in evaluation mode and without gradient."""
-        return self.network(batch)
+        return self.network(batch, encode)
 
     @torch.no_grad()
     def update(self, step: int, steps: int) -> None:

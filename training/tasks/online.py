@@ -9,6 +9,7 @@ from torch import nn
 
 from training.tasks.batch import Batch
 from training.tasks.joint import JointTask, LossReport
+from training.tasks.scores import Encode, encode_directly
 
 
 class OnlineBranches(nn.Module):
@@ -38,9 +39,9 @@ class OnlineBranches(nn.Module):
         for branch in self.branches:
             branch.start_epoch(epoch)
 
-    def forward(self, batch: Batch) -> LossReport:
+    def forward(self, batch: Batch, encode: Encode = encode_directly) -> LossReport:
         """Compute the losses of all branches; the terms shown are the target's."""
-        scores = [branch.scores(batch) for branch in self.branches]
+        scores = [branch.scores(batch, encode) for branch in self.branches]
         for number, own in enumerate(scores):
             own.anchors = tuple(scores[:number])
         reports = [branch.report(own) for branch, own in zip(self.branches, scores, strict=True)]

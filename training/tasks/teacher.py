@@ -10,7 +10,7 @@ from torch import Tensor
 from aladin.checkpoint import Checkpoint
 from aladin.scoring import ScoreName
 from training.tasks.batch import Batch
-from training.tasks.scores import FrozenNetwork
+from training.tasks.scores import Encode, FrozenNetwork, encode_directly
 
 
 class Teacher:
@@ -23,22 +23,24 @@ class Teacher:
         self,
         checkpoint: Checkpoint,
         score: ScoreName | Literal["fused"],
+        reads: str = "",
     ) -> None:
         """Take a trained network.
 
         Args:
             checkpoint: of the network; its fusion makes the fused score.
             score: which score is taught.
+            reads: the network's name in `Batch.others`, if it stands there.
         """
         # One matrix serves both directions; the constants of the two differ little.
         self._fusion = checkpoint.fusion.text_to_image
-        self._network = FrozenNetwork(checkpoint.model)
+        self._network = FrozenNetwork(checkpoint.model, reads)
         self._score: ScoreName | Literal["fused"] = score
 
     @torch.no_grad()
-    def scores(self, batch: Batch) -> Tensor:
+    def scores(self, batch: Batch, encode: Encode = encode_directly) -> Tensor:
         """Return the (images, texts) scores of a batch."""
-        scores = self._network(batch)
+        scores = self._network(batch, encode)
         if self._score == "fused":
             return self._fusion.combine(scores.of("alignment"), scores.of("matching"))
         return scores.of(self._score)

@@ -21,6 +21,8 @@ from training.loop import StageTrainer
 from training.preparation import prepare_run
 from training.recipe import Recipe
 from training.stage import OfflineNegativesConfig
+from training.tasks.batch import Batch
+from training.tasks.joint import LossReport
 
 FINAL = {
     "boosted": {
@@ -52,9 +54,9 @@ def test_the_final_stage_s_steps_are_taken_in_turn_with_the_baseline_s(
     seconds = {"student": 2.0, "final": 3.0}
     step = StageTrainer.train_step
 
-    def recorded(self: StageTrainer, rows: object) -> object:
+    def recorded(self: StageTrainer, batch: Batch) -> LossReport:
         taken.append(self._stage.name)
-        return step(self, rows)
+        return step(self, batch)
 
     def clock() -> float:
         return sum(seconds[name] for name in taken)
