@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from aladin.errors import ToldElsewhereError
+from aladin.progress import NullProgress, Progress
+from service.failures import exit_code
 from service.progress import stderr_progress
 
 
@@ -30,12 +36,27 @@ def train(
     In: RECIPE, and the data set and encoders that it names. Out: in the folder --out, for every
     stage the best and the last checkpoint, TensorBoard logs and a plot; on stdout, the path
     of the final checkpoint.
+
+    On several GPUs, or in several processes, all taking each step together:
+    torchrun --nproc-per-node N -m service train RECIPE --out DIR
     """
+    from training.distributed import is_first, joined_job
     from training.recipe import load_recipe
     from training.run import run_recipe
 
-    with stderr_progress() as progress:
-        result = run_recipe(
-            load_recipe(recipe, overrides or []), out, resume=resume, progress=progress
-        )
-    typer.echo(str(result.checkpoint))
+    try:
+        with joined_job(), stderr_progress() if is_first() else silence() as progress:
+            result = run_recipe(
+                load_recipe(recipe, overrides or []), out, resume=resume, progress=progress
+            )
+            if is_first():
+                typer.echo(str(result.checkpoint))
+    except ToldElsewhereError as error:
+        raise typer.Exit(exit_code(error)) from None
+
+
+@contextmanager
+def silence() -> Generator[Progress]:
+    """Keep this process from talking: another one of its job does."""
+    logging.disable(logging.WARNING)
+    yield NullProgress()
