@@ -22,7 +22,9 @@ TABLES: Mapping[str, Callable[[Path], Table]] = {
     ".tsv": open_tsv,
     ".parquet": open_parquet,
 }
-KNOWN_FORMATS = "a folder (also SCAN's precomp), .jsonl, Karpathy .json, .csv, .tsv, .parquet or webdataset .tar"
+KNOWN_FORMATS = (
+    "a folder, also SCAN's precomp, .jsonl, Karpathy .json, .csv, .tsv, .parquet or webdataset .tar"
+)
 
 
 def read_entries(source: Path, images: Path | None = None) -> Iterator[Entry]:

@@ -53,7 +53,7 @@ class PrecompSplit(NamedTuple):
 
 
 def is_precomp(folder: Path) -> bool:
-    """Tell whether a folder is one of these; it is not listed, as it may hold millions of photos."""
+    """Tell whether a folder is one of these, without listing what may be millions of photos."""
     return any((folder / f"{name}{_IMAGES}").is_file() for name in _KNOWN)
 
 
