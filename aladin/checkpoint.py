@@ -127,11 +127,10 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{folder / _WEIGHTS}: cannot be read ({error})") from error
     try:
-        model = AladinModel(
-            config.model,
-            image_encoder_class(config.model)(config.model.image_encoder),
-            text_encoder_class(config.model)(config.model.text_encoder, tokenizer),
-        )
+        text_encoder = text_encoder_class(config.model)(config.model.text_encoder, tokenizer)
+        image_encoder_type = image_encoder_class(config.model)
+        image_encoder = image_encoder_type(config.model.image_encoder, text_encoder)
+        model = AladinModel(config.model, image_encoder, text_encoder)
     except ConfigError as error:
         raise CheckpointError(f"{folder / _CONFIG}: {error}") from error
     _fill(model, weights, folder / _WEIGHTS)

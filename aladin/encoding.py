@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from aladin.masking import lengthened
+
 
 class Encoding(NamedTuple):
     """A batch of encoded images or texts.
@@ -53,12 +55,6 @@ def concatenate(parts: Sequence[Encoding]) -> Encoding:
     longest = max(part.mask.shape[1] for part in parts)
     return Encoding(
         embedding=torch.cat([part.embedding for part in parts]),
-        tokens=torch.cat([_pad(part.tokens, longest) for part in parts]),
-        mask=torch.cat([_pad(part.mask, longest) for part in parts]),
+        tokens=torch.cat([lengthened(part.tokens, longest) for part in parts]),
+        mask=torch.cat([lengthened(part.mask, longest) for part in parts]),
     )
-
-
-def _pad(values: Tensor, length: int) -> Tensor:
-    """Lengthen axis 1 to `length` with zeros (False for a mask)."""
-    shape = (values.shape[0], length - values.shape[1], *values.shape[2:])
-    return torch.cat([values, values.new_zeros(shape)], dim=1)

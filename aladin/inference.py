@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
 from PIL import Image
-from torch import Tensor
 
-from aladin.encoders.base import TextBatch
+from aladin.encoders.base import ImageInput, TextBatch, to_device
 from aladin.encoding import Encoding, concatenate
 from aladin.errors import InputError
 from aladin.model import AladinModel
@@ -28,23 +26,21 @@ def encode_photos(model: AladinModel, photos: Sequence[Image.Image]) -> Encoding
         model: in evaluation mode.
         photos: at least one.
     """
-    return encode_pixels(model, [model.image.encoder.preprocess(photo) for photo in photos])
+    return encode_images(model, [model.image.encoder.preprocess(photo) for photo in photos])
 
 
 @torch.inference_mode()
-def encode_pixels(
-    model: AladinModel, pixels: Sequence[Float[Tensor, "3 height width"]]
-) -> Encoding:
-    """Encode photos that the image encoder has preprocessed, `PHOTOS_AT_A_TIME`.
+def encode_images(model: AladinModel, inputs: Sequence[ImageInput]) -> Encoding:
+    """Encode what the image encoder's `preprocess` returned, `PHOTOS_AT_A_TIME`.
 
     Args:
         model: in evaluation mode.
-        pixels: at least one photo; holding these takes far less memory than holding photos.
+        inputs: at least one photo; holding these takes far less memory than holding photos.
     """
     parts: list[Encoding] = []
-    for start in range(0, len(pixels), PHOTOS_AT_A_TIME):
-        batch = torch.stack(list(pixels[start : start + PHOTOS_AT_A_TIME]))
-        parts.append(model.encode_images(batch.to(_device(model))))
+    for start in range(0, len(inputs), PHOTOS_AT_A_TIME):
+        batch = model.image.encoder.collate(inputs[start : start + PHOTOS_AT_A_TIME])
+        parts.append(model.encode_images(to_device(batch, _device(model))))
     return concatenate(parts)
 
 
@@ -62,8 +58,7 @@ def encode_texts(model: AladinModel, texts: Sequence[str], *, truncate: bool = F
         TextTooLongError: a text has more tokens than the network takes, and `truncate` is off.
     """
     batch = tokenize(model, texts, truncate=truncate)
-    device = _device(model)
-    encoding = model.encode_texts(type(batch)(*(part.to(device) for part in batch)))
+    encoding = model.encode_texts(to_device(batch, _device(model)))
     # The network may be of a lower precision, for queries.
     return encoding._replace(embedding=encoding.embedding.float(), tokens=encoding.tokens.float())
 

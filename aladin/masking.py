@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -29,3 +30,9 @@ def masked_max(
     """Take each channel's maximum over the real tokens; an item with none gives zeros."""
     filled = states.masked_fill(~mask.unsqueeze(-1), float("-inf"))
     return filled.amax(dim=1).masked_fill(~mask.any(dim=1, keepdim=True), 0)
+
+
+def lengthened(values: Tensor, length: int) -> Tensor:
+    """Lengthen axis 1 to `length` with zeros (False for a mask)."""
+    shape = (values.shape[0], length - values.shape[1], *values.shape[2:])
+    return torch.cat([values, values.new_zeros(shape)], dim=1)

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from aladin.config import ModelConfig
 from aladin.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
-from aladin.encoders.base import Features, TextBatch
-from aladin.encoders.hf_image import HFImageEncoder
+from aladin.encoders.base import Features, ImageBatch, ImageEncoder, TextBatch
 from aladin.encoders.tokenized_text import TokenizedTextEncoder
 from aladin.encoding import Encoding
 from aladin.errors import ConfigError
@@ -38,7 +37,7 @@ class AladinModel(nn.Module):
     """
 
     def __init__(
-        self, config: ModelConfig, image_encoder: HFImageEncoder, text_encoder: TokenizedTextEncoder
+        self, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TokenizedTextEncoder
     ) -> None:
         """Put the towers and heads on two encoders.
 
@@ -81,12 +80,13 @@ class AladinModel(nn.Module):
             ConfigError: an unknown encoder or an impossible combination.
             CheckpointError: a pretrained encoder cannot be loaded.
         """
-        image_encoder = image_encoder_class(config).from_source(config.image_encoder)
+        # The image encoder comes second: it may share the text encoder's weights.
         text_encoder = text_encoder_class(config).from_source(config.text_encoder, tokenizer)
+        image_encoder = image_encoder_class(config).from_source(config.image_encoder, text_encoder)
         return cls(config, image_encoder, text_encoder)
 
-    def encode_images(self, batch: Float[Tensor, "batch 3 height width"] | Features) -> Encoding:
-        """Encode preprocessed photos, or the image encoder's cached output."""
+    def encode_images(self, batch: ImageBatch | Features) -> Encoding:
+        """Encode collated photos, or the image encoder's cached output."""
         return self._heads(self.image(batch), "image")
 
     def encode_texts(self, batch: TextBatch | Features) -> Encoding:
@@ -150,7 +150,7 @@ class AladinModel(nn.Module):
         return Encoding(self.matching(features, modality), tokens, mask)
 
 
-def image_encoder_class(config: ModelConfig) -> type[HFImageEncoder]:
+def image_encoder_class(config: ModelConfig) -> type[ImageEncoder]:
     """Look an image encoder up by its configured name."""
     return _look_up(IMAGE_ENCODERS, config.image_encoder.name, "image_encoder")
 

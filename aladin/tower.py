@@ -86,7 +86,9 @@ class Tower(nn.Module, Generic[E]):
         self.trunk = Trunk(config.trunk, encoder.dim) if config.trunk else None
         self.width = config.trunk.width if config.trunk else encoder.dim
         if config.positions and positions is None:
-            raise ConfigError("text_tower: positions are for image grids only")
+            raise ConfigError(
+                "tower: positions are for image grids only, whose cells have fixed places"
+            )
         self.positions = (
             nn.Parameter(torch.empty(positions or 0, self.width)) if config.positions else None
         )

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aladin.encoders.base import ImageInput
 from aladin.encoding import Encoding
 from aladin.errors import InputError, TextTooLongError
 from aladin.images import decode_image
-from aladin.inference import encode_pixels, encode_texts, tokenize
+from aladin.inference import encode_images, encode_texts, tokenize
 from aladin.model import AladinModel
 from index.building.source_items import ImageItem, TextItem, check_item, stored_form
 from index.changes.additions import new_items
@@ -101,7 +102,7 @@ class ItemChanger:
         started = time.perf_counter()
         uploads = [UploadedPhoto(photo.data) for photo in photos]
         items: list[StoredItem] = []
-        pixels: list[Any] = []
+        inputs: list[ImageInput] = []
         for photo, upload in zip(photos, uploads, strict=True):
             source = ImageItem(
                 id=photo.id,
@@ -115,9 +116,9 @@ class ItemChanger:
             decoded = decode_image(photo.data, f"image of item {photo.id!r}", self._limits.image)
             items.append(stored_form(source, decoded.size))
             # Of the size that the network takes: the photo itself may have 64 million pixels.
-            pixels.append(model.image.encoder.preprocess(decoded))
+            inputs.append(model.image.encoder.preprocess(decoded))
         decoded_at = time.perf_counter()
-        encoding = encode_pixels(model, pixels)
+        encoding = encode_images(model, inputs)
         return self._add("images", items, encoding, uploads, on_duplicate, started, decoded_at)
 
     def add_texts(

@@ -10,12 +10,12 @@ from functools import partial
 from typing import NamedTuple, cast
 
 import torch
-from torch import Tensor
 
+from aladin.encoders.base import ImageInput
 from aladin.encoding import Encoding
 from aladin.errors import InputError, TextTooLongError
 from aladin.images import decode_image
-from aladin.inference import encode_pixels, encode_texts, tokenize
+from aladin.inference import encode_images, encode_texts, tokenize
 from aladin.model import AladinModel
 from aladin.query_precision import Precision, QueryModels
 from index.searcher import TwoStageSearcher
@@ -58,7 +58,7 @@ class _Input(NamedTuple):
 
     Attributes:
         modality: which of its towers.
-        value: a text, or a photo's pixels as the tower takes them.
+        value: a text, or what the image encoder's `preprocess` made of a photo.
         key: under which the encoding will be remembered; None: it will not.
         text: of a text query.
         size_px: of a photo query.
@@ -66,7 +66,7 @@ class _Input(NamedTuple):
     """
 
     modality: Modality
-    value: str | Tensor
+    value: str | ImageInput
     key: CacheKey | None
     text: str | None = None
     size_px: tuple[int, int] | None = None
@@ -199,8 +199,8 @@ class QueryEncoder:
             return EncodedQuery(remembered.encoding, "image", None, remembered.size_px, cached=True)
         photo = decode_image(data, source, self._limits.image)
         size_px = photo.size
-        pixels = searcher.index.checkpoint.model.image.encoder.preprocess(photo)
-        return _Input("image", pixels, key, size_px=size_px, decode_ms=_ms_since(started))
+        value = searcher.index.checkpoint.model.image.encoder.preprocess(photo)
+        return _Input("image", value, key, size_px=size_px, decode_ms=_ms_since(started))
 
     def _run_network(
         self, model: AladinModel, inputs: Sequence[_Input]
@@ -252,7 +252,7 @@ def _encode(model: AladinModel, inputs: Sequence[_Input]) -> Encoding:
     values = [item.value for item in inputs]
     if inputs[0].modality == "text":
         return encode_texts(model, cast(list[str], values))
-    return encode_pixels(model, cast(list[Tensor], values))
+    return encode_images(model, cast(list[ImageInput], values))
 
 
 def _fault(model: AladinModel, item: _Input) -> InputError | None:

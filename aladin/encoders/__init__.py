@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from aladin.encoders.base import ImageEncoder
 from aladin.encoders.hf_image import HFImageEncoder
 from aladin.encoders.hf_text import HFTextEncoder
 from aladin.encoders.recurrent_text import GRUTextEncoder, LSTMTextEncoder
 from aladin.encoders.tokenized_text import TokenizedTextEncoder
 
-IMAGE_ENCODERS: dict[str, type[HFImageEncoder]] = {"hf": HFImageEncoder}
+IMAGE_ENCODERS: dict[str, type[ImageEncoder]] = {"hf": HFImageEncoder}
 TEXT_ENCODERS: dict[str, type[TokenizedTextEncoder]] = {
     "hf": HFTextEncoder,
     "gru": GRUTextEncoder,

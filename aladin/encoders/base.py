@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
+import torch
 from jaxtyping import Bool, Float, Int
 from PIL import Image
 from torch import Tensor
+
+from aladin.config import ImageEncoderConfig
+from aladin.encoders.frozen import Freezable
+from aladin.masking import lengthened
+from aladin.preprocessing import PhotoPatches
+from aladin.regions.region_set import RegionSet
 
 
 class Features(NamedTuple):
@@ -38,29 +46,51 @@ class TextBatch(NamedTuple):
     content: Bool[Tensor, "batch tokens"]
 
 
-@runtime_checkable
-class ImageEncoder(Protocol):
-    """Turns preprocessed photos into region features."""
+class RegionInput(NamedTuple):
+    """The regions of one photo, ready for the network.
 
-    dim: int
-    frozen: bool
-    num_tokens: int
+    Attributes:
+        label_ids: vocabulary ids of the label part, special tokens included; none: no labels.
+        vectors: of the regions.
+    """
 
-    def preprocess(self, photo: Image.Image) -> Float[Tensor, "3 height width"]:
-        """Turn an RGB photo into the network's input."""
-        ...
+    label_ids: Int[Tensor, " label_tokens"]
+    vectors: Float[Tensor, "regions dim"]
 
-    def __call__(self, pixels: Float[Tensor, "batch 3 height width"]) -> Features:
-        """Encode preprocessed photos."""
-        ...
 
-    def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
-        """Return where each content token of a photo of this size looks.
+class RegionBatch(NamedTuple):
+    """The regions of several photos, padded.
 
-        Returns:
-            (x0, y0, x1, y1) in fractions of the photo's width and height.
-        """
-        ...
+    Attributes:
+        label_ids: vocabulary ids.
+        label_mask: True at real label tokens.
+        vectors: of the regions.
+        region_mask: True at real regions.
+    """
+
+    label_ids: Int[Tensor, "batch label_tokens"]
+    label_mask: Bool[Tensor, "batch label_tokens"]
+    vectors: Float[Tensor, "batch regions dim"]
+    region_mask: Bool[Tensor, "batch regions"]
+
+
+class PatchBatch(NamedTuple):
+    """Photos of any shape cut into patches, padded.
+
+    Attributes:
+        values: of each patch's pixels.
+        mask: True at real patches.
+        grids: rows and columns of each photo's patches.
+    """
+
+    values: Float[Tensor, "batch patches numbers"]
+    mask: Bool[Tensor, "batch patches"]
+    grids: Int[Tensor, "batch 2"]
+
+
+# One photo as an image encoder's `preprocess` returns it, and several as its `collate` does.
+ImageInput = Float[Tensor, "3 height width"] | PhotoPatches | RegionInput
+ImageBatch = Float[Tensor, "batch 3 height width"] | PatchBatch | RegionBatch
 
 
 @runtime_checkable
@@ -85,3 +115,96 @@ class TextEncoder(Protocol):
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return the characters [start, end) of each content token."""
         ...
+
+
+class ImageEncoder(Freezable, ABC):
+    """Base of the image encoders: from a photo, or from its regions, to region features.
+
+    Attributes:
+        reads: what `preprocess` takes.
+        config: complete, so that a checkpoint rebuilds the same encoder from it.
+        dim: width of the states; set by the subclass.
+        num_tokens: of every photo; None: differs from photo to photo.
+    """
+
+    reads: ClassVar[Literal["photo", "regions"]]
+    config: ImageEncoderConfig
+    dim: int
+    num_tokens: int | None
+
+    @abstractmethod
+    def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
+        """Build from a complete configuration, with random weights.
+
+        Args:
+            config: of a checkpoint.
+            text_encoder: of the same network, for encoders that share its weights.
+
+        Raises:
+            ConfigError: an impossible configuration.
+        """
+        super().__init__(config.frozen)
+
+    @classmethod
+    @abstractmethod
+    def from_source(
+        cls, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None
+    ) -> ImageEncoder:
+        """Build for training: pretrained where ``config.source`` says so, else random.
+
+        Args:
+            config: of a recipe.
+            text_encoder: of the same network, with its weights.
+
+        Raises:
+            ConfigError: an impossible configuration.
+            CheckpointError: the source cannot be loaded.
+        """
+
+    @abstractmethod
+    def preprocess(self, photo: Image.Image | RegionSet) -> ImageInput:
+        """Turn an RGB photo, or its regions, into the network's input.
+
+        Raises:
+            InputError: it is not what this encoder reads.
+        """
+
+    @abstractmethod
+    def collate(self, inputs: Sequence[Any]) -> ImageBatch:
+        """Join what this encoder's `preprocess` returned for at least one photo."""
+
+    @abstractmethod
+    def forward(self, batch: Any) -> Features:
+        """Encode a batch of this encoder's `collate`."""
+
+    @abstractmethod
+    def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
+        """Return where each content token of a photo of this size looks.
+
+        Returns:
+            (x0, y0, x1, y1) in fractions of the photo's width and height.
+
+        Raises:
+            InputError: this encoder reads regions, which bring their own boxes.
+        """
+
+
+Batched = TypeVar("Batched", bound=Tensor | tuple[Tensor, ...])
+
+
+def to_device(batch: Batched, device: torch.device | str) -> Batched:
+    """Move a batch, or each part of one, to a device."""
+    if isinstance(batch, Tensor):
+        return cast(Batched, batch.to(device))
+    return type(batch)(*(part.to(device) for part in batch))
+
+
+def concatenate_features(parts: Sequence[Features]) -> Features:
+    """Join batches whose token axes differ in length; the shorter ones are padded.
+
+    Args:
+        parts: at least one batch.
+    """
+    longest = max(part.mask.shape[1] for part in parts)
+    padded = [Features(*(lengthened(values, longest) for values in part)) for part in parts]
+    return Features(*(torch.cat(values) for values in zip(*padded, strict=True)))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import cast
+import inspect
+from collections.abc import Sequence
+from typing import ClassVar, Literal, NamedTuple, cast
 
 import torch
 from jaxtyping import Float
@@ -13,96 +15,155 @@ from torch.nn import functional as F
 from transformers.configuration_utils import PretrainedConfig
 
 from aladin.config import ImageEncoderConfig, ImagePreprocessing
-from aladin.encoders.base import Features
-from aladin.encoders.frozen import Freezable
+from aladin.encoders.base import Features, ImageEncoder, TextEncoder
+from aladin.encoders.dual_encoder import (
+    Projection,
+    build_dual_tower,
+    load_dual_tower,
+    pool_photos,
+    with_front,
+)
+from aladin.encoders.grids import Grid, pooled_boxes, pooled_cells
 from aladin.encoders.transformers_model import build_tower, load_tower
-from aladin.errors import ConfigError
+from aladin.errors import ConfigError, InputError
 from aladin.preprocessing import input_window, preprocess_photo, read_preprocessing
+from aladin.regions.region_set import RegionSet
 
 
-class HFImageEncoder(Freezable):
-    """Patches of a vision transformer, or cells of a convolutional network's last map.
+class _Layout(NamedTuple):
+    """How a network's output is laid out.
 
-    A transformer's CLS comes first and is no content; further register tokens are dropped. The
-    cells may be averaged to coarser grids, of several sizes at once.
+    Attributes:
+        dim: width of the states.
+        grid: of the last layer's cells.
+        has_cls: a CLS comes before the cells.
+        covered: parts of the input's width and height that the cells cover.
     """
 
-    def __init__(self, config: ImageEncoderConfig, model: nn.Module | None = None) -> None:
+    dim: int
+    grid: Grid
+    has_cls: bool
+    covered: tuple[float, float]
+
+
+class HFImageEncoder(ImageEncoder):
+    """Patches of a vision transformer, or cells of a convolutional network's last map.
+
+    They are the last layer's states, as the network of the transformers library returns them. A
+    transformer's CLS comes first and is no content; further register tokens are dropped. With
+    ``pooled`` the states have passed the tower's last norm, and the vector that its own
+    similarity compares comes first. The cells may be averaged to coarser grids, of several sizes
+    at once. Photos of another size than the network's own take interpolated positions.
+
+    Attributes:
+        projection: that follows the pooled vector in the source; None: built without a source.
+    """
+
+    reads: ClassVar[Literal["photo", "regions"]] = "photo"
+    projection: Projection | None = None
+
+    def __init__(
+        self,
+        config: ImageEncoderConfig,
+        text_encoder: TextEncoder | None = None,
+        model: nn.Module | None = None,
+    ) -> None:
         """Build from a complete configuration, with random weights unless `model` is given.
 
         Args:
             config: `architecture` is set; `preprocessing` defaults to 224 x 224.
+            text_encoder: shares nothing with this one.
             model: the tower that `architecture` describes.
 
         Raises:
-            ConfigError: `architecture` is missing or impossible.
+            ConfigError: `architecture` is missing or impossible, or does not go with the rest.
         """
-        super().__init__(config.frozen)
+        super().__init__(config, text_encoder)
         if config.architecture is None:
             raise ConfigError("image_encoder: give a source or an architecture")
         self.preprocessing = config.preprocessing or ImagePreprocessing()
+        if self.preprocessing.max_patches is not None:
+            raise ConfigError(
+                'image_encoder: a network for photos of any shape needs name = "naflex"'
+            )
+        if config.pooled and config.layers:
+            raise ConfigError("image_encoder: a pooled vector has no further layers; drop one")
         self.config = dataclasses.replace(config, preprocessing=self.preprocessing)
-        self.model = model if model is not None else build_tower(config.architecture)
+        if model is None:
+            build = build_dual_tower if config.pooled else build_tower
+            model = build(config.architecture)
+        self.model = model
+        self._options = self._position_options()
         self.freeze()
-        self.dim, self.grid, self.has_cls = self._probe()
+        self.dim, self.grid, self.has_cls, self._covered = self._probe()
         self._levels = [(side, side) for side in config.pyramid or ()] or [self.grid]
         if any(side < 1 or side > min(self.grid) for side in config.pyramid or ()):
             raise ConfigError(f"image_encoder: pyramid {config.pyramid}, the grid is {self.grid}")
-        self.num_tokens = sum(rows * columns for rows, columns in self._levels) + int(self.has_cls)
+        self._has_front = self.has_cls or config.pooled
+        regions = sum(rows * columns for rows, columns in self._levels)
+        self.num_tokens = regions + int(self._has_front)
 
     @classmethod
-    def from_source(cls, config: ImageEncoderConfig) -> HFImageEncoder:
+    def from_source(
+        cls, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None
+    ) -> HFImageEncoder:
         """Load the pretrained weights that ``config.source`` names."""
         if config.source is None:
-            return cls(config)
-        model, architecture = load_tower(config.source, "vision")
+            return cls(config, text_encoder)
+        projection = None
+        if config.pooled:
+            model, architecture, projection = load_dual_tower(config.source, "vision")
+        else:
+            model, architecture = load_tower(config.source, "vision")
         preprocessing = config.preprocessing or read_preprocessing(config.source)
         config = dataclasses.replace(config, architecture=architecture, preprocessing=preprocessing)
-        return cls(config, model)
+        encoder = cls(config, text_encoder, model)
+        encoder.projection = projection
+        return encoder
 
-    def preprocess(self, photo: Image.Image) -> Float[Tensor, "3 height width"]:
+    def preprocess(self, photo: Image.Image | RegionSet) -> Float[Tensor, "3 height width"]:
         """Turn an RGB photo into the network's input."""
+        if isinstance(photo, RegionSet):
+            raise InputError("this network reads photos, not regions")
         return preprocess_photo(photo, self.preprocessing)
 
-    def forward(self, pixels: Float[Tensor, "batch 3 height width"]) -> Features:
+    def collate(self, inputs: Sequence[Tensor]) -> Float[Tensor, "batch 3 height width"]:
+        """Stack preprocessed photos."""
+        return torch.stack(list(inputs))
+
+    def forward(self, batch: Float[Tensor, "batch 3 height width"]) -> Features:
         """Encode preprocessed photos."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            outputs = self._outputs(pixels)
+            outputs, front = self._outputs(batch)
         cells = torch.cat([self._on_grid(output) for output in outputs], dim=1)
-        regions = [F.adaptive_avg_pool2d(cells, level).flatten(2) for level in self._levels]
-        states = torch.cat(regions, dim=2).transpose(1, 2)  # (batch, regions, dim)
-        if self.has_cls:
-            cls = torch.cat([output[:, :1] for output in outputs], dim=2)
-            states = torch.cat([cls, states], dim=1)
+        states = pooled_cells(cells, self._levels)  # (batch, regions, dim)
         mask = states.new_ones(states.shape[:2], dtype=torch.bool)
-        content = mask.clone()
-        content[:, : int(self.has_cls)] = False
-        return Features(states, mask, content)
+        features = Features(states, mask, mask)
+        if front is None and self.has_cls:
+            front = torch.cat([output[:, 0] for output in outputs], dim=1)
+        return features if front is None else with_front(features, front)
 
     def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
         """Return each region's (x0, y0, x1, y1) in fractions of a photo of this size."""
         x0, y0, x1, y1 = input_window(width_px, height_px, self.preprocessing)
-        boxes = torch.tensor(
-            [
-                (left, top, right, bottom)
-                for rows, columns in self._levels
-                for top, bottom in _pooled_spans(self.grid[0], rows)
-                for left, right in _pooled_spans(self.grid[1], columns)
-            ]
-        )
+        boxes = pooled_boxes(self.grid, self._levels) * torch.tensor([*self._covered] * 2)
         return boxes * torch.tensor([x1 - x0, y1 - y0] * 2) + torch.tensor([x0, y0] * 2)
 
-    def _outputs(self, pixels: Tensor) -> list[Tensor]:
-        """Run the network; return the chosen hidden states and the last one.
+    def _outputs(self, pixels: Tensor) -> tuple[list[Tensor], Tensor | None]:
+        """Run the network; return the chosen hidden states and the last one, and what is pooled.
 
-        Each is (batch, tokens, dim), or a convolutional map (batch, dim, rows, columns).
+        The states are (batch, tokens, dim), or a convolutional map (batch, dim, rows, columns);
+        what is pooled is (batch, dim), None without ``pooled``.
         """
         layers = self.config.layers
-        output = self.model(pixel_values=pixels, output_hidden_states=bool(layers))
+        output = self.model(pixel_values=pixels, output_hidden_states=bool(layers), **self._options)
+        if self.config.pooled:
+            states, pooled = pool_photos(self.model, output)
+            return [states], pooled
         if not layers:
-            return [output.last_hidden_state]
+            return [output.last_hidden_state], None
         chosen = [output.hidden_states[layer] for layer in layers]
-        return [_normalised(each) for each in (*chosen, output.last_hidden_state)]
+        return [_normalised(each) for each in (*chosen, output.last_hidden_state)], None
 
     def _on_grid(self, output: Tensor) -> Tensor:
         """Lay an output on the last layer's grid: (batch, dim, rows, columns)."""
@@ -113,13 +174,13 @@ class HFImageEncoder(Freezable):
         return F.pixel_unshuffle(output, output.shape[2] // self.grid[0])
 
     @torch.no_grad()
-    def _probe(self) -> tuple[int, tuple[int, int], bool]:
-        """Learn the output's layout from one blank picture: (dim, grid, has a CLS)."""
+    def _probe(self) -> _Layout:
+        """Learn the output's layout from one blank picture."""
         height, width = self.preprocessing.height_px, self.preprocessing.width_px
         was_training = self.model.training
         self.model.eval()  # a blank picture must not enter batch norm statistics
         try:
-            outputs = self._outputs(torch.zeros(1, 3, height, width))
+            outputs, pooled = self._outputs(torch.zeros(1, 3, height, width))
         except (ValueError, RuntimeError) as error:
             size = f"{height} x {width} px"
             raise ConfigError(f"image_encoder: cannot take photos of {size} ({error})") from error
@@ -137,12 +198,34 @@ class HFImageEncoder(Freezable):
                         f"the last one's of {(rows, columns)}"
                     )
             dims = [output.shape[1] * f**2 for output, f in zip(outputs, finer, strict=True)]
-            return sum(dims), (rows, columns), False
-        patch = cast(PretrainedConfig, self.model.config).patch_size
-        patch_height, patch_width = patch if isinstance(patch, (list, tuple)) else (patch, patch)
-        grid = (height // int(patch_height), width // int(patch_width))
+            return _Layout(sum(dims), (rows, columns), False, (1.0, 1.0))
+        patch_height, patch_width = self._patch_px()
+        grid = (height // patch_height, width // patch_width)
         dim = sum(output.shape[2] for output in outputs)
-        return dim, grid, last.shape[1] > grid[0] * grid[1]
+        if self.config.pooled and (pooled is None or pooled.shape != (1, dim)):
+            found = None if pooled is None else tuple(pooled.shape)
+            raise ConfigError(f"image_encoder: no pooled vector of {dim} numbers, got {found}")
+        # Less than a patch at the right and the bottom is dropped.
+        covered = grid[1] * patch_width / width, grid[0] * patch_height / height
+        return _Layout(dim, grid, last.shape[1] > grid[0] * grid[1], covered)
+
+    def _position_options(self) -> dict[str, bool]:
+        """Ask for interpolated positions where photos are not of the network's own size.
+
+        At its own size nothing is interpolated, so that the network computes as published. Those
+        that interpolate unasked, and those without positions, do not take the option.
+        """
+        own = getattr(self.model.config, "image_size", None)
+        own = tuple(own) if isinstance(own, (list, tuple)) else (own, own)
+        asked = "interpolate_pos_encoding" in inspect.signature(self.model.forward).parameters
+        if not asked or own == (self.preprocessing.height_px, self.preprocessing.width_px):
+            return {}
+        return {"interpolate_pos_encoding": True}
+
+    def _patch_px(self) -> tuple[int, int]:
+        patch = cast(PretrainedConfig, self.model.config).patch_size
+        height, width = patch if isinstance(patch, (list, tuple)) else (patch, patch)
+        return int(height), int(width)
 
 
 def _normalised(output: Tensor) -> Tensor:
@@ -151,11 +234,3 @@ def _normalised(output: Tensor) -> Tensor:
         return F.layer_norm(output, output.shape[2:])
     channels_last = output.permute(0, 2, 3, 1)
     return F.layer_norm(channels_last, channels_last.shape[3:]).permute(0, 3, 1, 2)
-
-
-def _pooled_spans(cells: int, pools: int) -> list[tuple[float, float]]:
-    """Return what part of the axis each window of an adaptive pooling covers, in fractions."""
-    return [
-        (pool * cells // pools / cells, -(-(pool + 1) * cells // pools) / cells)
-        for pool in range(pools)
-    ]

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from jaxtyping import Float
-from torch import Tensor
-
 from aladin.encoding import Encoding
 from aladin.images import ImageLimits, decode_image
-from aladin.inference import encode_pixels, encode_texts, tokenize
+from aladin.inference import encode_images, encode_texts, tokenize
 from aladin.model import AladinModel
 from index.building.source_items import ImageItem, TextItem
 from index.settings import Target
@@ -81,12 +78,11 @@ class PhotoEncoder:
     def decode(self, row: int, item: ImageItem, data: bytes) -> Prepared:
         """Bring a photo to the network's size; the photo itself is let go."""
         photo = decode_image(data, item.photo.source, self._limits)
-        pixels: Float[Tensor, "3 height width"] = self._model.image.encoder.preprocess(photo)
-        return Prepared(row, pixels, photo.size)
+        return Prepared(row, self._model.image.encoder.preprocess(photo), photo.size)
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode photos."""
-        return encode_pixels(self._model, [prepared.data for prepared in batch]).to("cpu")
+        return encode_images(self._model, [prepared.data for prepared in batch]).to("cpu")
 
 
 class SentenceEncoder:

@@ -19,7 +19,7 @@ from aladin.config import (
 )
 from aladin.encoding import concatenate
 from aladin.errors import InputError, TextTooLongError
-from aladin.inference import encode_photos, encode_pixels, encode_texts
+from aladin.inference import encode_photos, encode_images, encode_texts
 from aladin.model import AladinModel
 
 TEXTS = [
@@ -112,7 +112,7 @@ def test_preprocessed_photos_encode_as_the_photos_themselves(
 ) -> None:
     model = build_tiny()
     pixels = [model.image.encoder.preprocess(photo) for photo in photos]
-    for one, other in zip(encode_pixels(model, pixels), encode_photos(model, photos), strict=True):
+    for one, other in zip(encode_images(model, pixels), encode_photos(model, photos), strict=True):
         assert torch.equal(one, other)
 
 
@@ -121,7 +121,9 @@ def test_the_cached_output_of_the_encoders_encodes_as_their_input(
 ) -> None:
     model = build_tiny()
     with torch.inference_mode():
-        pixels = torch.stack([model.image.encoder.preprocess(photo) for photo in photos])
+        pixels = model.image.encoder.collate(
+            [model.image.encoder.preprocess(photo) for photo in photos]
+        )
         cached = model.encode_images(model.image.encoder(pixels))
         words = model.text.encoder.preprocess(TEXTS)
         cached_texts = model.encode_texts(model.text.encoder(words))

@@ -286,7 +286,7 @@ def test_a_query_that_comes_again_does_not_go_through_the_network(
             raise AssertionError("the network ran")
 
         monkeypatch.setattr(query_encoder, "encode_texts", refuse)
-        monkeypatch.setattr(query_encoder, "encode_pixels", refuse)
+        monkeypatch.setattr(query_encoder, "encode_images", refuse)
         monkeypatch.setattr(query_encoder, "decode_image", refuse)
         again = answer(worker, jobs)
     for place in range(len(jobs)):

@@ -1,0 +1,1 @@
+"""Regions of a photo as a detector found them: vectors, boxes and labels."""
