@@ -62,6 +62,9 @@ class DataConfig:
         validation_source: data set of the validation split; None: `source`.
         validation_split: split that chooses the checkpoint and fits the fusion.
         cache: folder for the outputs of frozen encoders.
+        regions: ready-made regions of the photos, any that `training.data.regions` knows, for
+            networks that read these; files of photos may then be missing.
+        region_labels: the regions' labels, where they lie apart.
         mirror: also show the photos mirrored.
         crops: also show so many random crops of each photo.
     """
@@ -72,6 +75,8 @@ class DataConfig:
     validation_source: str | None = None
     validation_split: str = "val"
     cache: str = FEATURE_CACHE
+    regions: str | None = None
+    region_labels: str | None = None
     mirror: bool = False
     crops: int = 0
 

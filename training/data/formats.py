@@ -23,7 +23,8 @@ TABLES: Mapping[str, Callable[[Path], Table]] = {
     ".parquet": open_parquet,
 }
 KNOWN_FORMATS = (
-    "a folder, also SCAN's precomp, .jsonl, Karpathy .json, .csv, .tsv, .parquet or webdataset .tar"
+    "a folder, .jsonl, Karpathy .json, .csv, .tsv, .parquet, a precomp folder of SCAN "
+    "or webdataset .tar"
 )
 
 
