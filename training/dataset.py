@@ -2,46 +2,49 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
+from aladin.encoders.base import to_device
 from aladin.encoding import Encoding, concatenate
 from aladin.errors import DataError
+from aladin.feature_cache import FeatureCache
 from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
-from aladin.strict_config import dump_config
 from training.batches import BatchRows, OfflineDraw, Share
 from training.data import Record
-from training.inputs import PhotoInputs, TextInputs, prepare_photos, prepare_texts
+from training.data.regions import RegionStore
+from training.image_items import usable_photos
+from training.input_store import InputStore, NetworkInputs, image_digest
+from training.look_ahead import look_ahead
 from training.losses.negatives import negative_mask
 from training.precision import Precision
-from training.tasks.batch import Batch, OfflineBatch, to_device
+from training.region_inputs import check_regions, region_items
+from training.tasks.batch import Batch, OfflineBatch
 
-ITEMS_A_BATCH = 250
+# Of cached features, and of photos and captions that go through an encoder.
+CACHED_A_BATCH = 250
+READ_A_BATCH = 32
 
 
 class PairDataset:
-    """The photos of a split, each with its captions."""
+    """The photos of a split, each with its captions, as one network reads them."""
 
-    def __init__(
-        self, photos: PhotoInputs, texts: TextInputs, records: Sequence[Record], views: int
-    ) -> None:
-        """Tie photos and captions together.
+    def __init__(self, store: InputStore, records: Sequence[Record], views: int) -> None:
+        """Tie photos and captions together, to be read by encoders.
 
         Args:
-            photos: by row.
-            texts: by row, in the order of the records' captions.
+            store: of photos and captions, in the order of the records.
             records: by row of the photo.
             views: number of views of each photo.
         """
         self.views = views
-        self.photos = photos
-        self.texts = texts
         self.records = list(records)
         self.captions = [caption for record in records for caption in record.captions]
         self.captions_of_photo: list[list[int]] = []
@@ -52,6 +55,10 @@ class PairDataset:
         self.image_of_text = torch.tensor(
             [photo for photo, rows in enumerate(self.captions_of_photo) for _ in rows]
         )
+        self._store = store
+        self.inputs = store.unencoded
+        self._others: dict[str, NetworkInputs] = {}
+        self._reader: AladinModel | None = None
 
     @classmethod
     def prepare(
@@ -62,37 +69,59 @@ class PairDataset:
         views: Sequence[str],
         precision: Precision,
         progress: Progress,
+        regions: RegionStore | None = None,
     ) -> PairDataset:
-        """Read the photos and captions, through the feature cache where an encoder is frozen.
+        """Find the photos that can be used; nothing is encoded before a network reads them.
 
         Args:
             records: with captions.
-            model: its encoders preprocess, and fill the cache.
+            model: its encoders preprocess; other networks read the set if theirs do alike.
             cache_root: folder of all caches.
             views: of `training.views.view_names`.
             precision: frozen encoders compute in.
-            progress: told of photos, then of captions.
+            progress: told of photos, now and when features are computed.
+            regions: of the photos, for a network that reads these.
+
+        Returns:
+            The set as an encoder in training reads it: photos and captions themselves.
 
         Raises:
-            DataError: no photo can be used.
+            DataError: no photo can be used, or photos have no regions.
+            InputError: the network reads regions and there are none, or it reads photos.
         """
-        photos, usable = prepare_photos(
-            [record.photo for record in records],
-            model.image.encoder,
-            _digest(model, "image"),
-            cache_root,
-            views,
-            precision,
-            progress,
-        )
-        if not usable:
-            raise DataError(records[0].photo.path.parent, None, "no photo can be decoded")
-        kept = [records[row] for row in usable]
+        encoder = model.image.encoder
+        check_regions(encoder, regions)
+        if regions is not None:
+            items, kept = region_items(records, encoder, regions), list(records)
+        else:
+            cache = FeatureCache(cache_root, image_digest(encoder)) if encoder.frozen else None
+            items, usable = usable_photos([each.photo for each in records], views, cache, progress)
+            if not usable:
+                raise DataError(records[0].photo.path.parent, None, "no photo can be decoded")
+            kept = [records[row] for row in usable]
         captions = [caption for record in kept for caption in record.captions]
-        texts = prepare_texts(
-            captions, model.text.encoder, _digest(model, "text"), cache_root, precision, progress
-        )
-        return cls(photos, texts, kept, len(views))
+        store = InputStore(items, captions, model, cache_root, precision, progress)
+        return cls(store, kept, items.views)
+
+    def read_by(
+        self, model: AladinModel, others: Mapping[str, AladinModel] | None = None
+    ) -> PairDataset:
+        """Return the same set for networks with the weights that they have now.
+
+        What is frozen in a network is read from the cache of its own encoder, filled first
+        where that is new; what is trained reads photos and captions.
+
+        Args:
+            model: reads `Batch.images` and `Batch.texts`.
+            others: networks that look at the same batches, by the name that they give to
+                `Batch.seen_by`.
+        """
+        reading = copy.copy(self)
+        reading._reader, reading.inputs = model, self._store.inputs_of(model)
+        reading._others = {
+            name: self._store.inputs_of(each) for name, each in (others or {}).items()
+        }
+        return reading
 
     @property
     def digest(self) -> str:
@@ -119,22 +148,25 @@ class PairDataset:
         photos = torch.tensor(shown)
         per_photo = len(rows.captions) // len(rows.photos)
         own = rows if share is None else rows.of(share)
-        return Batch(
-            images=self.photos.get(own.photos, own.views),
-            texts=self.texts.get(own.captions),
-            negatives=negative_mask(photos, photos.repeat_interleave(per_photo)),
-            offline=self._offline(own.offline) if own.offline else None,
+        matrix = negative_mask(photos, photos.repeat_interleave(per_photo))
+        batch = Batch(
+            images=self.inputs.photos.get(own.photos, own.views),
+            texts=self.inputs.texts.get(own.captions),
+            negatives=matrix,
+            offline=_offline(self.inputs, own.offline) if own.offline else None,
         )
+        others = {name: self._as_read_by(each, batch, own) for name, each in self._others.items()}
+        return batch._replace(others=others)
 
-    def _offline(self, drawn: OfflineDraw) -> OfflineBatch:
-        rows, views_bar, views_tilde = drawn
-        return OfflineBatch(
-            images_bar=self.photos.get(rows.images_bar, views_bar),
-            texts_bar=self.texts.get(rows.texts_bar),
-            images_tilde=self.photos.get(rows.images_tilde, views_tilde),
-            texts_tilde=self.texts.get(rows.texts_tilde),
-            cross=torch.tensor(rows.cross),
-        )
+    def _as_read_by(self, inputs: NetworkInputs, batch: Batch, rows: BatchRows) -> Batch:
+        """Gather a batch for another network; what both read alike is read once."""
+        if inputs.photos is not self.inputs.photos:
+            batch = batch._replace(images=inputs.photos.get(rows.photos, rows.views))
+        if inputs.texts is not self.inputs.texts:
+            batch = batch._replace(texts=inputs.texts.get(rows.captions))
+        if rows.offline and inputs != self.inputs:
+            batch = batch._replace(offline=_offline(inputs, rows.offline))
+        return batch
 
     @torch.inference_mode()
     def encode(
@@ -146,7 +178,7 @@ class PairDataset:
         """Encode the whole split.
 
         Args:
-            model: in evaluation mode.
+            model: in evaluation mode; any network that preprocesses as the set's own.
             keep: what is kept of each batch; all of it takes much memory for a large split.
             progress: told of photos, then of captions.
 
@@ -155,32 +187,41 @@ class PairDataset:
         """
         device = next(model.parameters()).device
         progress = progress or NullProgress()
-        images: list[Encoding] = []
+        inputs = self.inputs if model is self._reader else self._store.inputs_of(model)
+
+        def encoded(
+            count: int, cached: bool, get: Callable[[range], Any], encode: Callable[[Any], Encoding]
+        ) -> Encoding:
+            parts: list[Encoding] = []
+            rows = _chunks(count, CACHED_A_BATCH if cached else READ_A_BATCH)
+            for batch in look_ahead((get(each) for each in rows), 1):
+                parts.append(keep(encode(to_device(batch, device))))
+                progress.advance(parts[-1].size)
+            return concatenate(parts)
+
         progress.start(len(self.captions_of_photo), "photos")
-        for rows in _chunks(len(self.captions_of_photo), ITEMS_A_BATCH):
-            photos = to_device(self.photos.get(rows, [0] * len(rows)), device)
-            images.append(keep(model.encode_images(photos)))
-            progress.advance(len(rows))
-        texts: list[Encoding] = []
+        images = encoded(
+            len(self.captions_of_photo),
+            model.image.encoder.frozen,
+            lambda rows: inputs.photos.get(rows, [0] * len(rows)),
+            model.encode_images,
+        )
         progress.start(len(self.captions), "captions")
-        for rows in _chunks(len(self.captions), ITEMS_A_BATCH):
-            captions = to_device(self.texts.get(rows), device)
-            texts.append(keep(model.encode_texts(captions)))
-            progress.advance(len(rows))
-        return concatenate(images), concatenate(texts)
+        texts = encoded(
+            len(self.captions), model.text.encoder.frozen, inputs.texts.get, model.encode_texts
+        )
+        return images, texts
 
 
-def _digest(model: AladinModel, modality: str) -> str:
-    """Identify all that shapes a frozen encoder's output; a trained one is never cached."""
-    if modality == "image":
-        encoder, extra = model.image.encoder, ""
-    else:
-        encoder, extra = model.text.encoder, model.text.encoder.tokenizer.to_str()
-    if not encoder.frozen:
-        return ""
-    config = dump_config(encoder.config) | {"source": None}
-    content = json.dumps(config, sort_keys=True) + extra + encoder.weights_digest()
-    return hashlib.sha256(content.encode()).hexdigest()
+def _offline(inputs: NetworkInputs, drawn: OfflineDraw) -> OfflineBatch:
+    rows, views_bar, views_tilde = drawn
+    return OfflineBatch(
+        images_bar=inputs.photos.get(rows.images_bar, views_bar),
+        texts_bar=inputs.texts.get(rows.texts_bar),
+        images_tilde=inputs.photos.get(rows.images_tilde, views_tilde),
+        texts_tilde=inputs.texts.get(rows.texts_tilde),
+        cross=torch.tensor(rows.cross),
+    )
 
 
 def _chunks(total: int, size: int) -> list[range]:

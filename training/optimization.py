@@ -7,8 +7,10 @@ import math
 from torch import nn
 from torch.optim import AdamW
 
+from aladin.encoders.frozen import Freezable
 from training.stage import ScheduleConfig, StageConfig
 from training.tasks.parts import part_of
+from training.tuning.layers import lr_factors
 
 
 def build_optimizer(task: nn.Module, stage: StageConfig) -> AdamW:
@@ -19,11 +21,13 @@ def build_optimizer(task: nn.Module, stage: StageConfig) -> AdamW:
         stage: learning rates and weight decay; without decay AdamW is the papers' Adam.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    factors = _layer_factors(task, stage)
     for name, parameter in task.named_parameters():
         if not parameter.requires_grad:
             continue
         part = part_of(name)
         scale = stage.lr_scale.get(part, 1.0) if part else 1.0
+        scale *= factors.get(name, 1.0)
         decay = stage.weight_decay if parameter.ndim > 1 else 0.0
         groups.setdefault((scale, decay), []).append(parameter)
     return AdamW(
@@ -32,6 +36,17 @@ def build_optimizer(task: nn.Module, stage: StageConfig) -> AdamW:
             for (scale, decay), parameters in groups.items()
         ]
     )
+
+
+def _layer_factors(task: nn.Module, stage: StageConfig) -> dict[str, float]:
+    """Return the shares of the parameters of tuned encoders, by their names in the task."""
+    factors: dict[str, float] = {}
+    for prefix, module in task.named_modules():
+        part = part_of(f"{prefix}.")
+        if isinstance(module, Freezable) and part in stage.tune:
+            of_encoder = lr_factors(module, stage.tune[part])
+            factors |= {f"{prefix}.{name}": factor for name, factor in of_encoder.items()}
+    return factors
 
 
 def lr_factor(step: int, steps: int, steps_per_epoch: int, schedule: ScheduleConfig) -> float:

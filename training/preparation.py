@@ -10,9 +10,11 @@ from typing import NamedTuple
 import torch
 from tokenizers import Tokenizer
 
+from aladin.errors import ConfigError
 from aladin.model import AladinModel, text_encoder_class
 from aladin.progress import Progress
 from training.data import Record, read_records
+from training.data.regions import RegionStore, open_regions
 from training.dataset import PairDataset
 from training.recipe import Recipe
 from training.tasks.joint import build_tasks
@@ -36,13 +38,13 @@ class PreparedRun(NamedTuple):
 def prepare_run(
     recipe: Recipe, progress: Progress, before_encoding: Callable[[], None] = lambda: None
 ) -> PreparedRun:
-    """Check a recipe, build its network and make its data ready.
+    """Check a recipe, build its network and find its data; stages encode what they need.
 
     Args:
         recipe: what is to be trained.
         progress: told of photos and captions.
-        before_encoding: called when recipe and data have been read without fault, before the
-            frozen encoders' long work.
+        before_encoding: called when recipe and data have been read without fault, before any
+            photo is.
 
     Raises:
         ConfigError: a stage names a loss that it cannot use.
@@ -51,26 +53,46 @@ def prepare_run(
     for stage in recipe.stage:
         build_tasks(stage)
     torch.manual_seed(recipe.seed)
+    regions = _regions(recipe)
     train_records = _read(recipe, recipe.data.train_split)
     validation_records = _read(recipe, recipe.data.validation_split)
     model = AladinModel.create(recipe.model, _tokenizer(recipe, train_records))
     before_encoding()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
     prepare = functools.partial(
         PairDataset.prepare,
         model=model,
         cache_root=Path(recipe.data.cache).expanduser(),
         precision=recipe.precision,
         progress=progress,
+        regions=regions,
     )
     views = view_names(recipe.data.mirror, recipe.data.crops)
     train_set = prepare(train_records, views=views)
     validation_set = prepare(validation_records, views=[PLAIN])
-    return PreparedRun(model.to(device), train_set, validation_set)
+    return PreparedRun(model, train_set, validation_set)
 
 
 def _read(recipe: Recipe, split: str) -> list[Record]:
-    return read_records(Path(recipe.data.source).expanduser(), split)
+    source = Path(recipe.data.source).expanduser()
+    return read_records(source, split, require_photos=recipe.data.regions is None)
+
+
+def _regions(recipe: Recipe) -> RegionStore | None:
+    """Open the regions that a recipe names.
+
+    Raises:
+        ConfigError: the recipe asks for views of photos, too.
+    """
+    data = recipe.data
+    if data.regions is None:
+        if data.region_labels is not None:
+            raise ConfigError("data: region_labels: expected also regions, which they belong to")
+        return None
+    if data.mirror or data.crops:
+        raise ConfigError("data: mirror and crops are of photos, not of ready-made regions")
+    labels = None if data.region_labels is None else Path(data.region_labels).expanduser()
+    return open_regions(Path(data.regions).expanduser(), labels)
 
 
 def _tokenizer(recipe: Recipe, records: list[Record]) -> Tokenizer | None:

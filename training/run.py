@@ -23,6 +23,7 @@ from aladin.metrics import DirectionMetrics, RetrievalMetrics
 from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
 from aladin.strict_config import dump_config
+from training.distributed import agreed, check_divides, first_goes_ahead, is_first, wait
 from training.evaluation import evaluate_scores, score_encodings
 from training.loop import StageTrainer
 from training.preparation import PreparedRun, prepare_run
@@ -33,6 +34,7 @@ from training.stage_setup import set_up_stage
 from training.stage_sources import RunSources
 from training.stage_store import StageStore, link_tree
 from training.threads import torch_threads
+from training.tuning.encoders import end_tuning, merge_tuned
 
 logger = logging.getLogger(__name__)
 
@@ -78,19 +80,23 @@ def run_recipe(
         NonFiniteLossError: training diverged.
     """
     progress = progress or NullProgress()
+    for stage in recipe.stage:
+        check_divides(stage.batch_size)
     # A mistake in the last stage is better found before the first; and one in the recipe or in
     # the data leaves no folder that has to be cleared.
-    prepared = prepare_run(recipe, progress, before_encoding=lambda: _claim(out, recipe, resume))
+    with first_goes_ahead():
+        prepared = prepare_run(
+            recipe, progress, before_encoding=lambda: _claim(out, recipe, resume)
+        )
     store = None
-    if shared is not None:
+    if shared is not None and is_first():
         store = StageStore(shared, recipe, prepared.train_set.digest)
     validation: dict[str, dict[str, RetrievalMetrics]] = {}
     with torch_threads(recipe.threads):
         for number, stage in enumerate(recipe.stage):
             folder = out / "stages" / stage.name
             with store.claim(number) if store is not None else contextlib.nullcontext():
-                finished = (folder / _VALIDATION).exists()
-                if not finished and not (store is not None and store.take(number, folder)):
+                if not agreed(_is_finished(folder) or _is_taken(store, number, folder)):
                     start = stage.start or (recipe.stage[number - 1].name if number else None)
                     if start is not None:
                         _load_weights(prepared.model, out / "stages" / start / "checkpoint")
@@ -101,10 +107,18 @@ def run_recipe(
             _report(stage.name, validation[stage.name])
     checkpoint, final = out / "checkpoint", out / "stages" / recipe.final_stage.name / "checkpoint"
     # One that is there already may hold more than the stage left: a calibration.
-    if not _is_copy(checkpoint, read_model_id(final)):
+    if is_first() and not _is_copy(checkpoint, read_model_id(final)):
         with atomic_folder(checkpoint) as partial:
             link_tree(final, partial)
     return RunResult(checkpoint, validation)
+
+
+def _is_finished(folder: Path) -> bool:
+    return (folder / _VALIDATION).exists()
+
+
+def _is_taken(store: StageStore | None, number: int, folder: Path) -> bool:
+    return store is not None and store.take(number, folder)
 
 
 def _is_copy(checkpoint: Path, model_id: str) -> bool:
@@ -141,7 +155,9 @@ def _timing(trainer: StageTrainer) -> dict[str, float]:
 
 
 def _claim(out: Path, recipe: Recipe, resume: bool) -> None:
-    """Make the folder this recipe's, or refuse it."""
+    """Make the folder this recipe's, or refuse it; one process does so for all."""
+    if not is_first():
+        return
     if (out / _RECIPE).exists():
         if not resume:
             raise ConfigError(f"{out} holds a run; go on with --resume, or choose another folder")
@@ -168,16 +184,26 @@ def _load_weights(model: AladinModel, checkpoint: Path) -> None:
 def _train_stage(
     recipe: Recipe, stage: StageConfig, prepared: PreparedRun, folder: Path, progress: Progress
 ) -> None:
-    """Train one stage and write its checkpoint, with the fusion fitted on the validation split."""
-    model, train_set, validation_set = prepared
-    device = next(model.parameters()).device
-    sources = RunSources(folder.parent, folder, train_set, device, progress)
+    """Train one stage and write its checkpoint."""
+    device = next(prepared.model.parameters()).device
+    sources = RunSources(folder.parent, folder, prepared.train_set, device, progress)
     trainer = set_up_stage(recipe, stage, prepared, folder, sources, progress)
     trainer.run()
+    merge_tuned(prepared.model, stage.tune)
+    if is_first():
+        _leave_checkpoint(recipe, stage, prepared, trainer, folder)
+    end_tuning(prepared.model, stage.tune)
+    wait()
 
+
+def _leave_checkpoint(
+    recipe: Recipe, stage: StageConfig, prepared: PreparedRun, trainer: StageTrainer, folder: Path
+) -> None:
+    """Write what a stage has learnt, with the fusion fitted on the validation split."""
+    model, _, validation_set = prepared
     # Chosen in the training's number format, measured in the serving's: float32.
     images, texts = validation_set.encode(model)
-    truth = validation_set.image_of_text.to(device)
+    truth = validation_set.image_of_text.to(images.mask.device)
     scores = score_encodings(model, images, texts)
     fusion = fit_fusion(scores["alignment"], scores["matching"], truth)
     metrics = evaluate_scores(scores, fusion, truth).metrics()

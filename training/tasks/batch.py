@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from aladin.encoders.base import Features, TextBatch
-
-Tensors = TypeVar("Tensors", bound=Features | TextBatch)
+from aladin.encoders.base import Features, ImageBatch, TextBatch, to_device
 
 
 class OfflineBatch(NamedTuple):
@@ -25,9 +25,9 @@ class OfflineBatch(NamedTuple):
             cross terms.
     """
 
-    images_bar: Tensor | Features
+    images_bar: ImageBatch | Features
     texts_bar: TextBatch | Features
-    images_tilde: Tensor | Features
+    images_tilde: ImageBatch | Features
     texts_tilde: TextBatch | Features
     cross: Bool[Tensor, " pairs"]
 
@@ -36,16 +36,27 @@ class Batch(NamedTuple):
     """B photos with K captions each; text n describes image n // K.
 
     Attributes:
-        images: preprocessed photos (B, 3, height, width), or cached encoder output.
+        images: collated photos, or cached encoder output.
         texts: B * K tokenised texts, or cached encoder output.
         negatives: (B, B * K) bool, True where image and text may serve as a negative pair.
         offline: mined negatives of the B pairs, where the stage has them (K = 1).
+        others: the same batch for networks that read something else: the cached output of their
+            own encoders, where these differ from the trained network's.
     """
 
-    images: Tensor | Features
+    images: ImageBatch | Features
     texts: TextBatch | Features
     negatives: Tensor
     offline: OfflineBatch | None = None
+    others: Mapping[str, Batch] = MappingProxyType({})
+
+    def seen_by(self, network: str) -> Batch:
+        """Return the batch as another network reads it.
+
+        Args:
+            network: a key of `others`; whoever is not among them reads what the trained one does.
+        """
+        return self.others.get(network, self)._replace(others=self.others)
 
     def to(self, device: torch.device) -> Batch:
         """Move to a device."""
@@ -53,24 +64,15 @@ class Batch(NamedTuple):
         if offline is not None:
             offline = OfflineBatch(
                 to_device(offline.images_bar, device),
-                tuple_to_device(offline.texts_bar, device),
+                to_device(offline.texts_bar, device),
                 to_device(offline.images_tilde, device),
-                tuple_to_device(offline.texts_tilde, device),
+                to_device(offline.texts_tilde, device),
                 offline.cross.to(device),
             )
         return Batch(
             to_device(self.images, device),
-            tuple_to_device(self.texts, device),
+            to_device(self.texts, device),
             self.negatives.to(device),
             offline,
+            {name: batch.to(device) for name, batch in self.others.items()},
         )
-
-
-def to_device(inputs: Tensor | Features, device: torch.device) -> Tensor | Features:
-    """Move the input of a tower."""
-    return inputs.to(device) if isinstance(inputs, Tensor) else tuple_to_device(inputs, device)
-
-
-def tuple_to_device(inputs: Tensors, device: torch.device) -> Tensors:
-    """Move features or tokenised texts."""
-    return type(inputs)(*(part.to(device) for part in inputs))

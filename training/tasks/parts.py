@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import cast
 
 from torch import nn
 
 from aladin.model import AladinModel
 from training.stage import Part, ResettablePart
+from training.tuning.config import EncoderPart, TuneConfig
+from training.tuning.encoders import encoder_of
+from training.tuning.layers import tuned_names
 
 # Longest prefix first: a tower's encoder is a part of its own.
 _PREFIXES: tuple[tuple[str, Part], ...] = (
@@ -32,12 +37,17 @@ def part_of(parameter_name: str) -> Part | None:
     return next((part for prefix, part in _PREFIXES if name.startswith(prefix)), None)
 
 
-def set_trained_parts(model: AladinModel, parts: tuple[Part, ...] | None) -> None:
+def set_trained_parts(
+    model: AladinModel,
+    parts: tuple[Part, ...] | None,
+    tune: Mapping[EncoderPart, TuneConfig] = MappingProxyType({}),
+) -> None:
     """Let gradients reach `parts` only (None: all); a frozen encoder stays frozen.
 
     Args:
         model: the network.
         parts: to be trained.
+        tune: encoders of which some weights may be trained only, see `start_tuning`.
     """
     frozen = {
         "image_encoder": model.image.encoder.frozen,
@@ -47,6 +57,11 @@ def set_trained_parts(model: AladinModel, parts: tuple[Part, ...] | None) -> Non
         part = part_of(name)
         wanted = parts is None or part in parts
         parameter.requires_grad_(wanted and not frozen.get(cast(str, part), False))
+    for part, config in tune.items():
+        encoder = encoder_of(model, part)
+        chosen = tuned_names(encoder, config)
+        for name, parameter in encoder.named_parameters():
+            parameter.requires_grad_(name in chosen)
 
 
 def reset_part(model: AladinModel, part: ResettablePart) -> None:
