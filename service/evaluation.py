@@ -19,6 +19,7 @@ from index.evaluation_queries import EvaluationQueries, EvaluationText, evaluati
 from index.reader import SearchIndex, open_index
 from index.searcher import TwoStageSearcher
 from training.data import Record, read_records
+from training.data.regions import RegionStore
 from training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint
 
 
@@ -124,6 +125,7 @@ def evaluate_system(
     progress: Progress,
     folds: int = 1,
     curve_candidates: Sequence[int] | None = None,
+    regions: RegionStore | None = None,
 ) -> SystemEvaluation:
     """Evaluate a network on a data set, and the index that was built with it.
 
@@ -135,20 +137,21 @@ def evaluate_system(
         progress: told of photos, captions and queries.
         folds: blocks for a further evaluation of the network; 0 or 1: the whole split only.
         curve_candidates: numbers of candidates of the index's curve, ascending; None: no curve.
+        regions: of the photos, for a network that reads these.
 
     Raises:
         AladinError: one of the three cannot be used, or they do not belong together.
     """
     checkpoint = load_checkpoint(checkpoint_folder)
-    records = read_records(data, split, require_captions=False)
+    records = read_records(data, split, require_captions=False, require_photos=regions is None)
     if folds > len(records):
         raise InputError(f"folds: expected at most one a photo, {len(records)}, found {folds}")
     if index is None:
-        exhaustive = evaluate_checkpoint(checkpoint, records, progress)
+        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions)
         return _report(checkpoint.model_id, exhaustive, folds)
     # Opened first: an index of another network is refused before the long work.
     with open_index(index, checkpoint=checkpoint) as opened:
-        exhaustive = evaluate_checkpoint(checkpoint, records, progress)
+        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions)
         of_index = _evaluate_index(opened, records, exhaustive, curve_candidates, progress)
     return replace(_report(checkpoint.model_id, exhaustive, folds), index=of_index)
 

@@ -15,7 +15,7 @@ from aladin.encoding import Encoding, concatenate
 from aladin.errors import InputError
 from aladin.fusion import Fusion
 from aladin.images import read_image
-from aladin.inference import encode_photos, encode_texts
+from aladin.inference import encode_images, encode_photos, encode_texts
 from aladin.metrics import (
     Ranks,
     RetrievalMetrics,
@@ -29,6 +29,8 @@ from aladin.progress import NullProgress, Progress
 from aladin.separation import cross_retrieval_ranks, mean_difference
 from aladin.two_stage import two_stage_ranks
 from training.data import Record
+from training.data.regions import RegionStore
+from training.region_inputs import check_regions, region_items
 
 T = TypeVar("T")
 
@@ -153,7 +155,10 @@ def evaluate_scores(
 
 
 def evaluate_checkpoint(
-    checkpoint: Checkpoint, records: Sequence[Record], progress: Progress | None = None
+    checkpoint: Checkpoint,
+    records: Sequence[Record],
+    progress: Progress | None = None,
+    regions: RegionStore | None = None,
 ) -> ExhaustiveEvaluation:
     """Evaluate a checkpoint on photos and captions, encoded as the service encodes them.
 
@@ -161,15 +166,15 @@ def evaluate_checkpoint(
         checkpoint: to be evaluated.
         records: photos with captions, any number a photo.
         progress: told of photos, then of captions.
+        regions: of the photos, for a network that reads these.
 
     Raises:
-        InputError: no photo has a caption.
-        ImageError: a photo cannot be decoded.
+        InputError: no photo has a caption; or see `encode_records`.
     """
     progress = progress or NullProgress()
     if not any(record.captions for record in records):
         raise InputError(f"nothing to evaluate: {len(records)} photos without a caption")
-    images, texts = encode_records(checkpoint.model, records, progress)
+    images, texts = encode_records(checkpoint.model, records, progress, regions)
     image_of_text = torch.tensor(
         [row for row, record in enumerate(records) for _ in record.captions]
     )
@@ -177,7 +182,10 @@ def evaluate_checkpoint(
 
 
 def encode_records(
-    model: AladinModel, records: Sequence[Record], progress: Progress
+    model: AladinModel,
+    records: Sequence[Record],
+    progress: Progress,
+    regions: RegionStore | None = None,
 ) -> tuple[Encoding, Encoding]:
     """Encode photos and their captions as the service encodes them.
 
@@ -185,20 +193,36 @@ def encode_records(
         model: the network.
         records: at least one has a caption.
         progress: told of photos, then of captions.
+        regions: of the photos, for a network that reads these.
 
     Returns:
         The photos, and their captions, photo by photo.
 
     Raises:
         ImageError: a photo cannot be decoded.
+        DataError: a photo has no regions, or they cannot be used.
+        InputError: the network reads regions and there are none, or it reads photos.
     """
-    images = _encode(
-        [record.photo for record in records],
-        _PHOTOS_A_BATCH,
-        "photos",
-        progress,
-        lambda files: encode_photos(model, [read_image(file) for file in files]),
-    )
+    encoder = model.image.encoder
+    check_regions(encoder, regions)
+    if regions is None:
+        images = _encode(
+            [record.photo for record in records],
+            _PHOTOS_A_BATCH,
+            "photos",
+            progress,
+            lambda files: encode_photos(model, [read_image(file) for file in files]),
+        )
+    else:
+        images = _encode(
+            region_items(records, encoder, regions).keys,
+            _PHOTOS_A_BATCH,
+            "photos",
+            progress,
+            lambda keys: encode_images(
+                model, [encoder.preprocess(regions.read(key)) for key in keys]
+            ),
+        )
     texts = _encode(
         [caption for record in records for caption in record.captions],
         _TEXTS_A_BATCH,

@@ -13,6 +13,7 @@ from aladin.errors import InputError
 from aladin.model import AladinModel
 from aladin.progress import Progress
 from training.data import Record
+from training.data.regions import RegionStore
 from training.evaluation import encode_records
 
 
@@ -40,24 +41,29 @@ class EncodedSplit:
         return self.texts.mask.sum(dim=1).numpy()
 
 
-def encode_split(model: AladinModel, records: Sequence[Record], progress: Progress) -> EncodedSplit:
+def encode_split(
+    model: AladinModel,
+    records: Sequence[Record],
+    progress: Progress,
+    regions: RegionStore | None = None,
+) -> EncodedSplit:
     """Encode a split.
 
     Args:
         model: the network.
         records: photos; those without a caption are left out.
         progress: told of photos, then of captions.
+        regions: of the photos, for a network that reads these.
 
     Raises:
-        InputError: no photo has a caption.
-        ImageError: a photo cannot be decoded.
+        InputError: no photo has a caption; or see `encode_records`.
     """
     asking = [record for record in records if record.captions]
     if not asking:
         raise InputError(
             f"calibration: expected photos with captions, found {len(records)} without"
         )
-    images, texts = encode_records(model, asking, progress)
+    images, texts = encode_records(model, asking, progress, regions)
     return EncodedSplit(
         records=asking,
         images=images,

@@ -22,6 +22,7 @@ from service.calibration.among_split import ask_split
 from service.calibration.encoded_split import EncodedSplit, encode_split
 from service.calibration.in_index import ask_images, ask_texts
 from training.data import read_records
+from training.data.regions import RegionStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,7 @@ def calibrate_system(
     options: CalibrateOptions,
     index: Path | None,
     progress: Progress,
+    regions: RegionStore | None = None,
 ) -> CalibrateReport:
     """Ask a data set's queries with and without their right answers, fit, and store.
 
@@ -88,6 +90,7 @@ def calibrate_system(
         index: whose items are searched, and that keeps the calibration; None: the photos and
             captions of the split are searched, and the checkpoint keeps it.
         progress: told of photos, captions, queries and models.
+        regions: of the photos, for a network that reads these.
 
     Raises:
         AladinError: one of the three cannot be used, they do not belong together, or there are
@@ -99,11 +102,11 @@ def calibrate_system(
         if index is not None:
             # Opened first: an index of another network is refused before the long work.
             opened = stack.enter_context(open_index(index, checkpoint=checkpoint))
-        split = _encoded(checkpoint, data, options.split, progress)
+        split = _encoded(checkpoint, data, options.split, progress, regions)
         asked = _ask(checkpoint, split, opened, progress)
         report_on = None
         if options.report_split is not None:
-            others = _encoded(checkpoint, data, options.report_split, progress)
+            others = _encoded(checkpoint, data, options.report_split, progress, regions)
             of_others = _ask(checkpoint, others, opened, progress)
             report_on = ReportQueries(options.report_split, of_others)
     fitted_on = FittedOn(
@@ -130,10 +133,14 @@ def calibrate_system(
 
 
 def _encoded(
-    checkpoint: Checkpoint, data: Path, split: str | None, progress: Progress
+    checkpoint: Checkpoint,
+    data: Path,
+    split: str | None,
+    progress: Progress,
+    regions: RegionStore | None,
 ) -> EncodedSplit:
-    records = read_records(data, split, require_captions=False)
-    return encode_split(checkpoint.model, records, progress)
+    records = read_records(data, split, require_captions=False, require_photos=regions is None)
+    return encode_split(checkpoint.model, records, progress, regions)
 
 
 def _ask(

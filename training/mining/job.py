@@ -11,6 +11,7 @@ from aladin.checkpoint import load_checkpoint
 from aladin.progress import NullProgress, Progress
 from aladin.scoring import ScoreName
 from training.data import read_records
+from training.data.regions import RegionStore
 from training.dataset import PairDataset
 from training.defaults import NUM_IMAGES, NUM_TEXTS
 from training.mining.file import load_negatives, save_negatives
@@ -33,6 +34,7 @@ def mine_file(
     num_images: int = NUM_IMAGES,
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
     progress: Progress | None = None,
+    regions: RegionStore | None = None,
 ) -> None:
     """Mine a file, unless it is there already.
 
@@ -47,6 +49,7 @@ def mine_file(
         num_images: photos to keep for each caption.
         memory_budget_bytes: upper bound of the block of scores held at any time.
         progress: told of photos and captions.
+        regions: of the photos, for a network that reads these.
 
     Raises:
         AladinError: the checkpoint or the data cannot be used.
@@ -55,9 +58,8 @@ def mine_file(
     progress = progress or NullProgress()
     checkpoint = load_checkpoint(checkpoint_folder)
     model = checkpoint.model
-    dataset = PairDataset.prepare(
-        read_records(data, split), model, cache, [PLAIN], "auto", progress
-    )
+    records = read_records(data, split, require_photos=regions is None)
+    dataset = PairDataset.prepare(records, model, cache, [PLAIN], "auto", progress, regions)
     if out.exists():
         expected = MinedFrom(
             data=dataset.digest,
