@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from tokenizers import Tokenizer
 
+from aladin.config import ModelConfig
 from aladin.errors import ConfigError
 from aladin.model import AladinModel, text_encoder_class
 from aladin.progress import Progress
@@ -17,7 +18,10 @@ from training.data import Record, read_records
 from training.data.regions import RegionStore, open_regions
 from training.dataset import PairDataset
 from training.recipe import Recipe
+from training.region_inputs import check_regions, region_items
+from training.start import load_start
 from training.tasks.joint import build_tasks
+from training.tuning.encoders import check_tuning
 from training.views import PLAIN, view_names
 
 
@@ -47,8 +51,11 @@ def prepare_run(
             photo is.
 
     Raises:
-        ConfigError: a stage names a loss that it cannot use.
-        DataError: the data cannot be used.
+        ConfigError: a stage names a loss that it cannot use, or cannot tune an encoder as it
+            says.
+        CheckpointError: an encoder, or the checkpoint of the start, cannot be loaded.
+        DataError: the data cannot be used, or photos have no regions.
+        InputError: the network reads photos and the recipe names regions, or the other way round.
     """
     for stage in recipe.stage:
         build_tasks(stage)
@@ -56,7 +63,12 @@ def prepare_run(
     regions = _regions(recipe)
     train_records = _read(recipe, recipe.data.train_split)
     validation_records = _read(recipe, recipe.data.validation_split)
-    model = AladinModel.create(recipe.model, _tokenizer(recipe, train_records))
+    model = _network(recipe, train_records)
+    for stage in recipe.stage:
+        check_tuning(model, stage.tune)
+    check_regions(model.image.encoder, regions)
+    if regions is not None:
+        region_items([*train_records, *validation_records], model.image.encoder, regions)
     before_encoding()
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     prepare = functools.partial(
@@ -73,7 +85,7 @@ def prepare_run(
     return PreparedRun(model, train_set, validation_set)
 
 
-def _read(recipe: Recipe, split: str) -> list[Record]:
+def _read(recipe: Recipe, split: str | None) -> list[Record]:
     source = Path(recipe.data.source).expanduser()
     return read_records(source, split, require_photos=recipe.data.regions is None)
 
@@ -95,9 +107,16 @@ def _regions(recipe: Recipe) -> RegionStore | None:
     return open_regions(Path(data.regions).expanduser(), labels)
 
 
-def _tokenizer(recipe: Recipe, records: list[Record]) -> Tokenizer | None:
-    if recipe.model.text_encoder.source is not None:
+def _network(recipe: Recipe, records: list[Record]) -> AladinModel:
+    if recipe.start is not None:
+        return load_start(recipe.start)
+    assert recipe.model is not None  # a recipe has the one or the other
+    return AladinModel.create(recipe.model, _tokenizer(recipe, recipe.model, records))
+
+
+def _tokenizer(recipe: Recipe, model: ModelConfig, records: list[Record]) -> Tokenizer | None:
+    if model.text_encoder.source is not None:
         return None
     captions = (caption for record in records for caption in record.captions)
-    encoder = text_encoder_class(recipe.model)
+    encoder = text_encoder_class(model)
     return encoder.learn_tokenizer(captions, recipe.tokenizer.vocabulary_size)

@@ -22,6 +22,7 @@ from aladin.strict_config import STRICT, parse_config
 from training.defaults import FEATURE_CACHE
 from training.precision import Precision
 from training.stage import RANDOM, StageConfig
+from training.start_config import StartConfig, with_start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,8 @@ class Recipe:
     Attributes:
         name: of the run.
         data: the data set.
-        model: the network.
+        model: the network; None: that of `start`.
+        start: checkpoint whose network is trained, in place of `model`.
         stage: the stages, in order.
         final: stage whose checkpoint is the run's; None: the last one.
         tokenizer: for a text encoder that starts at random.
@@ -108,7 +110,8 @@ class Recipe:
 
     name: str
     data: DataConfig
-    model: ModelConfig
+    model: ModelConfig | None = None
+    start: StartConfig | None = None
     stage: tuple[StageConfig, ...]
     final: str | None = None
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
@@ -120,8 +123,11 @@ class Recipe:
         """Check that stages are unique and refer to earlier ones.
 
         Raises:
-            ConfigError: there is no stage, a name repeats, or a reference names no earlier stage.
+            ConfigError: there is no stage, a name repeats, or a reference names no earlier stage;
+                or there is no network, or more than one.
         """
+        if (self.model is None) == (self.start is None):
+            raise ConfigError("a recipe needs either a [model] or a start")
         if self.threads is not None and self.threads < 1:
             raise ConfigError(f"threads is {self.threads}, expected at least 1")
         names: list[str] = []
@@ -174,7 +180,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     data = _read(path)
     for override in overrides:
         _override(data, override)
-    return parse_config(Recipe, _with_nulls(_with_defaults(data)), str(path))
+    data = with_start(_with_nulls(_with_defaults(data)), str(path))
+    return parse_config(Recipe, data, str(path))
 
 
 def _read(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from training.stage import StageConfig
 from training.stage_setup import set_up_stage
 from training.stage_sources import RunSources
 from training.stage_store import StageStore, link_tree
+from training.start import identified
 from training.threads import torch_threads
 from training.tuning.encoders import end_tuning, merge_tuned
 
@@ -76,10 +77,12 @@ def run_recipe(
 
     Raises:
         ConfigError: `out` holds a run already and `resume` is off, or it is another recipe's.
+        CheckpointError: the recipe starts from a checkpoint that cannot be read.
         DataError: the data cannot be used.
         NonFiniteLossError: training diverged.
     """
     progress = progress or NullProgress()
+    recipe = identified(recipe)
     for stage in recipe.stage:
         check_divides(stage.batch_size)
     # A mistake in the last stage is better found before the first; and one in the recipe or in
@@ -174,7 +177,7 @@ def is_run_of(out: Path, recipe: Recipe) -> bool:
     except FileNotFoundError:
         return False
     # Through JSON: lists and tuples compare equal then.
-    return json.loads(text) == json.loads(json.dumps(dump_config(recipe)))
+    return json.loads(text) == json.loads(json.dumps(dump_config(identified(recipe))))
 
 
 def _load_weights(model: AladinModel, checkpoint: Path) -> None:

@@ -75,7 +75,7 @@ def _history(summary: RecipeSummary) -> str:
     recipe, start = summary.recipe, summary.start_stage
     names = [stage.name for stage in recipe.stage]
     before = recipe.stage[: names.index(start) + 1] if start is not None else ()
-    return repr((recipe.data, recipe.model, before, recipe.final_stage.reset))
+    return repr((recipe.data, recipe.model, recipe.start, before, recipe.final_stage.reset))
 
 
 def _whose(group: list[RecipeSummary], *, last: bool) -> str:

@@ -12,13 +12,35 @@ from aladin.encoders.frozen import Freezable
 from aladin.errors import ConfigError
 from aladin.model import AladinModel
 from training.tuning.config import EncoderPart, TuneConfig
-from training.tuning.lora import add_adapters, merge_adapters
+from training.tuning.layers import lr_factors, tuned_names
+from training.tuning.lora import add_adapters, check_targets, merge_adapters
 
 
 def encoder_of(model: AladinModel, part: EncoderPart) -> Freezable:
     """Return one of the network's encoders."""
     tower = model.image if part == "image_encoder" else model.text
     return cast(Freezable, tower.encoder)
+
+
+def check_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
+    """Find out whether a stage can tune the encoders as it says.
+
+    Raises:
+        ConfigError: it names layers or matrices that an encoder lacks, peft is not installed, or
+            an encoder has no gradient checkpointing.
+    """
+    for part, config in tune.items():
+        encoder = encoder_of(model, part)
+        try:
+            lr_factors(encoder, config)
+            if config.mode == "lora":
+                check_targets(encoder, config.targets)
+            else:
+                tuned_names(encoder, config)
+            if config.checkpointing:
+                _checkpointed(encoder)
+        except ConfigError as error:
+            raise ConfigError(f"tune.{part}: {error}") from error
 
 
 def start_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
@@ -32,14 +54,14 @@ def start_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> 
         tune: of the stage.
 
     Raises:
-        ConfigError: an encoder cannot be tuned so.
+        ConfigError: see `check_tuning`.
     """
     for part, config in tune.items():
         encoder = encoder_of(model, part)
         encoder.frozen = False
         encoder.fixed_statistics = True
         if config.checkpointing:
-            _checkpointed(encoder, part).gradient_checkpointing_enable(
+            _checkpointed(encoder).gradient_checkpointing_enable(
                 gradient_checkpointing_kwargs={"use_reentrant": False}
             )
         if config.mode == "lora":
@@ -68,16 +90,16 @@ def end_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> No
     for part, config in tune.items():
         encoder = encoder_of(model, part)
         if config.checkpointing:
-            _checkpointed(encoder, part).gradient_checkpointing_disable()
+            _checkpointed(encoder).gradient_checkpointing_disable()
         encoder.fixed_statistics = False
         encoder.frozen = getattr(model.config, part).frozen
         encoder.requires_grad_(True)
         encoder.freeze()
 
 
-def _checkpointed(encoder: nn.Module, part: EncoderPart) -> PreTrainedModel:
+def _checkpointed(encoder: nn.Module) -> PreTrainedModel:
     """Find the network that can compute its inner states twice."""
     for module in encoder.modules():
         if isinstance(module, PreTrainedModel) and module.supports_gradient_checkpointing:
             return module
-    raise ConfigError(f"tune.{part}: this encoder has no gradient checkpointing")
+    raise ConfigError("this encoder has no gradient checkpointing")

@@ -88,7 +88,7 @@ def tuned_names(encoder: nn.Module, config: TuneConfig) -> frozenset[str]:
     stack = _layers_of(encoder)
     layers = config.layers or stack.count
     if layers > stack.count:
-        raise ConfigError(f"tune: layers is {layers}, the encoder has {stack.count}")
+        raise ConfigError(f"layers is {layers}, the encoder has {stack.count}")
     depths = parameter_depths(encoder)
     return frozenset(name for name in names if depths[name] > stack.count - layers)
 
@@ -114,7 +114,7 @@ def lr_factors(encoder: nn.Module, config: TuneConfig) -> dict[str, float]:
 def _layers_of(encoder: nn.Module) -> LayerStack:
     stack = find_layers(encoder)
     if stack is None:
-        raise ConfigError('tune: this encoder has no list of layers; tune it with mode "full"')
+        raise ConfigError('this encoder has no list of layers; tune it with mode "full"')
     return stack
 
 

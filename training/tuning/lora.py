@@ -6,6 +6,7 @@ starts at zero, so that nothing changes at first. Afterwards the sum is one matr
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from torch import nn
@@ -25,12 +26,9 @@ def add_adapters(encoder: nn.Module, config: TuneConfig) -> None:
     Raises:
         ConfigError: peft is not installed, or a target names no matrix of the encoder.
     """
-    try:
-        from peft import LoraConfig, inject_adapter_in_model
-    except ImportError:
-        raise ConfigError(
-            'tune: mode "lora" needs peft: pip install "aladin-search[lora]"'
-        ) from None
+    check_targets(encoder, config.targets)
+    from peft import LoraConfig, inject_adapter_in_model
+
     settings = LoraConfig(
         r=config.rank,
         lora_alpha=config.alpha,  # pyright: ignore[reportArgumentType]  it only multiplies
@@ -38,6 +36,17 @@ def add_adapters(encoder: nn.Module, config: TuneConfig) -> None:
         target_modules=target_names(encoder, config.targets),
     )
     inject_adapter_in_model(settings, encoder)
+
+
+def check_targets(encoder: nn.Module, targets: tuple[str, ...] | None) -> None:
+    """Find out whether an encoder can have adapters.
+
+    Raises:
+        ConfigError: peft is not installed, or a target names no matrix of the encoder.
+    """
+    if find_spec("peft") is None:
+        raise ConfigError('mode "lora" needs peft: pip install "aladin-search[lora]"')
+    target_names(encoder, targets)
 
 
 def merge_adapters(encoder: nn.Module) -> None:
@@ -76,7 +85,7 @@ def target_names(encoder: nn.Module, targets: tuple[str, ...] | None) -> list[st
         named = [name for name in matrices if f".{name}".endswith(f".{target}")]
         if not named:
             known = sorted({name.rpartition(".")[2] for name in matrices})
-            raise ConfigError(f"tune: no matrix is named {target!r}, known are {known}")
+            raise ConfigError(f"no matrix is named {target!r}, known are {known}")
         chosen += named
     return chosen
 
