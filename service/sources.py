@@ -7,19 +7,27 @@ from pathlib import Path
 
 from index.building.source_items import ImageItem, TextItem
 from training.data import iter_records
+from training.data.regions import RegionStore, region_keys
 from training.data.texts import iter_texts
 
 
-def image_items(source: Path, split: str | None) -> Iterator[ImageItem]:
+def image_items(
+    source: Path, split: str | None, regions: RegionStore | None = None
+) -> Iterator[ImageItem]:
     """Read the photos of a data set.
 
     Args:
         source: of any format that `training.data` knows.
         split: only this one; None: all photos.
+        regions: of the photos, for a network that reads these; before the first photo is
+            returned, the source is read through to see that each has its regions.
 
     Raises:
-        DataError: the source cannot be used; while reading, a photo of it cannot.
+        DataError: the source cannot be used, or photos have no regions; while reading, a photo
+            of it cannot.
     """
+    if regions is not None:
+        region_keys(iter_records(source, split, require_captions=False), regions)
     return (
         ImageItem(
             id=record.id,

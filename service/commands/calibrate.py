@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from service.commands.region_options import RegionLabelsOption, RegionsOption, opened_regions
 from service.progress import stderr_progress
 from service.splits import SPLIT_HELP, chosen_split
 
@@ -44,6 +45,8 @@ def calibrate(
             help="Share of queries that have a match whose answer may say that nothing matches.",
         ),
     ] = 0.05,
+    regions: RegionsOption = None,
+    region_labels: RegionLabelsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
     plot: Annotated[
         Path | None,
@@ -78,8 +81,9 @@ def calibrate(
     )
     if plot is not None:
         check_plot(plot)
+    store = opened_regions(regions, region_labels)
     with stderr_progress() as progress:
-        report = calibrate_system(checkpoint, data, options, index, progress)
+        report = calibrate_system(checkpoint, data, options, index, progress, store)
     if plot is not None:
         draw_reliability(plot, report.calibration)
     if as_json:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from aladin.errors import InputError
+from service.commands.region_options import RegionLabelsOption, RegionsOption, opened_regions
 from service.progress import stderr_progress
 from service.splits import SPLIT_HELP, chosen_split
 
@@ -51,6 +52,8 @@ def evaluate(
             "always there. [default: 2,5,10,20,50,100,200,500]",
         ),
     ] = None,
+    regions: RegionsOption = None,
+    region_labels: RegionLabelsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
 ) -> None:
     """Measure how well captions find their photos, and photos their captions.
@@ -87,8 +90,11 @@ def evaluate(
     elif curve_candidates is not None:
         raise InputError("--curve-candidates: expected also --curve, whose points they are")
     chosen = chosen_split(split)
+    store = opened_regions(regions, region_labels)
     with stderr_progress() as progress:
-        evaluation = evaluate_system(checkpoint, data, chosen, index, progress, folds, numbers)
+        evaluation = evaluate_system(
+            checkpoint, data, chosen, index, progress, folds, numbers, store
+        )
     title = f"{data}, split {split}"
     figures, of_index = evaluation_data(evaluation), evaluation.index
     measured = None if of_index is None else of_index.curve

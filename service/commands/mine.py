@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from service.commands.region_options import RegionLabelsOption, RegionsOption, opened_regions
 from service.progress import stderr_progress
 from service.splits import SPLIT_HELP, chosen_split
 from training.defaults import FEATURE_CACHE, NUM_IMAGES, NUM_TEXTS
@@ -43,6 +44,8 @@ def mine(
     cache: Annotated[
         Path, typer.Option("--cache", help="Folder for the outputs of frozen encoders.")
     ] = Path(FEATURE_CACHE),
+    regions: RegionsOption = None,
+    region_labels: RegionLabelsOption = None,
 ) -> None:
     """Find the hardest negatives of every training photo and caption, for offline sampling.
 
@@ -53,6 +56,7 @@ def mine(
     """
     from training.mining.job import mine_file
 
+    store = opened_regions(regions, region_labels)
     with stderr_progress() as progress:
         mine_file(
             checkpoint,
@@ -65,5 +69,6 @@ def mine(
             num_images=images,
             memory_budget_bytes=memory_mb * 2**20,
             progress=progress,
+            regions=store,
         )
     typer.echo(str(out))
