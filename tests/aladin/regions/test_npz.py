@@ -66,7 +66,7 @@ def test_a_vector_a_column() -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"boxes": BOXES}, "expected an array vectors or features or bu_att or x, found none"),
+        ({"boxes": BOXES}, "expected an array vectors or .*, found none of them"),
         ({"vectors": np.array([[{}]])}, "vectors: expected numbers, got object"),
         ({"vectors": VECTORS, "labels": np.array([{}, 1])}, "labels: expected texts, got object"),
         ({"vectors": VECTORS, "labels": [b"\xff", b"a"]}, "labels: not UTF-8"),
