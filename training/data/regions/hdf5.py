@@ -40,7 +40,7 @@ def open_hdf5(path: Path) -> RegionLayout:
     try:
         import h5py
     except ImportError:
-        message = f"{path}: reading HDF5 needs h5py: pip install 'aladin-search[regions]'"
+        message = f"{path}: reading HDF5 needs h5py: pip install 'aladin-search[hdf5]'"
         raise ConfigError(message) from None
     try:
         file: Any = h5py.File(path, "r")
