@@ -18,6 +18,7 @@ from aladin.errors import ConfigError
 from aladin.heads.alignment import AlignmentHead
 from aladin.heads.attention import AttentionHead
 from aladin.heads.matching import MatchingHead
+from aladin.heads.tower_start import fit_to_towers, start_as
 from aladin.scoring import (
     ScoreName,
     alignment_scores,
@@ -83,7 +84,15 @@ class AladinModel(nn.Module):
         # The image encoder comes second: it may share the text encoder's weights.
         text_encoder = text_encoder_class(config).from_source(config.text_encoder, tokenizer)
         image_encoder = image_encoder_class(config).from_source(config.image_encoder, text_encoder)
-        return cls(config, image_encoder, text_encoder)
+        config, projections = fit_to_towers(
+            config, image_encoder.projection, text_encoder.projection
+        )
+        model = cls(config, image_encoder, text_encoder)
+        if projections is not None and config.matching.start == "towers":
+            start_as(model.matching.projections, projections)
+        if projections is not None and config.alignment.start == "towers":
+            start_as(model.alignment.projections, projections)
+        return model
 
     def encode_images(self, batch: ImageBatch | Features) -> Encoding:
         """Encode collated photos, or the image encoder's cached output."""

@@ -23,6 +23,10 @@ _FILTERS = {
     "lanczos": Image.Resampling.LANCZOS,
 }
 
+# A photo longer than so many inputs in a row is not resized whole before the crop: a strip of a
+# million by one pixels would become one of a billion.
+_LONGEST_STRIP = 16
+
 # Between these factors a photo is scaled to its patches, and so near to the largest one that fits:
 # SigLIP 2's own numbers, as they decide of how many patches a photo has.
 _SMALLEST_SCALE, _LARGEST_SCALE, _SCALE_STEP = 1e-6, 100.0, 1e-5
@@ -43,12 +47,8 @@ class PhotoPatches(NamedTuple):
 def preprocess_photo(
     photo: Image.Image, config: ImagePreprocessing
 ) -> Float[Tensor, "3 height width"]:
-    """Resize, crop and normalise an RGB photo."""
-    x0, y0, x1, y1 = _window_px(photo.width, photo.height, config)
-    size = (config.width_px, config.height_px)
-    if (photo.width, photo.height) != size or (x0, y0, x1, y1) != (0, 0, *size):
-        photo = photo.resize(size, _FILTERS[config.resample], box=(x0, y0, x1, y1))
-    values = _normalised(photo, config)
+    """Resize, crop and normalise an RGB photo, to the numbers of its network's own processor."""
+    values = _normalised(_resize_and_crop(photo, config), config)
     return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
 
 
@@ -157,17 +157,41 @@ def _normalised(photo: Image.Image, config: ImagePreprocessing) -> npt.NDArray[n
     return (values - mean) / std
 
 
+def _resize_and_crop(photo: Image.Image, config: ImagePreprocessing) -> Image.Image:
+    """Bring a photo to the network's size."""
+    size = (config.width_px, config.height_px)
+    how = _FILTERS[config.resample]
+    if config.shortest_edge_px is None:
+        return photo if photo.size == size else photo.resize(size, how)
+    width, height = _resized_px(photo.width, photo.height, config.shortest_edge_px)
+    fits = width >= size[0] and height >= size[1]
+    if not fits or max(width, height) > _LONGEST_STRIP * max(size):
+        window = _window_px(photo.width, photo.height, config)
+        return photo.resize(size, how, box=window)
+    # One resize of the window would do, but rounds some pixels to the neighbouring step.
+    if photo.size != (width, height):
+        photo = photo.resize((width, height), how)
+    left, top = (width - size[0]) // 2, (height - size[1]) // 2
+    return photo.crop((left, top, left + size[0], top + size[1]))
+
+
+def _resized_px(width_px: int, height_px: int, shortest_edge_px: int) -> tuple[int, int]:
+    """Return a photo's size before the crop, rounded as by the pretrained encoders' processors."""
+    shortest = min(width_px, height_px)
+    return int(shortest_edge_px * width_px / shortest), int(shortest_edge_px * height_px / shortest)
+
+
 def _window_px(
     width_px: int, height_px: int, config: ImagePreprocessing
 ) -> tuple[float, float, float, float]:
     if config.shortest_edge_px is None:
         return 0.0, 0.0, float(width_px), float(height_px)
-    # Resizing and then cropping is one resample of the crop's window. Sizes are rounded as by the
-    # processors of pretrained encoders, so that these see what they were trained on.
-    shortest = min(width_px, height_px)
+    resized = _resized_px(width_px, height_px, config.shortest_edge_px)
     (x0, x1), (y0, y1) = (
-        _kept_px(side, int(config.shortest_edge_px * side / shortest), wanted)
-        for side, wanted in ((width_px, config.width_px), (height_px, config.height_px))
+        _kept_px(side, of, wanted)
+        for side, of, wanted in zip(
+            (width_px, height_px), resized, (config.width_px, config.height_px), strict=True
+        )
     )
     return x0, y0, x1, y1
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aladin.config import TowerConfig, TrunkConfig
-from aladin.encoders.base import Features, ImageEncoder, TextEncoder
+from aladin.encoders.base import Features, ImageEncoder, TextEncoder, with_front
 from aladin.errors import ConfigError
 from aladin.layers import ChannelDropout, TokenDropout, TransformerStack
 from aladin.masking import masked_mean
@@ -135,6 +135,8 @@ class Tower(nn.Module, Generic[E]):
                 )
             return features
         if self.config.aggregate == "first_region":
+            if not bool(content[:, 0].any()):  # the encoder's own CLS, which nothing reads then
+                states, mask, content = states[:, 1:], mask[:, 1:], content[:, 1:]
             content = content.clone()
             content[:, 0] = False
             return Features(states, mask, content)
@@ -142,9 +144,4 @@ class Tower(nn.Module, Generic[E]):
             front = self.aggregate.expand(states.shape[0], -1)
         else:
             front = masked_mean(states, content)
-        one = mask.new_ones(mask.shape[0], 1)
-        return Features(
-            torch.cat([front.unsqueeze(1).to(states.dtype), states], dim=1),  # (batch, 1 + L, dim)
-            torch.cat([one, mask], dim=1),
-            torch.cat([~one, content], dim=1),
-        )
+        return with_front(features, front)

@@ -32,6 +32,18 @@ class Features(NamedTuple):
     content: Bool[Tensor, "batch tokens"]
 
 
+class Projection(NamedTuple):
+    """The linear map that follows the pooled vector of a dual encoder's tower.
+
+    Attributes:
+        weight: multiplies the vector.
+        bias: is added; None: nothing is.
+    """
+
+    weight: Float[Tensor, "shared dim"]
+    bias: Float[Tensor, " shared"] | None
+
+
 class TextBatch(NamedTuple):
     """Tokenised texts.
 
@@ -125,12 +137,14 @@ class ImageEncoder(Freezable, ABC):
         config: complete, so that a checkpoint rebuilds the same encoder from it.
         dim: width of the states; set by the subclass.
         num_tokens: of every photo; None: differs from photo to photo.
+        projection: of the source's tower; None: it has none, or there was no source.
     """
 
     reads: ClassVar[Literal["photo", "regions"]]
     config: ImageEncoderConfig
     dim: int
     num_tokens: int | None
+    projection: Projection | None = None
 
     @abstractmethod
     def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
@@ -208,3 +222,14 @@ def concatenate_features(parts: Sequence[Features]) -> Features:
     longest = max(part.mask.shape[1] for part in parts)
     padded = [Features(*(lengthened(values, longest) for values in part)) for part in parts]
     return Features(*(torch.cat(values) for values in zip(*padded, strict=True)))
+
+
+def with_front(features: Features, vector: Float[Tensor, "batch dim"]) -> Features:
+    """Put one vector in front of each sequence: real, and no content."""
+    one = features.mask.new_ones(features.mask.shape[0], 1)
+    front = vector.unsqueeze(1).to(features.states.dtype)
+    return Features(
+        torch.cat([front, features.states], dim=1),  # (batch, 1 + tokens, dim)
+        torch.cat([one, features.mask], dim=1),
+        torch.cat([~one, features.content], dim=1),
+    )

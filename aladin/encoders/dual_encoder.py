@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.configuration_utils import PretrainedConfig
 
-from aladin.encoders.base import Features
+from aladin.encoders.base import Projection
 from aladin.encoders.transformers_model import (
     LOAD_ERRORS,
     build_model,
@@ -50,18 +50,6 @@ _NORMED_CLS = ("clip_vision_model", "metaclip_2_vision_model", "chinese_clip_vis
 _SIGLIP_TEXT = ("siglip_text_model", "siglip2_text_model")
 
 Part = Literal["vision", "text"]
-
-
-class Projection(NamedTuple):
-    """What a dual encoder does to a tower's pooled vector.
-
-    Attributes:
-        weight: multiplies the vector.
-        bias: is added; None: nothing is.
-    """
-
-    weight: Float[Tensor, "shared dim"]
-    bias: Float[Tensor, " shared"] | None
 
 
 class DualTower(NamedTuple):
@@ -141,16 +129,6 @@ def pool_texts(model: nn.Module, output: Any) -> Float[Tensor, "batch dim"]:
     if _type_of(model) == "chinese_clip_text_model":
         return output.last_hidden_state[:, 0]
     return output.pooler_output
-
-
-def with_front(features: Features, pooled: Float[Tensor, "batch dim"]) -> Features:
-    """Put a pooled vector in front of the tokens; it is real, and no content."""
-    one = features.mask.new_ones(features.mask.shape[0], 1)
-    return Features(
-        torch.cat([pooled.unsqueeze(1).to(features.states.dtype), features.states], dim=1),
-        torch.cat([one, features.mask], dim=1),
-        torch.cat([~one, features.content], dim=1),
-    )
 
 
 def end_token(model: nn.Module) -> int | None:

@@ -15,13 +15,11 @@ from torch.nn import functional as F
 from transformers.configuration_utils import PretrainedConfig
 
 from aladin.config import ImageEncoderConfig, ImagePreprocessing
-from aladin.encoders.base import Features, ImageEncoder, TextEncoder
+from aladin.encoders.base import Features, ImageEncoder, TextEncoder, with_front
 from aladin.encoders.dual_encoder import (
-    Projection,
     build_dual_tower,
     load_dual_tower,
     pool_photos,
-    with_front,
 )
 from aladin.encoders.grids import Grid, pooled_boxes, pooled_cells
 from aladin.encoders.transformers_model import build_tower, load_tower
@@ -54,13 +52,9 @@ class HFImageEncoder(ImageEncoder):
     ``pooled`` the states have passed the tower's last norm, and the vector that its own
     similarity compares comes first. The cells may be averaged to coarser grids, of several sizes
     at once. Photos of another size than the network's own take interpolated positions.
-
-    Attributes:
-        projection: that follows the pooled vector in the source; None: built without a source.
     """
 
     reads: ClassVar[Literal["photo", "regions"]] = "photo"
-    projection: Projection | None = None
 
     def __init__(
         self,

@@ -12,15 +12,13 @@ from torch import nn
 from transformers.configuration_utils import PretrainedConfig
 
 from aladin.config import TextEncoderConfig
-from aladin.encoders.base import Features, TextBatch
+from aladin.encoders.base import Features, TextBatch, with_front
 from aladin.encoders.dual_encoder import (
-    Projection,
     build_dual_tower,
     end_token,
     load_dual_tower,
     padded_length,
     pool_texts,
-    with_front,
 )
 from aladin.encoders.pretrained_tokenizer import load_tokenizer
 from aladin.encoders.tokenized_text import TokenizedTextEncoder, random_start
@@ -34,12 +32,7 @@ class HFTextEncoder(TokenizedTextEncoder):
 
     The states are the last layer's, after the network's last norm if it has one. With ``pooled``,
     the vector that the tower's own similarity compares comes in front.
-
-    Attributes:
-        projection: that follows the pooled vector in the source; None: built without a source.
     """
-
-    projection: Projection | None = None
 
     def __init__(
         self, config: TextEncoderConfig, tokenizer: Tokenizer, model: nn.Module | None = None

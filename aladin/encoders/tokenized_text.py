@@ -10,7 +10,7 @@ import torch
 from tokenizers import Encoding, Tokenizer
 
 from aladin.config import TextEncoderConfig
-from aladin.encoders.base import Features, TextBatch
+from aladin.encoders.base import Features, Projection, TextBatch
 from aladin.encoders.frozen import Freezable
 from aladin.errors import ConfigError, TextTooLongError
 
@@ -26,10 +26,12 @@ class TokenizedTextEncoder(Freezable, ABC):
         config: complete, so that a checkpoint rebuilds the same encoder from it.
         tokenizer: neither pads nor truncates.
         dim: width of the states; set by the subclass.
+        projection: of the source's tower; None: it has none, or there was no source.
     """
 
     config: TextEncoderConfig
     dim: int
+    projection: Projection | None = None
 
     def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
         """Take the tokenizer.

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from aladin.config import ModelConfig, TowerConfig
-from aladin.encoders.dual_encoder import Projection
+from aladin.encoders.base import Projection
 from aladin.errors import ConfigError
 
 

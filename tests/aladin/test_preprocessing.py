@@ -14,10 +14,17 @@ from transformers import (
     SiglipImageProcessor,
     ViTImageProcessor,
 )
+from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
 
 from aladin.config import ImagePreprocessing
 from aladin.errors import CheckpointError, ConfigError
-from aladin.preprocessing import input_window, preprocess_photo, read_preprocessing
+from aladin.preprocessing import (
+    input_window,
+    patch_grid,
+    preprocess_patches,
+    preprocess_photo,
+    read_preprocessing,
+)
 
 SIZES = [(64, 64), (97, 51), (40, 130), (640, 480), (33, 47)]
 
@@ -66,9 +73,41 @@ def test_resizing_and_cropping_equals_the_processor_of_clip(
     assert config.mean == pytest.approx((0.48145466, 0.4578275, 0.40821073))
     ours = preprocess_photo(photo(*size), config)
     theirs = by_transformers(processor, photo(*size))
-    # Two of 255 steps: between its two passes, a resize rounds to whole steps.
-    torch.testing.assert_close(ours, theirs, atol=2.01 / 255 / 0.26, rtol=0)
-    assert float((ours - theirs).abs().mean()) < 5e-3
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
+def test_a_long_strip_is_not_resized_whole() -> None:
+    strip = Image.new("RGB", (200_000, 2), (255, 0, 0))
+    strip.paste((0, 0, 255), (99_990, 0, 100_010, 2))
+    config = ImagePreprocessing(
+        height_px=32, width_px=32, shortest_edge_px=32, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)
+    )
+    pixels = preprocess_photo(strip, config)  # of its middle, two pixels wide
+    assert torch.equal(pixels, torch.tensor([0.0, 0.0, 1.0])[:, None, None].expand(3, 32, 32))
+
+
+@pytest.mark.parametrize("size", [*SIZES, (700, 20), (5, 5)])
+def test_patches_equal_the_processor_of_naflex(tmp_path: Path, size: tuple[int, int]) -> None:
+    processor = Siglip2ImageProcessorPil(patch_size=8, max_num_patches=30)
+    processor.save_pretrained(tmp_path)
+    config = read_preprocessing(str(tmp_path))
+    assert config.max_patches == 30
+    ours = preprocess_patches(photo(*size), config, patch_px=8)
+    theirs = processor(photo(*size), return_tensors="pt")
+    assert list(ours.grid) == theirs["spatial_shapes"][0].tolist()
+    count = ours.grid[0] * ours.grid[1]
+    assert len(ours.values) == count == int(theirs["pixel_attention_mask"][0].sum())
+    torch.testing.assert_close(ours.values, theirs["pixel_values"][0][:count], atol=1e-5, rtol=0)
+    assert patch_grid(*size, config, patch_px=8) == ours.grid
+
+
+def test_a_grid_keeps_the_shape_of_the_photo() -> None:
+    config = ImagePreprocessing(max_patches=256)
+    assert patch_grid(640, 640, config, patch_px=16) == (16, 16)
+    assert patch_grid(1280, 320, config, patch_px=16) == (8, 32)
+    assert patch_grid(1, 100_000, config, patch_px=16) == (256, 1)
+    with pytest.raises(ConfigError, match="need max_patches"):
+        patch_grid(640, 640, ImagePreprocessing(), patch_px=16)
 
 
 def test_worked_by_hand() -> None:

@@ -271,7 +271,7 @@ def test_preprocessing_is_a_method_of_the_encoder() -> None:
         (None, "give a source or an architecture"),
         ({"hidden_size": 8}, "model_type"),
         ({"model_type": "no-such-network"}, "no-such-network"),
-        ({"model_type": "vit", **SMALL}, r"cannot take photos of 224 x 224 px"),
+        ({"model_type": "vit", **SMALL, "patch_size": 256}, r"cannot take photos of 224 x 224 px"),
     ],
 )
 def test_impossible_architectures(architecture: dict[str, Any] | None, reason: str) -> None:
