@@ -1,0 +1,145 @@
+"""A step in chunks has the loss and the gradients of the whole batch, for every kind of task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from aladin.encoding import Encoding, concatenate
+from benchmarks.step_memory import KeptBytes
+from tests.training.step_cases import CASES, PHOTOS, batch_of, gradients, task_of
+from training.precision import loss_scaler
+from training.random_state import RandomState
+from training.stage import TASK_NAMES
+from training.step import Inputs, compute_gradients
+
+CPU = torch.device("cpu")
+UNSCALED = loss_scaler("float32", CPU)
+
+
+def assert_same_gradients(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    assert any(bool(value.any()) for value in theirs.values())
+    for name, value in theirs.items():
+        torch.testing.assert_close(ours[name], value, rtol=1e-5, atol=1e-5, msg=name)
+
+
+def test_all_kinds_are_tested() -> None:
+    """A task of one score stands for those of the others."""
+
+    def kind(task: str) -> str:
+        return task.partition("_")[2] or task
+
+    tested = {kind(task) for case in CASES.values() for task in case.tasks}
+    assert tested >= {kind(task) for task in TASK_NAMES}
+
+
+@pytest.mark.parametrize("chunk_size", [None, 4])
+@pytest.mark.parametrize("kind", sorted(CASES))
+def test_a_step_equals_backward_through_the_whole_batch(kind: str, chunk_size: int | None) -> None:
+    case = CASES[kind]
+    batch, plain, ours = batch_of(case), task_of(case), task_of(case)
+    expected = plain(batch)
+    expected.total.backward()
+    report = compute_gradients(ours, batch, "float32", chunk_size, UNSCALED)
+    torch.testing.assert_close(report.total, expected.total, rtol=1e-5, atol=1e-5)
+    assert report.terms.keys() == expected.terms.keys()
+    assert_same_gradients(gradients(ours), gradients(plain))
+
+
+@pytest.mark.parametrize("kind", sorted(CASES))
+def test_chunks_are_encoded_again_with_the_same_dropout(kind: str) -> None:
+    """The reference keeps the graph of every chunk."""
+
+    def in_chunks(encoder: Callable[[Inputs], Encoding], inputs: Inputs) -> Encoding:
+        if isinstance(inputs, Tensor):
+            parts = list(inputs.split(4))
+        else:
+            parts = [
+                type(inputs)(*group)
+                for group in zip(*(part.split(4) for part in inputs), strict=True)
+            ]
+        return concatenate([encoder(part) for part in parts])
+
+    case = CASES[kind]
+    batch = batch_of(case)
+    plain, ours = task_of(case, dropout=0.3), task_of(case, dropout=0.3)
+    torch.manual_seed(3)
+    expected = plain(batch, in_chunks)
+    expected.total.backward()
+    after = torch.get_rng_state()
+    torch.manual_seed(3)
+    report = compute_gradients(ours, batch, "float32", 4, UNSCALED)
+    torch.testing.assert_close(report.total, expected.total, rtol=1e-5, atol=1e-5)
+    assert_same_gradients(gradients(ours), gradients(plain))
+    assert torch.equal(torch.get_rng_state(), after)  # what comes next does not see the chunks
+
+
+def test_dropout_matters() -> None:
+    case = CASES["alignment"]
+    task, batch = task_of(case, dropout=0.3), batch_of(case)
+    losses = {
+        float(compute_gradients(task, batch, "float32", 4, UNSCALED).total.detach())
+        for _ in range(3)
+    }
+    assert len(losses) == 3
+
+
+def test_half_precision_in_chunks_reaches_every_weight() -> None:
+    """Autocast must not use a conversion that was made without a graph."""
+    case = CASES["distillation"]
+    batch, plain, ours = batch_of(case), task_of(case), task_of(case)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        expected = plain(batch)
+    expected.total.backward()
+    compute_gradients(ours, batch, "bfloat16", 4, UNSCALED)
+    found, wanted = gradients(ours), gradients(plain)
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        torch.testing.assert_close(found[name], value, rtol=0.1, atol=0.02, msg=name)
+
+
+def test_a_scaled_loss_scales_the_gradient() -> None:
+    case = CASES["alignment"]
+    batch, plain, ours = batch_of(case), task_of(case), task_of(case)
+    compute_gradients(plain, batch, "float32", 4, UNSCALED)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    report = compute_gradients(ours, batch, "float32", 4, scaler)
+    assert math.isfinite(report.total.item())
+    scaled = {name: value / 8 for name, value in gradients(ours).items()}
+    assert_same_gradients(scaled, gradients(plain))
+
+
+def test_memory_is_that_of_a_chunk() -> None:
+    """Counts the bytes that autograd keeps for the backward pass, at their most."""
+
+    def most_bytes(photos: int, chunk_size: int | None) -> int:
+        task = task_of(case)
+        whole = batch_of(case)
+        times = photos // PHOTOS
+        texts = type(whole.texts)(*(part.repeat(times, 1) for part in whole.texts))
+        batch = whole._replace(
+            images=whole.images.repeat(times, 1, 1, 1),
+            texts=texts,
+            negatives=~torch.eye(photos, dtype=torch.bool),
+        )
+        with KeptBytes() as kept:
+            compute_gradients(task, batch, "float32", chunk_size, UNSCALED)
+        return kept.most
+
+    case = CASES["gradient"]
+    plain = most_bytes(96, None)
+    chunked, twice = most_bytes(96, 6), most_bytes(192, 6)
+    assert chunked < plain / 5
+    assert twice < 1.6 * chunked  # what grows are the scores, and the cut encodings
+
+
+def test_random_state_is_that_of_the_moment() -> None:
+    state = RandomState.now(CPU)
+    first = torch.rand(3)
+    state.restore()
+    assert torch.equal(torch.rand(3), first)
