@@ -35,8 +35,8 @@ class StreamConfig:
     they encode every photo when it is shown.
 
     Attributes:
-        shuffle: photos in the buffer that the next one is drawn from; several times a stage's
-            batch_size, or photos meet in the order of their tar.
+        shuffle: photos in the buffer that the next ones are drawn from, two batches at least.
+            With less than many batches, photos meet those that are near in their tar.
     """
 
     shuffle: int = 10_000

@@ -45,32 +45,27 @@ def draw_batches(
     Raises:
         DataError: a tar cannot be used, or there are too few photos for a batch.
     """
-    size = lanes.batch_size
-    own = share.photos(size)
+    own = share.photos(lanes.batch_size)
     for _ in range(wanted.start):
         lanes.draw()
-    begun, waiting = lanes.entered, lanes.waiting
-
-    def is_needed(photo: int) -> bool:
-        return photo >= begun or photo in waiting
 
     def wants(photo: int) -> bool:
-        return own.start <= photo % size < own.stop and is_needed(photo)
+        place = lanes.place_of(photo)
+        return place is not None and own.start <= place < own.stop
 
     # Twice as many as a batch has, so that at least as many again are not in the batch.
-    last_read: deque[Sample] = deque(maxlen=2 * size)
-    position = max(0, min([begun - 2 * size, *waiting]))
+    last_read: deque[Sample] = deque(maxlen=2 * lanes.batch_size)
+    position = max(0, min(lanes.first_waiting, lanes.entered - 2 * lanes.batch_size))
     reading = enumerate(read_samples(stream, position, wants), start=position)
     held: dict[int, ReadSample] = {}
     for _ in wanted:
-        drawn = lanes.draw()
         for photo, read in islice(reading, lanes.entered - position):
             if read.sample is not None:
                 last_read.append(read.sample)
-            if is_needed(photo):
+            if lanes.place_of(photo) is not None:
                 held[photo] = read
         position = lanes.entered
-        yield _with_spares([held.pop(photo) for photo in drawn], last_read, own, stream)
+        yield _with_spares([held.pop(photo) for photo in lanes.draw()], last_read, own, stream)
 
 
 def _with_spares(

@@ -33,11 +33,11 @@ logger = logging.getLogger(__name__)
 
 
 class _Shown(NamedTuple):
-    """One place of a batch; `damaged` counts the photos that could not be decoded for it."""
+    """One place of a batch; `damaged` names the photos that could not be decoded for it."""
 
     image: ImageInput
     captions: list[str]
-    damaged: int
+    damaged: list[str]
 
 
 class _Decoding(NamedTuple):
@@ -100,14 +100,14 @@ class StreamedBatches:
         return look_ahead(self._batches(number, start, share), BATCHES_AHEAD)
 
     def _batches(self, epoch: int, start: int, share: Share) -> Generator[Batch]:
-        damaged = 0
+        damaged: set[str] = set()
         with closing(self._decoding(epoch, start, share)) as decoding:
             for drawn, shown in decoding:
                 each = [future.result() for future in shown]
-                damaged += sum(place.damaged for place in each)
+                damaged.update(*(place.damaged for place in each))
                 yield self._batch(drawn, each)
         if damaged:
-            logger.warning("epoch %d: left out %d damaged photos", epoch, damaged)
+            logger.warning("epoch %d: left out %d damaged photos", epoch, len(damaged))
 
     def _decoding(self, epoch: int, start: int, share: Share) -> Generator[_Decoding]:
         """Yield batches that are being decoded, each while the next one's photos are read."""
@@ -138,14 +138,14 @@ class StreamedBatches:
         """Decode the photo of one place, or one in its place, and draw its view and captions."""
         generator = random.Random(seed)
         view = self._photos.views[generator.randrange(len(self._photos.views))]
-        damaged = 0
+        damaged: list[str] = []
         for sample, known in chain([(drawn.samples[place], content)], _spares(drawn, place)):
             try:
                 data = sample.photo.read(DEFAULT_LIMITS.max_bytes) if known is None else known
                 photo = decode_image(data, sample.photo.source)
             except ImageError as error:
                 logger.warning("left out: %s", error)
-                damaged += 1
+                damaged.append(sample.photo.source)
                 continue
             image = self._photos.image_encoder.preprocess(
                 apply_view(photo, view, content_digest(data))
@@ -153,7 +153,12 @@ class StreamedBatches:
             captions = draw_captions(sample.captions, self._captions_per_photo, generator)
             return _Shown(image, captions, damaged)
         tar = drawn.samples[place].photo.path
-        raise DataError(tar, None, f"{damaged} photos are damaged, and there are no others left")
+        raise DataError(
+            tar,
+            None,
+            f"{len(damaged)} damaged photos, and none to show in their place; is the batch "
+            f"of {len(drawn.samples)} all there is?",
+        )
 
     def _batch(self, drawn: DrawnBatch, shown: Sequence[_Shown]) -> Batch:
         captions = [caption for each in shown for caption in each.captions]

@@ -1,0 +1,99 @@
+"""Tars of numbered photos, and encoders that let a test read the numbers again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from PIL import Image
+
+from aladin.encoders.base import TextBatch
+from aladin.progress import NullProgress
+from training.streaming.photo_stream import PhotoStream
+from training.streaming.tar_stream import open_stream
+from training.tasks.batch import Batch
+
+
+class RedOfPhoto:
+    """An image encoder whose input is the red of a photo's left and right end."""
+
+    def preprocess(self, photo: Image.Image) -> torch.Tensor:
+        """Return (2,) numbers."""
+        ends = [photo.getpixel((column, 0)) for column in (0, photo.width - 1)]
+        return torch.tensor([end[0] for end in ends])  # type: ignore[index]
+
+    def collate(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return (batch, 2) numbers."""
+        return torch.stack(list(inputs))
+
+
+class NumbersOfCaption:
+    """A text encoder whose tokens are the numbers in a caption."""
+
+    def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
+        """Return one row for each text."""
+        assert truncate
+        ids = torch.tensor(
+            [[int(word) for word in text.split() if word.isdigit()] for text in texts]
+        )
+        return TextBatch(ids, torch.ones_like(ids, dtype=torch.bool), torch.ones_like(ids).bool())
+
+
+class Seen(NamedTuple):
+    """A batch in plain numbers; of each caption the numbers of its photo and of itself."""
+
+    photos: list[int]
+    captions: list[tuple[int, ...]]
+    negatives: list[list[bool]]
+
+
+def seen(batch: Batch) -> Seen:
+    """Read the numbers of a batch again."""
+    assert isinstance(batch.images, torch.Tensor) and isinstance(batch.texts, TextBatch)
+    captions = [tuple(row) for row in batch.texts.ids.tolist()]
+    return Seen(batch.images[:, 0].tolist(), captions, batch.negatives.tolist())
+
+
+@pytest.fixture(scope="session")
+def read_batch() -> Callable[[Batch], Seen]:
+    """`seen`."""
+    return seen
+
+
+@pytest.fixture
+def numbered_tars(
+    write_tar: Callable[..., Path], picture: Callable[[int], bytes]
+) -> Callable[..., Path]:
+    """Write tars of so many photos each; photo 7 is red by 7 and has two captions "7 0", "7 1"."""
+
+    def write(counts: Sequence[int], folder: str = "tars") -> Path:
+        number = 0
+        for shard, count in enumerate(counts):
+            members: list[tuple[str, bytes]] = []
+            for _ in range(count):
+                members.append((f"{number:05d}.png", picture(number)))
+                members.append(
+                    (f"{number:05d}.txt", f"photo {number} 0\nphoto {number} 1".encode())
+                )
+                number += 1
+            path = write_tar(f"{folder}/{shard:05d}.tar", members)
+        return path.parent
+
+    return write
+
+
+@pytest.fixture
+def open_photos(tmp_path: Path) -> Callable[..., PhotoStream]:
+    """Open tars as a stage reads them: ``open_photos(source, shuffle=8, views=("",))``."""
+
+    def open_them(
+        source: Path, shuffle: int = 8, split: str | None = None, views: tuple[str, ...] = ("",)
+    ) -> PhotoStream:
+        stream = open_stream(source, split, tmp_path / "cache", NullProgress())
+        encoders: Any = (RedOfPhoto(), NumbersOfCaption())
+        return PhotoStream(stream, *encoders, views, shuffle)
+
+    return open_them

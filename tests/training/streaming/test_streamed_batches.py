@@ -1,0 +1,394 @@
+"""Batches of a stream: each photo once an epoch, the same from any batch on, for any share."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from aladin.errors import ConfigError, DataError
+from aladin.images import ImageLimits
+from aladin.photo_file import PhotoFile
+from training.batch_source import Share
+from training.streaming import samples as samples_module
+from training.streaming import streamed_batches as batches_module
+from training.streaming.order import Lanes
+from training.streaming.photo_stream import PhotoStream
+from training.streaming.streamed_batches import StreamedBatches
+
+COUNTS = [5, 1, 7, 4, 6]  # 23 photos
+Open = Callable[..., PhotoStream]
+WriteTar = Callable[..., Path]
+Picture = Callable[[int], bytes]
+DAMAGED = b"no picture"
+
+
+@pytest.fixture
+def photos(numbered_tars: Callable[..., Path], open_photos: Open) -> PhotoStream:
+    """23 photos in five tars."""
+    return open_photos(numbered_tars(COUNTS))
+
+
+@pytest.fixture
+def half_red() -> bytes:
+    """A picture whose left is red by 200 and whose right is not."""
+    picture = Image.new("RGB", (8, 2))
+    picture.paste((200, 0, 0), (0, 0, 4, 2))
+    target = io.BytesIO()
+    picture.save(target, "PNG")
+    return target.getvalue()
+
+
+def shown(batches: StreamedBatches, epoch: int, read_batch: Callable[..., Any]) -> list[int]:
+    return [photo for batch in batches.epoch(epoch) for photo in read_batch(batch).photos]
+
+
+def test_every_photo_comes_once_with_captions_of_its_own(
+    photos: PhotoStream, read_batch: Callable[..., Any]
+) -> None:
+    batches = StreamedBatches(photos, 4, None, "0")
+    assert batches.batches_per_epoch == 5
+    orders: set[tuple[int, ...]] = set()
+    captions: Counter[tuple[int, ...]] = Counter()
+    for epoch in range(6):
+        order: list[int] = []
+        for batch in batches.epoch(epoch):
+            each = read_batch(batch)
+            order += each.photos
+            captions.update(each.captions)
+            assert [photo for photo, _ in each.captions] == each.photos
+            assert each.negatives == [[row != column for column in range(4)] for row in range(4)]
+        assert len(set(order)) == len(order) == 20
+        orders.add(tuple(order))
+    assert len(orders) == 6
+    # 120 draws from 46 captions of photos that come equally often.
+    assert len(captions) > 38
+
+
+def test_several_captions_of_a_photo(photos: PhotoStream, read_batch: Callable[..., Any]) -> None:
+    for captions_per_photo in (2, 3):  # a photo has two
+        batch = next(StreamedBatches(photos, 3, captions_per_photo, "0").epoch(0))
+        each = read_batch(batch)
+        described = [photo for photo in each.photos for _ in range(captions_per_photo)]
+        assert [photo for photo, _ in each.captions] == described
+        assert captions_per_photo == 3 or len(set(each.captions)) == 6
+        expected = [[photo != other for other in described] for photo in each.photos]
+        assert each.negatives == expected
+
+
+def test_a_batch_larger_than_the_stream_holds_all_of_it(
+    photos: PhotoStream, read_batch: Callable[..., Any]
+) -> None:
+    batches = StreamedBatches(photos, 100, None, "0")
+    assert batches.batches_per_epoch == 1
+    assert sorted(shown(batches, 0, read_batch)) == list(range(23))
+
+
+def test_the_same_seed_gives_the_same_epoch_wherever_the_tars_lie(
+    photos: PhotoStream,
+    numbered_tars: Callable[..., Path],
+    open_photos: Open,
+    read_batch: Callable[..., Any],
+) -> None:
+    moved = open_photos(numbered_tars(COUNTS, folder="moved"))
+    assert moved.digest == photos.digest
+    assert open_photos(numbered_tars([5, 1, 7, 4, 7], folder="more")).digest != photos.digest
+    ours, theirs = StreamedBatches(photos, 4, None, "0"), StreamedBatches(moved, 4, None, "0")
+    assert shown(ours, 1, read_batch) == shown(theirs, 1, read_batch)
+    assert shown(ours, 1, read_batch) != shown(StreamedBatches(photos, 4, None, "1"), 1, read_batch)
+
+
+@pytest.mark.parametrize("shuffle", [1, 8, 100])
+def test_an_epoch_goes_on_from_any_batch(
+    numbered_tars: Callable[..., Path],
+    open_photos: Open,
+    read_batch: Callable[..., Any],
+    shuffle: int,
+) -> None:
+    photos = open_photos(numbered_tars(COUNTS), shuffle, views=("", "mirrored", "crop-1"))
+    batches = StreamedBatches(photos, 3, 2, "0")
+    unbroken = [read_batch(batch) for batch in batches.epoch(4)]
+    for start in range(len(unbroken) + 1):
+        assert [read_batch(batch) for batch in batches.epoch(4, start)] == unbroken[start:]
+
+
+def test_going_on_decodes_nothing_that_came_before_and_opens_no_tar_before(
+    numbered_tars: Callable[..., Path],
+    open_photos: Open,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    photos = open_photos(numbered_tars([8] * 6), shuffle=4)
+    batches = StreamedBatches(photos, 4, None, "0")
+    decoded, opened = 0, set[str]()
+    decode, read_shard = batches_module.decode_image, samples_module._read_shard
+
+    def counting(*arguments: Any) -> Any:
+        nonlocal decoded
+        decoded += 1
+        return decode(*arguments)
+
+    def noting(shard: Any, *arguments: Any) -> Any:
+        opened.add(shard.name)
+        return read_shard(shard, *arguments)
+
+    monkeypatch.setattr(batches_module, "decode_image", counting)
+    monkeypatch.setattr(samples_module, "_read_shard", noting)
+    assert len(list(batches.epoch(0, start=9))) == 3
+    assert decoded == 12
+    lanes = Lanes(48, 4, 4, "0", 0)
+    for _ in range(9):
+        lanes.draw()
+    first = min(lanes.first_waiting, lanes.entered - 8)  # the latter may stand in
+    assert first >= 8
+    assert len(opened) == 6 - first // 8
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_shares_put_together_are_the_whole_batch(
+    photos: PhotoStream, read_batch: Callable[..., Any], world: int
+) -> None:
+    batches = StreamedBatches(photos, 5, 2, "0")
+    whole = [read_batch(batch) for batch in batches.epoch(0, 1)]
+    parts = [
+        [read_batch(batch) for batch in batches.epoch(0, 1, Share(rank, world))]
+        for rank in range(world)
+    ]
+    for number, expected in enumerate(whole):
+        own = [each[number] for each in parts]
+        assert [photo for each in own for photo in each.photos] == expected.photos
+        assert [caption for each in own for caption in each.captions] == expected.captions
+        assert all(each.negatives == expected.negatives for each in own)
+
+
+def test_each_process_reads_the_bytes_of_its_own_photos_alone(
+    photos: PhotoStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = 0
+    read_samples = samples_module.read_samples
+
+    def counting(stream: Any, first: int, wants: Callable[[int], bool]) -> Any:
+        nonlocal wanted
+        for read in read_samples(stream, first, wants):
+            wanted += read.content is not None
+            yield read
+
+    monkeypatch.setattr("training.streaming.draws.read_samples", counting)
+    batches = StreamedBatches(photos, 4, None, "0")
+    for rank in range(2):
+        wanted = 0
+        list(batches.epoch(0, share=Share(rank, 2)))
+        assert 10 <= wanted <= 12  # half of 20 shown, and of the rest what shares a lane
+    with pytest.raises(ConfigError, match="a batch of 4 photos is too small for 5"):
+        list(batches.epoch(0, share=Share(0, 5)))
+
+
+def test_memory_holds_no_more_than_the_buffer_and_what_is_being_decoded(
+    numbered_tars: Callable[..., Path], open_photos: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Count the encoded photos that are alive: each is one object that knows when it goes."""
+    alive, most = 0, 0
+    lock = threading.Lock()
+
+    class Content(bytes):
+        def __init__(self, *_: object) -> None:
+            nonlocal alive, most
+            with lock:
+                alive += 1
+                most = max(most, alive)
+
+        def __del__(self) -> None:
+            nonlocal alive
+            with lock:
+                alive -= 1
+
+    read = samples_module.ReadSample
+    monkeypatch.setattr(
+        samples_module,
+        "ReadSample",
+        lambda sample, content: read(sample, None if content is None else Content(content)),
+    )
+    photos = open_photos(numbered_tars([20] * 5), shuffle=16)
+    for _ in StreamedBatches(photos, 4, None, "0").epoch(0):
+        pass
+    assert alive == 0
+    # The buffer, and two batches that are being decoded.
+    assert 16 <= most <= 16 + 3 * 4
+
+
+def test_the_same_photo_twice_in_a_batch_is_no_negative_of_itself(
+    write_tar: WriteTar, picture: Picture, open_photos: Open, read_batch: Callable[..., Any]
+) -> None:
+    for shard, keys in enumerate([("00", "01"), ("01", "02")]):
+        members: list[tuple[str, bytes]] = []
+        for key in keys:
+            number = int(key)
+            members += [
+                (f"{key}.json", json.dumps({"key": key, "caption": f"photo {number} 0"}).encode()),
+                (f"{key}.png", picture(number)),
+            ]
+        path = write_tar(f"tars/{shard}.tar", members)
+    batches = StreamedBatches(open_photos(path.parent), 4, None, "0")
+    each = read_batch(next(batches.epoch(0)))
+    assert sorted(each.photos) == [0, 1, 1, 2]
+    expected = [[photo != other for other in each.photos] for photo in each.photos]
+    assert each.negatives == expected
+    diagonal = StreamedBatches(open_photos(path.parent), 4, None, "0", "diagonal")
+    assert sum(map(sum, read_batch(next(diagonal.epoch(0))).negatives)) == 12
+
+
+def damaged_tars(write_tar: WriteTar, picture: Picture, damaged: set[int]) -> Path:
+    """Four tars of five photos, some damaged."""
+    for shard in range(4):
+        members: list[tuple[str, bytes]] = []
+        for number in range(5 * shard, 5 * shard + 5):
+            members.append((f"{number}.png", DAMAGED if number in damaged else picture(number)))
+            members.append((f"{number}.txt", f"photo {number} 0".encode()))
+        path = write_tar(f"damaged/{shard}.tar", members)
+    return path.parent
+
+
+def test_damaged_photos_are_left_out_and_others_stand_in(
+    write_tar: WriteTar,
+    picture: Picture,
+    open_photos: Open,
+    read_batch: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    damaged = {3, 11, 12}
+    batches = StreamedBatches(open_photos(damaged_tars(write_tar, picture, damaged)), 5, None, "0")
+    with caplog.at_level(logging.WARNING):
+        whole = [read_batch(batch) for batch in batches.epoch(0)]
+    for each in whole:
+        assert len(set(each.photos)) == 5
+        assert [photo for photo, _ in each.captions] == each.photos
+    order = [photo for each in whole for photo in each.photos]
+    assert set(order) == set(range(20)) - damaged
+    assert "left out 3 damaged photos" in caplog.messages[-1]
+    # Whoever goes on, or shows a part, comes to the same photos.
+    for start in range(4):
+        assert [read_batch(batch) for batch in batches.epoch(0, start)] == whole[start:]
+    parts = [[read_batch(each) for each in batches.epoch(0, 0, Share(n, 2))] for n in range(2)]
+    for one, other, expected in zip(*parts, whole, strict=True):
+        assert one.photos + other.photos == expected.photos
+        assert one.negatives == other.negatives == expected.negatives
+
+
+def test_a_stream_of_damaged_photos_alone_is_refused(
+    write_tar: WriteTar, picture: Picture, open_photos: Open
+) -> None:
+    source = damaged_tars(write_tar, picture, set(range(20)))
+    with pytest.raises(DataError, match="6 damaged photos, and none"):
+        next(StreamedBatches(open_photos(source), 5, None, "0").epoch(0))
+
+
+def test_photos_that_were_counted_and_are_not_there_are_stood_in_for(
+    write_tar: WriteTar,
+    picture: Picture,
+    open_photos: Open,
+    read_batch: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """img2dataset counts photos whose caption was missing, and here says too little once."""
+    for shard in range(4):
+        members: list[tuple[str, bytes]] = []
+        for number in range(5 * shard, 5 * shard + 5):
+            status = "failed_to_download" if number == 7 else "success"
+            caption = None if number == 13 else f"photo {number} 0"
+            details = {"key": str(number), "status": status, "caption": caption}
+            members.append((f"{number}.json", json.dumps(details).encode()))
+            members.append((f"{number}.png", picture(number)))
+        path = write_tar(f"tars/{shard:05d}.tar", members)
+        stats = {"successes": 4 if shard == 3 else 5}
+        path.with_name(f"{shard:05d}_stats.json").write_text(json.dumps(stats))
+    photos = open_photos(path.parent)
+    assert photos.stream.photos == 19
+    batches = StreamedBatches(photos, 4, None, "0")
+    with caplog.at_level(logging.WARNING):
+        whole = [read_batch(batch) for batch in batches.epoch(0)]
+    assert {photo for each in whole for photo in each.photos} <= set(range(19)) - {7, 13}
+    for each in whole:
+        assert len(set(each.photos)) == 4
+    messages = sorted(caplog.messages)
+    assert "00001.tar: 4 photos with captions, 5 were counted" in messages[0]
+    assert "00002.tar: 4 photos with captions, 5 were counted" in messages[1]
+    assert "00003.tar: more than the 4 photos that were counted" in messages[2]
+    for start in range(len(whole)):
+        assert [read_batch(batch) for batch in batches.epoch(0, start)] == whole[start:]
+
+
+def test_img2datasets_parquet_stands_in_for_captions(
+    write_tar: WriteTar,
+    write_parquet: Callable[..., Path],
+    picture: Picture,
+    open_photos: Open,
+    read_batch: Callable[..., Any],
+) -> None:
+    write_tar("data/00000.tar", [(f"{n:09d}.png", picture(n)) for n in (0, 2, 3)])
+    write_parquet(
+        "data/00000.parquet",
+        {
+            "key": [f"{n:09d}" for n in range(4)],
+            "status": ["success", "failed_to_download", "success", "success"],
+            "caption": ["photo 0 0", "photo 1 0", "photo 2 0", "photo 3 0"],
+        },
+    )
+    tar = write_tar("data/00001.tar", [])
+    tar.with_name("00000_stats.json").write_text(json.dumps({"count": 4, "successes": 3}))
+    batches = StreamedBatches(open_photos(tar.parent), 3, None, "0")
+    each = read_batch(next(batches.epoch(0)))
+    assert sorted(each.captions) == [(0, 0), (2, 0), (3, 0)]
+
+
+def test_views_are_drawn_at_random(
+    write_tar: WriteTar, open_photos: Open, read_batch: Callable[..., Any], half_red: bytes
+) -> None:
+    members: list[tuple[str, bytes]] = []
+    for number in range(60):
+        members += [(f"{number}.png", half_red), (f"{number}.txt", b"photo 0 0")]
+    path = write_tar("a.tar", members)
+    batches = StreamedBatches(open_photos(path, views=("", "mirrored")), 60, None, "0")
+    left = [shown(batches, epoch, read_batch) for epoch in range(2)]
+    assert left[0] != left[1]
+    for each in left:
+        assert set(each) == {0, 200}
+        assert 15 < each.count(200) < 45
+
+
+def test_a_tar_that_broke_meanwhile_stops_the_epoch(photos: PhotoStream) -> None:
+    tar = photos.stream.shards[2].path
+    tar.write_bytes(tar.read_bytes()[:3000])
+    with pytest.raises(DataError, match=r"00002\.tar: (cut short|damaged)"):
+        list(StreamedBatches(photos, 4, None, "0").epoch(0))
+
+
+def test_stopping_early_leaves_no_thread_and_no_open_file(photos: PhotoStream) -> None:
+    before = threading.active_count()
+    batches = StreamedBatches(photos, 4, None, "0").epoch(0)
+    next(batches)
+    assert threading.active_count() > before
+    batches.close()
+    assert threading.active_count() == before
+
+
+def test_photos_too_large_to_decode_are_not_even_read(
+    photos: PhotoStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = ImageLimits(max_bytes=1)
+    monkeypatch.setattr(samples_module, "DEFAULT_LIMITS", limits)
+    monkeypatch.setattr(batches_module, "DEFAULT_LIMITS", limits)
+    seen: list[int] = []
+    read = PhotoFile.read
+    monkeypatch.setattr(
+        PhotoFile, "read", lambda self, limit=None: (seen.append(limit), read(self, limit))[1]
+    )
+    with pytest.raises(DataError, match="damaged photos, and none"):
+        next(StreamedBatches(photos, 4, None, "0").epoch(0))
+    assert set(seen) == {1}
