@@ -54,6 +54,7 @@ class CheckedRegions:
         self._has_geometry = boxes is not None and (
             first.boxes is None or bool(np.allclose(boxes, _fractions(first), atol=_SLACK))
         )
+        self.read(self._keys[0])
 
     def __contains__(self, key: object) -> bool:
         """Tell whether a photo's regions, and its labels where they lie apart, are there."""

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from aladin.errors import DataError, RegionError
+from aladin.regions.npz import RegionLimits, read_region_npz
 from training.data.fields import Place
 from training.data.regions.fingerprint import joint_fingerprint
 from training.data.regions.store import FloatArray, RawRegions
@@ -17,7 +18,7 @@ from training.data.regions.store import FloatArray, RawRegions
 _NPZ, _NPY = ".npz", ".npy"
 _VECTORS, _BOXES = "_att", "_box"
 # These are the user's own files: what one photo may take is bounded by memory alone.
-_MAX_BYTES = 2**31
+_LIMITS = RegionLimits(max_bytes=2**31)
 
 
 class FolderRegions:
@@ -70,10 +71,8 @@ class FolderRegions:
             return RawRegions(place, _array(file), _array(self._boxes[key]))
         if file.suffix == _NPY:
             return RawRegions(place, _array(file))
-        from aladin.regions.npz import RegionLimits, read_region_npz
-
         try:
-            regions = read_region_npz(file, str(file), RegionLimits(max_bytes=_MAX_BYTES))
+            regions = read_region_npz(file, str(file), _LIMITS)
         except RegionError as error:
             raise place.error(str(error).removeprefix(f"{file}: ")) from None
         return RawRegions(

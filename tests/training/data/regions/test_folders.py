@@ -1,0 +1,134 @@
+"""One file a photo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aladin.errors import DataError
+from aladin.regions.npz import write_region_npz
+from aladin.regions.region_set import RegionSet
+from tests.training.data.regions.region_files import (
+    assert_regions,
+    geometry,
+    pixel_boxes,
+    vectors,
+)
+from training.data.regions import open_regions
+
+COUNTS = {"1": 2, "12": 3}
+
+
+def test_npz_with_boxes_in_pixels(tmp_path: Path) -> None:
+    for key, count in COUNTS.items():
+        boxes = pixel_boxes(count, 50, 80)
+        np.savez(
+            tmp_path / f"{key}.npz",
+            features=vectors(count, seed=count),
+            boxes=boxes,
+            image_w=50,
+            image_h=80,
+        )
+    (tmp_path / "readme.txt").write_text("not regions")
+    store = open_regions(tmp_path)
+    assert list(store.keys()) == ["1", "12"]
+    for key, count in COUNTS.items():
+        boxes = pixel_boxes(count, 50, 80)
+        expected = np.hstack([vectors(count, seed=count), geometry(boxes, 50, 80)])
+        assert_regions(store.read(key), expected, boxes / np.array([50, 80, 50, 80]))
+
+
+def test_files_that_were_extracted_here_are_read_as_they_were(tmp_path: Path) -> None:
+    boxes = pixel_boxes(2, 1, 1)
+    whole = np.hstack([vectors(2), geometry(boxes, 1, 1)])
+    written = RegionSet(whole, boxes, ("a", "b"), (30, 20), "a detector")
+    write_region_npz(tmp_path / "train2014%2F1.npz", written)
+    found = open_regions(tmp_path).read("train2014/1")
+    assert_regions(found, whole, boxes)
+    assert (found.labels, found.size_px, found.detector) == (("a", "b"), (30, 20), "a detector")
+
+
+def test_npy_of_vectors_alone(tmp_path: Path) -> None:
+    for key, count in COUNTS.items():
+        np.save(tmp_path / f"{key}.npy", vectors(count, seed=count).astype(np.float16))
+    store = open_regions(tmp_path)
+    for key, count in COUNTS.items():
+        half = vectors(count, seed=count).astype(np.float16)
+        assert_regions(store.read(key), half.astype(np.float32), None)
+
+
+def write_pair(folder: Path, scale: float) -> None:
+    for name in ("cocobu_att", "cocobu_box"):
+        (folder / name).mkdir()
+    for key, count in COUNTS.items():
+        np.savez_compressed(folder / "cocobu_att" / key, feat=vectors(count, seed=count))
+        np.save(folder / "cocobu_box" / key, pixel_boxes(count, 1, 1) * scale)
+
+
+def test_vectors_and_boxes_in_folders_of_their_own(tmp_path: Path) -> None:
+    write_pair(tmp_path, scale=1.0)
+    store = open_regions(tmp_path)
+    for key, count in COUNTS.items():
+        boxes = pixel_boxes(count, 1, 1)
+        expected = np.hstack([vectors(count, seed=count), geometry(boxes, 1, 1)])
+        assert_regions(store.read(key), expected, boxes)
+    (tmp_path / "cocobu_box" / "12.npy").unlink()
+    with pytest.raises(DataError, match=r"12\.npz: expected the boxes of '12' in a '_box' folder"):
+        open_regions(tmp_path).read("12")
+
+
+def test_boxes_in_pixels_need_the_size_of_the_photo(tmp_path: Path) -> None:
+    write_pair(tmp_path, scale=100.0)
+    with pytest.raises(DataError, match=r"1\.npz: the boxes are in pixels and nothing says"):
+        open_regions(tmp_path)
+    labels = tmp_path / "labels.json"
+    photos = {
+        key: {"class": ["x"] * count, "image_w": 100, "image_h": 200}
+        for key, count in COUNTS.items()
+    }
+    labels.write_text(str(photos).replace("'", '"'))
+    found = open_regions(tmp_path, labels).read("1")
+    boxes = pixel_boxes(2, 1, 1) * 100.0
+    expected = np.hstack([vectors(2, seed=2), geometry(boxes, 100, 200)])
+    assert_regions(found, expected, boxes / np.array([100, 200, 100, 200]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("1.npy", b"", "expected an array of numbers"),
+        ("1.npy", b"\x93NUMPY garbage", "expected an array of numbers"),
+        ("1.npz", b"not a zip", "cannot be read as an npz file"),
+    ],
+)
+def test_damaged_files(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=rf"{name}: {reason}"):
+        open_regions(tmp_path)
+
+
+def test_a_pickle_is_never_loaded(tmp_path: Path) -> None:
+    np.save(tmp_path / "1.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(DataError, match=r"1\.npy: expected an array of numbers \(Object arrays"):
+        open_regions(tmp_path)
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 3, 4), (0, 4)])
+def test_an_array_of_another_shape(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    np.save(tmp_path / "1.npy", np.zeros(shape, np.float32))
+    with pytest.raises(DataError, match=r"1\.npy: expected vectors of shape \(regions, "):
+        open_regions(tmp_path).read("1")
+
+
+def test_two_files_of_one_photo(tmp_path: Path) -> None:
+    np.save(tmp_path / "1.npy", vectors(2))
+    np.savez(tmp_path / "1.npz", features=vectors(2))
+    with pytest.raises(DataError, match=r"1\.npz: there is 1\.npy, too"):
+        open_regions(tmp_path)
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"holds no \.npz and no \.npy"):
+        open_regions(tmp_path)
