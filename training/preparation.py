@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ from training.dataset import PairDataset
 from training.recipe import Recipe
 from training.region_inputs import check_regions, region_items
 from training.start import load_start
+from training.streaming.photo_stream import PhotoStream
+from training.streaming.tar_stream import TarStream, open_stream
 from training.tasks.joint import build_tasks
 from training.tuning.encoders import check_tuning
 from training.views import PLAIN, view_names
@@ -30,12 +32,12 @@ class PreparedRun(NamedTuple):
 
     Attributes:
         model: with pretrained encoders, the rest at random.
-        train_set: pairs to train on.
+        train_set: pairs to train on, or the stream of them.
         validation_set: pairs that choose the best weights.
     """
 
     model: AladinModel
-    train_set: PairDataset
+    train_set: PairDataset | PhotoStream
     validation_set: PairDataset
 
 
@@ -61,33 +63,49 @@ def prepare_run(
         build_tasks(stage)
     torch.manual_seed(recipe.seed)
     regions = _regions(recipe)
-    train_records = _read(recipe, recipe.data.train_split)
-    validation_records = _read(recipe, recipe.data.validation_split)
-    model = _network(recipe, train_records)
+    data = recipe.data
+    train = _training_data(recipe, progress)
+    validation_records = _read(recipe, data.validation_source or data.source, data.validation_split)
+    model = _network(recipe, train)
     for stage in recipe.stage:
         check_tuning(model, stage.tune)
     check_regions(model.image.encoder, regions)
     if regions is not None:
-        region_items([*train_records, *validation_records], model.image.encoder, regions)
+        records = () if isinstance(train, TarStream) else train
+        region_items([*records, *validation_records], model.image.encoder, regions)
     before_encoding()
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     prepare = functools.partial(
         PairDataset.prepare,
         model=model,
-        cache_root=Path(recipe.data.cache).expanduser(),
+        cache_root=Path(data.cache).expanduser(),
         precision=recipe.precision,
         progress=progress,
         regions=regions,
     )
-    views = view_names(recipe.data.mirror, recipe.data.crops)
-    train_set = prepare(train_records, views=views)
+    views = view_names(data.mirror, data.crops)
+    if isinstance(train, TarStream):
+        assert data.stream is not None  # it was opened for this
+        train_set = PhotoStream(
+            train, model.image.encoder, model.text.encoder, tuple(views), data.stream.shuffle
+        )
+    else:
+        train_set = prepare(train, views=views)
     validation_set = prepare(validation_records, views=[PLAIN])
     return PreparedRun(model, train_set, validation_set)
 
 
-def _read(recipe: Recipe, split: str | None) -> list[Record]:
-    source = Path(recipe.data.source).expanduser()
-    return read_records(source, split, require_photos=recipe.data.regions is None)
+def _training_data(recipe: Recipe, progress: Progress) -> Sequence[Record] | TarStream:
+    data = recipe.data
+    if data.stream is None:
+        return _read(recipe, data.source, data.train_split)
+    source, cache = Path(data.source).expanduser(), Path(data.cache).expanduser()
+    return open_stream(source, data.train_split, cache, progress)
+
+
+def _read(recipe: Recipe, source: str, split: str | None) -> list[Record]:
+    without_regions = recipe.data.regions is None
+    return read_records(Path(source).expanduser(), split, require_photos=without_regions)
 
 
 def _regions(recipe: Recipe) -> RegionStore | None:
@@ -107,16 +125,23 @@ def _regions(recipe: Recipe) -> RegionStore | None:
     return open_regions(Path(data.regions).expanduser(), labels)
 
 
-def _network(recipe: Recipe, records: list[Record]) -> AladinModel:
+def _network(recipe: Recipe, train: Sequence[Record] | TarStream) -> AladinModel:
     if recipe.start is not None:
         return load_start(recipe.start)
     assert recipe.model is not None  # a recipe has the one or the other
-    return AladinModel.create(recipe.model, _tokenizer(recipe, recipe.model, records))
+    return AladinModel.create(recipe.model, _tokenizer(recipe, recipe.model, train))
 
 
-def _tokenizer(recipe: Recipe, model: ModelConfig, records: list[Record]) -> Tokenizer | None:
+def _tokenizer(
+    recipe: Recipe, model: ModelConfig, train: Sequence[Record] | TarStream
+) -> Tokenizer | None:
     if model.text_encoder.source is not None:
         return None
-    captions = (caption for record in records for caption in record.captions)
     encoder = text_encoder_class(model)
-    return encoder.learn_tokenizer(captions, recipe.tokenizer.vocabulary_size)
+    return encoder.learn_tokenizer(_captions(train), recipe.tokenizer.vocabulary_size)
+
+
+def _captions(train: Sequence[Record] | TarStream) -> Iterator[str]:
+    if isinstance(train, TarStream):
+        return train.captions()
+    return (caption for record in train for caption in record.captions)

@@ -81,6 +81,15 @@ class DataConfig:
     mirror: bool = False
     crops: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse impossible combinations.
+
+        Raises:
+            ConfigError: a stream is to show what its tars do not have.
+        """
+        if self.stream is not None and self.regions is not None:
+            raise ConfigError("data: a stream shows the photos of its tars, not ready-made regions")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerConfig:

@@ -20,6 +20,8 @@ from training.recipe import Recipe
 from training.stage import StageConfig
 from training.stage_networks import build_networks
 from training.stage_sources import StageSources
+from training.streaming.photo_stream import PhotoStream
+from training.streaming.streamed_batches import StreamedBatches
 from training.tasks.parts import reset_part
 
 
@@ -48,7 +50,8 @@ def set_up_stage(
         reset_part(model, part)
     networks = build_networks(recipe, stage, model, sources)
     with first_goes_ahead():  # it fills the caches of the frozen encoders
-        train_set = train_set.read_by(model, networks.others)
+        if isinstance(train_set, PairDataset):
+            train_set = train_set.read_by(model, networks.others)
         validation_set = validation_set.read_by(model)
     batches = _batches(recipe, stage, train_set, sources)
     validate = _validation(stage, model, validation_set, recipe.precision)
@@ -56,8 +59,16 @@ def set_up_stage(
 
 
 def _batches(
-    recipe: Recipe, stage: StageConfig, train_set: PairDataset, sources: StageSources
+    recipe: Recipe,
+    stage: StageConfig,
+    train_set: PairDataset | PhotoStream,
+    sources: StageSources,
 ) -> BatchSource:
+    seed = f"{recipe.seed}:{stage.name}"
+    if isinstance(train_set, PhotoStream):
+        return StreamedBatches(
+            train_set, stage.batch_size, stage.captions_per_photo, seed, stage.negatives
+        )
     offline = None
     if stage.offline is not None:
         with first_goes_ahead():  # it mines where that has not been done
@@ -67,7 +78,7 @@ def _batches(
         stage.batch_size,
         stage.captions_per_photo,
         train_set.views,
-        f"{recipe.seed}:{stage.name}",
+        seed,
         offline,
         stage.offline is not None and stage.offline.coupled,
     )

@@ -14,6 +14,7 @@ from training.mining.file import load_negatives, save_negatives
 from training.mining.miner import mine_negatives
 from training.mining.negatives import MinedFrom, OfflineNegatives
 from training.stage import OfflineNegativesConfig
+from training.streaming.photo_stream import PhotoStream
 
 
 class StageSources(Protocol):
@@ -35,7 +36,7 @@ class RunSources:
         self,
         stages: Path,
         folder: Path,
-        train_set: PairDataset,
+        train_set: PairDataset | PhotoStream,
         device: torch.device,
         progress: Progress,
     ) -> None:
@@ -69,6 +70,7 @@ class RunSources:
             StaleNegativesError: the file belongs to other data, settings or another network.
             DataError: the file is damaged.
         """
+        assert isinstance(self._train_set, PairDataset)  # recipes mine in no stream
         miner = self.checkpoint(config.stage) if config.stage is not None else None
         model_id = miner.model_id if miner is not None else None
         if config.miner is not None:

@@ -12,6 +12,7 @@ from aladin.model import AladinModel
 from training.dataset import PairDataset
 from training.mining.negatives import MinedFrom, OfflineNegatives
 from training.stage import OfflineNegativesConfig
+from training.streaming.photo_stream import PhotoStream
 
 # Both scores take part, as with a fusion that has been fitted.
 _HALF = DirectionFusion(weight=0.5)
@@ -20,7 +21,7 @@ _HALF = DirectionFusion(weight=0.5)
 class RandomSources:
     """Teachers and anchors are copies of the network itself, mined lists are drawn at random."""
 
-    def __init__(self, model: AladinModel, train_set: PairDataset) -> None:
+    def __init__(self, model: AladinModel, train_set: PairDataset | PhotoStream) -> None:
         """Stand in for the earlier stages of a recipe.
 
         Args:
@@ -37,6 +38,7 @@ class RandomSources:
 
     def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
         """Return lists of random captions and photos, never a photo's own."""
+        assert isinstance(self._train_set, PairDataset)  # recipes mine in no stream
         captions_of_photo = self._train_set.captions_of_photo
         n_photos = len(captions_of_photo)
         first_captions = torch.tensor([captions[0] for captions in captions_of_photo])
