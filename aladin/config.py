@@ -43,7 +43,8 @@ class ImageEncoderConfig:
     Attributes:
         name: key in the registry.
         source: folder or hub name of pretrained weights; None starts at random.
-        architecture: the transformers configuration; read from `source` when None.
+        architecture: the transformers configuration; read from `source` when None. For regions
+            the options of `RegionsArchitecture` that differ from VinVL's.
         frozen: no gradient, evaluation mode always, outputs cached on disk for training.
         preprocessing: read from `source` when None.
         pyramid: sides of the square grids that the encoder's own grid is averaged to, e.g.
@@ -54,6 +55,8 @@ class ImageEncoderConfig:
             vector that the tower's own similarity compares, before its projection, and all
             states have passed the tower's last norm. Without it, element 0 is the network's CLS,
             if it has one, and the states are the last layer's.
+        detector: which one made the regions that a network of regions was trained on, as a
+            `RegionSet` names it; those of another are refused. None: not known.
     """
 
     name: str = "hf"
@@ -64,6 +67,7 @@ class ImageEncoderConfig:
     pyramid: tuple[int, ...] | None = None
     layers: tuple[int, ...] = ()
     pooled: bool = False
+    detector: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +150,8 @@ class AlignmentHeadConfig:
         dim: size the tokens are projected to; None keeps the towers' width, as the paper.
         normalize: cosine (the default) or plain dot product (A-3).
         official_trim: also drop each text's last word piece, as the official code (A-4).
-        empty_fill: padded regions are excluded from the max, or score zero in it (A-5).
+        empty_fill: "zero": every image has one more region, which scores zero, as the padding of
+            the official code (A-5); "exclude": it has its own regions only.
         start: "towers": the projections start as those of the two pretrained towers; where `dim`
             is smaller, followed by a random orthonormal map that both share, which keeps cosines
             about as they were. Needs encoders with `pooled`, and towers without a trunk.

@@ -65,6 +65,8 @@ class AladinModel(nn.Module):
         self.matching = MatchingHead(config.matching, *widths)
         if config.attention is not None and not config.alignment.normalize:
             raise ConfigError("attention: it compares unit vectors; set alignment.normalize")
+        if config.attention is not None and self.alignment.zero_tokens:
+            raise ConfigError("attention: it would attend to zeros; set alignment.empty_fill")
         self.attention = (
             AttentionHead(config.attention, self.alignment.dim) if config.attention else None
         )
@@ -84,6 +86,22 @@ class AladinModel(nn.Module):
         # The image encoder comes second: it may share the text encoder's weights.
         text_encoder = text_encoder_class(config).from_source(config.text_encoder, tokenizer)
         image_encoder = image_encoder_class(config).from_source(config.image_encoder, text_encoder)
+        return cls.on_encoders(config, image_encoder, text_encoder)
+
+    @classmethod
+    def on_encoders(
+        cls, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TokenizedTextEncoder
+    ) -> AladinModel:
+        """Put new towers and heads on two encoders: random ones, or as their sources' projections.
+
+        Args:
+            config: the towers and heads.
+            image_encoder: with its weights.
+            text_encoder: with its weights and tokenizer.
+
+        Raises:
+            ConfigError: an impossible combination.
+        """
         config, projections = fit_to_towers(
             config, image_encoder.projection, text_encoder.projection
         )
@@ -139,7 +157,7 @@ class AladinModel(nn.Module):
             case "matching":
                 return paired_matching_scores(images, texts)
             case "alignment":
-                return paired_alignment_scores(images, texts, self.alignment.padding_score)
+                return paired_alignment_scores(images, texts)
             case "attention":
                 return self._attention_head().paired(images, texts)
             case _:
@@ -147,7 +165,7 @@ class AladinModel(nn.Module):
 
     def alignment_scores(self, images: Encoding, texts: Encoding) -> Float[Tensor, "images texts"]:
         """Score all pairs by the alignment head's rule."""
-        return alignment_scores(images, texts, self.alignment.padding_score)
+        return alignment_scores(images, texts)
 
     def _attention_head(self) -> AttentionHead:
         if self.attention is None:

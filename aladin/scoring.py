@@ -27,7 +27,6 @@ def maxsim(
     regions: Float[Tensor, "images regions dim"],
     word_mask: Bool[Tensor, "texts words"],
     region_mask: Bool[Tensor, "images regions"],
-    padding_score: float = float("-inf"),
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
 ) -> Float[Tensor, "texts images"]:
     """Score every text against every image by late interaction (ALADIN eq 2).
@@ -46,20 +45,20 @@ def maxsim(
         regions: L2-normalised region tokens, same dtype and device.
         word_mask: True at real words; a padded word adds 0.
         region_mask: True at real regions.
-        padding_score: what a padded region scores. -inf: it can never be the best one;
-            0: the official code's behaviour, where padding floors the max (A-5).
         memory_budget_bytes: upper bound of the similarity block held at any time.
 
     Returns:
         Scores in [-words, words], float32 or wider; larger is more similar. An image with
         no real region scores 0.
     """
+    if regions.shape[1] == 0:
+        return words.new_zeros(words.shape[0], regions.shape[0])
     words, regions = _to_autocast(words), _to_autocast(regions)
     packed = words[word_mask]  # (real words, dim): padding costs nothing
     text_of_word = word_mask.nonzero()[:, 0]
     cells = memory_budget_bytes // words.element_size()
     images_a_chunk = max(1, cells // max(1, packed.shape[0] * regions.shape[1]))
-    best = _BestRegion.apply(packed, regions, region_mask, padding_score, images_a_chunk)
+    best = _BestRegion.apply(packed, regions, region_mask, images_a_chunk)
     best = best.to(torch.promote_types(best.dtype, torch.float32))  # (real words, images)
     scores = best.new_zeros(words.shape[0], regions.shape[0])
     return scores.index_add(0, text_of_word, best)
@@ -68,7 +67,6 @@ def maxsim(
 def alignment_scores(
     images: Encoding,
     texts: Encoding,
-    padding_score: float = float("-inf"),
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
 ) -> Float[Tensor, "images texts"]:
     """Score all pairs of two batches; see `maxsim`.
@@ -76,7 +74,6 @@ def alignment_scores(
     Args:
         images: encoded images.
         texts: encoded texts.
-        padding_score: see `maxsim`.
         memory_budget_bytes: upper bound of the similarity block held at any time.
 
     Returns:
@@ -86,7 +83,7 @@ def alignment_scores(
     row_bytes = texts.mask.shape[1] * images.mask.shape[1] * texts.tokens.element_size()
     group = max(1, memory_budget_bytes // max(1, row_bytes))
     columns = [
-        maxsim(tokens, images.tokens, mask, images.mask, padding_score, memory_budget_bytes)
+        maxsim(tokens, images.tokens, mask, images.mask, memory_budget_bytes)
         for tokens, mask in zip(texts.tokens.split(group), texts.mask.split(group), strict=True)
     ]
     return torch.cat(columns).T  # (images, texts)
@@ -107,7 +104,6 @@ def paired_maxsim(
     regions: Float[Tensor, "pairs regions dim"],
     word_mask: Bool[Tensor, "pairs words"],
     region_mask: Bool[Tensor, "pairs regions"],
-    padding_score: float = float("-inf"),
 ) -> Float[Tensor, " pairs"]:
     """Score each text against the image of its own row: the diagonal of `maxsim`.
 
@@ -116,29 +112,28 @@ def paired_maxsim(
         regions: of as many images as there are texts.
         word_mask: see `maxsim`.
         region_mask: see `maxsim`.
-        padding_score: see `maxsim`.
 
     Returns:
         One score a row, float32 or wider; an image with no real region scores 0.
     """
+    if regions.shape[1] == 0:
+        return words.new_zeros(words.shape[0])
     similarity = _to_autocast(words) @ _to_autocast(regions).mT  # (pairs, words, regions)
-    similarity = fill_padding(similarity, region_mask.unsqueeze(1), padding_score)
+    similarity = fill_padding(similarity, region_mask.unsqueeze(1))
     best = similarity.max(dim=-1).values  # (pairs, words)
     scored = word_mask & region_mask.any(dim=1, keepdim=True)
     best = best.to(torch.promote_types(best.dtype, torch.float32))
     return best.masked_fill(~scored, 0).sum(dim=1)
 
 
-def paired_alignment_scores(
-    images: Encoding, texts: Encoding, padding_score: float = float("-inf")
-) -> Float[Tensor, " pairs"]:
+def paired_alignment_scores(images: Encoding, texts: Encoding) -> Float[Tensor, " pairs"]:
     """Score the pairs of two equally long batches, row by row; see `paired_maxsim`.
 
     Raises:
         ShapeError: the batches differ in length.
     """
     check_paired(images, texts)
-    return paired_maxsim(texts.tokens, images.tokens, texts.mask, images.mask, padding_score)
+    return paired_maxsim(texts.tokens, images.tokens, texts.mask, images.mask)
 
 
 def paired_matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, " pairs"]:
@@ -181,7 +176,6 @@ class _BestRegion(torch.autograd.Function):
         words: Tensor,
         regions: Tensor,
         region_mask: Tensor,
-        padding_score: float,
         images_a_chunk: int,
     ) -> Tensor:
         """Take (N, dim) words and (images, regions, dim) regions to (N, images) maxima."""
@@ -193,7 +187,7 @@ class _BestRegion(torch.autograd.Function):
             similarity = words @ regions[chunk].flatten(0, 1).T  # (N, chunk * regions)
             similarity = similarity.unflatten(1, (-1, regions.shape[1]))
             if padded:
-                similarity = fill_padding(similarity, region_mask[chunk], padding_score)
+                similarity = fill_padding(similarity, region_mask[chunk])
             best[:, chunk], winners[:, chunk] = similarity.max(dim=-1)
         empty = ~region_mask.any(dim=1)
         ctx.save_for_backward(words, regions, winners, region_mask)
@@ -223,4 +217,4 @@ class _BestRegion(torch.autograd.Function):
             dense = dense.view(n_words, count * n_regions)
             grad_words += dense @ regions[chunk].flatten(0, 1)
             grad_regions[chunk] = (dense.T @ words).view(count, n_regions, -1)
-        return grad_words, grad_regions, None, None, None
+        return grad_words, grad_regions, None, None

@@ -17,6 +17,14 @@ class AlignmentHead(nn.Module):
 
     The paper's head has no parameters (``dim=None``); a projection makes the token store
     small enough to keep for millions of images.
+
+    The official code scores 0 where an image has fewer regions than the widest of its batch, and
+    takes the best of these zeros too (A-5). At evaluation every image is padded, so that is one
+    more region of zeros; as such every image gets it here, whatever the batch, and whoever
+    compares tokens needs to know nothing of it.
+
+    Attributes:
+        zero_tokens: tokens of zeros behind an image's own: 1 or 0.
     """
 
     def __init__(self, config: AlignmentHeadConfig, image_width: int, text_width: int) -> None:
@@ -27,7 +35,7 @@ class AlignmentHead(nn.Module):
             self.projections["image"] = nn.Linear(image_width, config.dim)
             self.projections["text"] = nn.Linear(text_width, config.dim)
         self.dim = config.dim if config.dim is not None else image_width
-        self.padding_score = float("-inf") if config.empty_fill == "exclude" else 0.0
+        self.zero_tokens = int(config.empty_fill == "zero")
 
     def forward(
         self, features: Features, modality: Literal["image", "text"]
@@ -40,6 +48,9 @@ class AlignmentHead(nn.Module):
             states = self.projections[modality](states)
         if self.config.normalize:
             states = F.normalize(states.float(), dim=-1)
+        if modality == "image" and self.zero_tokens:
+            states = F.pad(states, (0, 0, 0, 1))  # (batch, regions + 1, dim)
+            content = F.pad(content, (0, 1), value=True)
         return states, content
 
 

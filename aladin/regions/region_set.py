@@ -13,6 +13,8 @@ from aladin.errors import RegionError
 
 # Detectors round: a box may stand out of the photo by this fraction of it, and is then clipped.
 _SLACK = 1e-3
+# Numbers by which VinVL tells a region's place, behind those of its appearance.
+GEOMETRY = 6
 
 
 @dataclass(frozen=True, eq=False)

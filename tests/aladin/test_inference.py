@@ -19,7 +19,7 @@ from aladin.config import (
 )
 from aladin.encoding import concatenate
 from aladin.errors import InputError, TextTooLongError
-from aladin.inference import encode_photos, encode_images, encode_texts
+from aladin.inference import encode_images, encode_photos, encode_texts
 from aladin.model import AladinModel
 
 TEXTS = [

@@ -95,14 +95,18 @@ def test_every_score_by_its_name(build_tiny: Build) -> None:
             model.paired_scores(name, images, texts.rows(slice(2)))
 
 
-def test_pairs_follow_the_alignment_heads_rule_for_padding(build_tiny: Build) -> None:
+def test_zero_fill_is_a_floor_for_every_word(build_tiny: Build) -> None:
+    """As in the official code (A-5), and whatever the batch."""
     model = build_tiny(alignment=AlignmentHeadConfig(dim=8, empty_fill="zero"))
     images, texts = encode(model)
-    images = images._replace(mask=torch.arange(16) < torch.tensor([[16], [2], [1]]))
+    plain_images, plain_texts = encode(build_tiny())
+    cosines = torch.einsum("ird,twd->itwr", plain_images.tokens, plain_texts.tokens)
+    best = cosines.amax(dim=-1)
+    assert bool((best < 0).any())
+    expected = (best.clamp_min(0) * plain_texts.mask).sum(dim=-1)
+    torch.testing.assert_close(model.scores("alignment", images, texts), expected)
     pairs = model.paired_scores("alignment", images, texts)
-    torch.testing.assert_close(pairs, model.scores("alignment", images, texts).diagonal())
-    excluded = build_tiny().paired_scores("alignment", images, texts)
-    assert not torch.allclose(pairs, excluded)
+    torch.testing.assert_close(pairs, expected.diagonal())
 
 
 def test_a_network_without_attention(build_tiny: Build) -> None:
@@ -118,6 +122,13 @@ def test_attention_compares_unit_vectors(build_tiny: Build) -> None:
     with pytest.raises(ConfigError, match=r"set alignment\.normalize"):
         build_tiny(
             alignment=AlignmentHeadConfig(normalize=False), attention=AttentionHeadConfig(dim=5)
+        )
+
+
+def test_attention_has_no_zeros_to_attend_to(build_tiny: Build) -> None:
+    with pytest.raises(ConfigError, match=r"it would attend to zeros; set alignment\.empty_fill"):
+        build_tiny(
+            alignment=AlignmentHeadConfig(empty_fill="zero"), attention=AttentionHeadConfig(dim=5)
         )
 
 

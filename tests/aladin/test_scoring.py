@@ -21,9 +21,7 @@ from aladin.scoring import (
 Operands = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def reference(
-    words: Tensor, regions: Tensor, word_mask: Tensor, region_mask: Tensor, fill_zero: bool = False
-) -> Tensor:
+def reference(words: Tensor, regions: Tensor, word_mask: Tensor, region_mask: Tensor) -> Tensor:
     scores = torch.zeros(words.shape[0], regions.shape[0], dtype=words.dtype)
     for text in range(words.shape[0]):
         for image in range(regions.shape[0]):
@@ -35,8 +33,6 @@ def reference(
                     for region in range(regions.shape[1])
                     if region_mask[image, region]
                 ]
-                if fill_zero and len(cosines) < regions.shape[1] and cosines:
-                    cosines.append(0.0)
                 scores[text, image] += max(cosines, default=0.0)
     return scores
 
@@ -58,19 +54,20 @@ def test_equals_the_loops(operands: Operands) -> None:
     assert torch.equal(scores[:, 3], torch.zeros(3, dtype=torch.float64))
 
 
-def test_zero_fill_lets_padding_compete(operands: Operands) -> None:
-    scores = maxsim(*operands, padding_score=0.0)
-    torch.testing.assert_close(scores, reference(*operands, fill_zero=True))
-    assert bool((scores >= maxsim(*operands)).all())
-
-
-@pytest.mark.parametrize("padding_score", [float("-inf"), 0.0])
-def test_what_stands_in_padding_changes_nothing(operands: Operands, padding_score: float) -> None:
+def test_images_without_a_single_region(operands: Operands) -> None:
     words, regions, word_mask, region_mask = operands
-    expected = maxsim(words, regions, word_mask, region_mask, padding_score)
+    nothing = regions[:, :0], region_mask[:, :0]
+    assert torch.equal(maxsim(words, nothing[0], word_mask, nothing[1]), words.new_zeros(3, 4))
+    pairs = paired_maxsim(words, nothing[0][:3], word_mask, nothing[1][:3])
+    assert torch.equal(pairs, words.new_zeros(3))
+
+
+def test_what_stands_in_padding_changes_nothing(operands: Operands) -> None:
+    words, regions, word_mask, region_mask = operands
+    expected = maxsim(words, regions, word_mask, region_mask)
     poisoned_words = words.masked_fill(~word_mask.unsqueeze(-1), 9.0)
     poisoned_regions = regions.masked_fill(~region_mask.unsqueeze(-1), 9.0)
-    scores = maxsim(poisoned_words, poisoned_regions, word_mask, region_mask, padding_score)
+    scores = maxsim(poisoned_words, poisoned_regions, word_mask, region_mask)
     assert torch.equal(scores, expected)
 
 
@@ -86,16 +83,13 @@ def test_more_padding_changes_nothing(operands: Operands) -> None:
 
 
 @pytest.mark.parametrize("budget_bytes", [1, 500, 2000, 10**9])
-@pytest.mark.parametrize("padding_score", [float("-inf"), 0.0])
-def test_chunks_change_neither_scores_nor_gradients(
-    operands: Operands, budget_bytes: int, padding_score: float
-) -> None:
+def test_chunks_change_neither_scores_nor_gradients(operands: Operands, budget_bytes: int) -> None:
     words, regions, word_mask, region_mask = operands
     gradients: list[tuple[Tensor, Tensor]] = []
     scores: list[Tensor] = []
     for budget in (10**9, budget_bytes):
         leaves = words.clone().requires_grad_(), regions.clone().requires_grad_()
-        score = maxsim(*leaves, word_mask, region_mask, padding_score, budget)
+        score = maxsim(*leaves, word_mask, region_mask, budget)
         (score * torch.arange(12).view(3, 4)).sum().backward()
         assert leaves[0].grad is not None
         assert leaves[1].grad is not None
@@ -105,13 +99,10 @@ def test_chunks_change_neither_scores_nor_gradients(
     torch.testing.assert_close(gradients[1], gradients[0])
 
 
-@pytest.mark.parametrize("padding_score", [float("-inf"), 0.0])
-def test_gradient_agrees_with_finite_differences(operands: Operands, padding_score: float) -> None:
+def test_gradient_agrees_with_finite_differences(operands: Operands) -> None:
     words, regions, word_mask, region_mask = operands
     leaves = words.requires_grad_(), regions.requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda w, r: maxsim(w, r, word_mask, region_mask, padding_score), leaves
-    )
+    assert torch.autograd.gradcheck(lambda w, r: maxsim(w, r, word_mask, region_mask), leaves)
 
 
 def test_padding_gets_no_gradient(operands: Operands) -> None:
@@ -188,15 +179,14 @@ def pairs(operands: Operands) -> Operands:
     )
 
 
-@pytest.mark.parametrize("padding_score", [float("-inf"), 0.0])
-def test_pairs_are_the_diagonal_of_all(pairs: Operands, padding_score: float) -> None:
+def test_pairs_are_the_diagonal_of_all(pairs: Operands) -> None:
     found: list[tuple[Tensor, ...]] = []
     for paired in (False, True):
         leaves = [tokens.clone().requires_grad_() for tokens in pairs[:2]]
         if paired:
-            scores = paired_maxsim(*leaves, *pairs[2:], padding_score)
+            scores = paired_maxsim(*leaves, *pairs[2:])
         else:
-            scores = maxsim(*leaves, *pairs[2:], padding_score).diagonal()
+            scores = maxsim(*leaves, *pairs[2:]).diagonal()
         gradients = torch.autograd.grad((scores * torch.arange(1, 5)).sum(), leaves)
         found.append((scores.detach(), *gradients))
     torch.testing.assert_close(found[1], found[0])

@@ -72,9 +72,18 @@ def test_the_official_trim_of_a_text_without_words() -> None:
     assert not words.any()
 
 
-def test_what_padding_scores() -> None:
-    assert head().padding_score == float("-inf")
-    assert head(empty_fill="zero").padding_score == 0.0
+def test_zero_fill_gives_every_image_one_more_region(texts: Features) -> None:
+    plain, zero = head(dim=3), head(dim=3, empty_fill="zero")
+    zero.load_state_dict(plain.state_dict())
+    tokens, mask = zero(texts, "image")
+    own, own_mask = plain(texts, "image")
+    assert torch.equal(tokens[:, :-1], own)
+    assert torch.equal(mask[:, :-1], own_mask)
+    assert torch.equal(tokens[:, -1], torch.zeros(2, 3))
+    assert bool(mask[:, -1].all())
+    assert (plain.zero_tokens, zero.zero_tokens) == (0, 1)
+    for of_zero, of_plain in zip(zero(texts, "text"), plain(texts, "text"), strict=True):
+        assert torch.equal(of_zero, of_plain)
 
 
 def test_tokens_are_normalised_in_float32_under_autocast(texts: Features) -> None:

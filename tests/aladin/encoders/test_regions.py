@@ -1,0 +1,429 @@
+"""The regions encoder against a plain forward pass, and what it shares with the text encoder."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
+
+from aladin.checkpoint import load_checkpoint, save_checkpoint
+from aladin.config import (
+    AlignmentHeadConfig,
+    ImageEncoderConfig,
+    ImagePreprocessing,
+    MatchingHeadConfig,
+    TextEncoderConfig,
+    TowerConfig,
+)
+from aladin.encoders.base import Features, concatenate_features
+from aladin.encoders.regions import RegionsImageEncoder
+from aladin.encoders.vocabulary import train_tokenizer
+from aladin.errors import ConfigError, InputError, RegionError
+from aladin.feature_cache import FeatureCache
+from aladin.inference import encode_images, encode_texts
+from aladin.model import AladinModel
+from aladin.regions.region_set import RegionSet, with_geometry
+
+Build = Callable[..., AladinModel]
+DIM, HEADS = 16, 2
+BERT = {
+    "model_type": "bert",
+    "hidden_size": DIM,
+    "num_hidden_layers": 2,
+    "num_attention_heads": HEADS,
+    "intermediate_size": 24,
+    "max_position_embeddings": 32,
+    # A wide start, so that what is attended to makes a difference.
+    "initializer_range": 0.5,
+}
+TEXTS = ["a dog", "a small red circle above a striped blue square", "the yellow star"]
+LABELS = [("dog", "red circle", "grass"), (), ("blue square",), tuple("abcdefgh")]
+
+
+def region_sets() -> list[RegionSet]:
+    """Photos with 3, 2, 1 and 8 regions of 5 numbers."""
+    rng = np.random.default_rng(3)
+    return [
+        RegionSet(rng.normal(size=(count, 5)).astype(np.float32), labels=labels)
+        for count, labels in zip((3, 2, 1, 8), LABELS, strict=True)
+    ]
+
+
+def region_model(build_tiny: Build, frozen: bool = False, **changes: Any) -> AladinModel:
+    """A network whose heads read the encoders' own states, as ALADIN's."""
+    options = changes.pop("architecture", {})
+    parts: dict[str, Any] = {
+        "image_encoder": ImageEncoderConfig(
+            name="regions",
+            architecture={"region_dim": 5, "max_regions": 6, "max_label_tokens": 7, **options},
+            frozen=frozen,
+        ),
+        "text_encoder": TextEncoderConfig(architecture=BERT, max_tokens=24, frozen=frozen),
+        "image_tower": TowerConfig(trunk=None),
+        "text_tower": TowerConfig(trunk=None),
+        "alignment": AlignmentHeadConfig(dim=None),
+        "matching": MatchingHeadConfig(layers=1, heads=2),
+    }
+    return build_tiny(**(parts | changes))
+
+
+def encoder_of(model: AladinModel) -> RegionsImageEncoder:
+    encoder = model.image.encoder
+    assert isinstance(encoder, RegionsImageEncoder)
+    return encoder
+
+
+def encoded(model: AladinModel, photos: list[RegionSet]) -> Features:
+    encoder = encoder_of(model)
+    with torch.inference_mode():
+        return encoder(encoder.collate([encoder.preprocess(photo) for photo in photos]))
+
+
+def plain_pass(model: AladinModel, photo: RegionSet) -> list[Tensor]:
+    """One photo, one token and one head at a time: [CLS, region 1, region 2, ...]."""
+    tokenizer = model.text.encoder.tokenizer
+    architecture = encoder_of(model).architecture
+    start = {"cls": "[CLS]", "unk": "[UNK]"}[architecture.start_token]
+    pieces: list[str] = []
+    for label in photo.labels if architecture.labels else ():
+        pieces += tokenizer.encode(label, add_special_tokens=False).tokens
+    pieces = [start, *pieces[: architecture.max_label_tokens - 2], "[SEP]"]
+
+    w = {name: value.detach() for name, value in model.state_dict().items()}
+    table = "text.encoder.model.embeddings."
+
+    def linear(value: Tensor, name: str) -> Tensor:
+        return w[f"{name}.weight"] @ value + w[f"{name}.bias"]
+
+    def norm(value: Tensor, name: str) -> Tensor:
+        centred = value - value.mean()
+        unit = centred / torch.sqrt((centred**2).mean() + 1e-12)
+        return unit * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    states: list[Tensor] = []
+    for place, piece in enumerate(pieces):
+        number = tokenizer.token_to_id(piece)
+        total = w[f"{table}word_embeddings.weight"][number]
+        total = total + w[f"{table}position_embeddings.weight"][place]
+        total = total + w[f"{table}token_type_embeddings.weight"][min(place, 1)]
+        states.append(norm(total, f"{table}LayerNorm"))
+    for vector in torch.from_numpy(photo.vectors)[: architecture.max_regions]:
+        value = linear(vector, "image.encoder.embedding")
+        states.append(norm(value, "image.encoder.norm") if architecture.norm else value)
+
+    size = DIM // HEADS
+    for layer in range(BERT["num_hidden_layers"]):
+        name = f"text.encoder.model.encoder.layer.{layer}."
+        queries, keys, values = (
+            [linear(state, f"{name}attention.self.{part}") for state in states]
+            for part in ("query", "key", "value")
+        )
+        after: list[Tensor] = []
+        for state, query in zip(states, queries, strict=True):
+            heads: list[Tensor] = []
+            for head in range(HEADS):
+                own = slice(head * size, (head + 1) * size)
+                likeness = [float(query[own] @ key[own]) / math.sqrt(size) for key in keys]
+                weights = torch.tensor(likeness).softmax(0)
+                heads.append(sum(weight * value[own] for weight, value in zip(weights, values)))  # type: ignore[arg-type] # noqa: B905
+            attended = linear(torch.cat(heads), f"{name}attention.output.dense")
+            attended = norm(attended + state, f"{name}attention.output.LayerNorm")
+            inner = torch.nn.functional.gelu(linear(attended, f"{name}intermediate.dense"))
+            outer = linear(inner, f"{name}output.dense")
+            after.append(norm(outer + attended, f"{name}output.LayerNorm"))
+        states = after
+    return [states[0], *states[len(pieces) :]]
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [{}, {"start_token": "unk"}, {"labels": False}, {"norm": False}],
+    ids=["paper", "A-2", "no labels", "no norm"],
+)
+def test_the_pass_is_that_of_a_plain_bert(build_tiny: Build, architecture: dict[str, Any]) -> None:
+    model = region_model(build_tiny, architecture=architecture)
+    photos = region_sets()
+    states, mask, content = encoded(model, photos)
+    assert mask.sum(dim=1).tolist() == [4, 3, 2, 7]  # the CLS, and at most six regions
+    assert content.sum(dim=1).tolist() == [3, 2, 1, 6]
+    assert not bool(content[:, 0].any())
+    for row, photo in enumerate(photos):
+        expected = torch.stack(plain_pass(model, photo))
+        torch.testing.assert_close(states[row][mask[row]], expected, atol=1e-5, rtol=1e-4)
+    assert float(states[mask].std()) > 0.1
+
+
+@pytest.mark.parametrize("aggregate", ["encoder", "first_region"])
+def test_neither_the_batch_nor_padding_changes_a_score(build_tiny: Build, aggregate: Any) -> None:
+    model = region_model(build_tiny, image_tower=TowerConfig(trunk=None, aggregate=aggregate))
+    encoder, photos = encoder_of(model), region_sets()
+    inputs = [encoder.preprocess(photo) for photo in photos]
+    with torch.inference_mode():
+        together = model.encode_images(encoder.collate(inputs))
+        texts = encode_texts(model, TEXTS)
+        for name in model.score_names:
+            scores = model.scores(name, together, texts)
+            for row, one in enumerate(inputs):
+                alone = model.scores(name, model.encode_images(encoder.collate([one])), texts)
+                torch.testing.assert_close(alone[0], scores[row], atol=1e-5, rtol=0)
+            in_pairs = model.scores(name, encode_images(model, inputs), texts)
+            torch.testing.assert_close(in_pairs, scores, atol=1e-5, rtol=0)
+
+
+def test_the_first_region_may_play_the_cls(build_tiny: Build) -> None:
+    model = region_model(build_tiny, image_tower=TowerConfig(trunk=None, aggregate="first_region"))
+    encoder, photos = encoder_of(model), region_sets()
+    states, mask, content = encoded(model, photos)
+    with torch.inference_mode():
+        inputs = [encoder.preprocess(photo) for photo in photos]
+        sequence = model.image(encoder.collate(inputs))
+    assert torch.equal(sequence.states, states[:, 1:])
+    assert torch.equal(sequence.mask, mask[:, 1:])
+    assert torch.equal(sequence.content[:, 1:], content[:, 2:])
+    assert not bool(sequence.content[:, 0].any())
+    assert encode_images(model, inputs).mask.sum(dim=1).tolist() == [2, 1, 0, 5]
+
+
+def test_the_two_passes_do_not_see_each_other(build_tiny: Build) -> None:
+    """What a photo holds changes no text, and what a text says no photo."""
+    model = region_model(build_tiny)
+    images = torch.cat([part.flatten() for part in encoded(model, region_sets())])
+    texts = encode_texts(model, TEXTS)
+    other = [
+        RegionSet(photo.vectors + 1, labels=("square",) * len(photo)) for photo in region_sets()
+    ]
+    assert not torch.allclose(torch.cat([part.flatten() for part in encoded(model, other)]), images)
+    assert torch.equal(encode_texts(model, TEXTS).tokens, texts.tokens)
+    alone = encode_texts(model, TEXTS[:1])
+    torch.testing.assert_close(alone.embedding[0], texts.embedding[0], atol=1e-6, rtol=0)
+
+
+def test_labels_change_the_regions_and_leave(build_tiny: Build) -> None:
+    model = region_model(build_tiny)
+    photo = region_sets()[0]
+    bare = RegionSet(photo.vectors)
+    with_labels, without = encoded(model, [photo]), encoded(model, [bare])
+    assert with_labels.states.shape == without.states.shape == (1, 4, DIM)
+    assert not torch.allclose(with_labels.states, without.states)
+    unread = region_model(build_tiny, architecture={"labels": False})
+    assert torch.equal(encoded(unread, [photo]).states, encoded(unread, [bare]).states)
+
+
+def test_the_bert_is_owned_once(build_tiny: Build, tmp_path: Path) -> None:
+    model = region_model(build_tiny)
+    names = [name for name, _ in model.named_parameters() if name.startswith("image.")]
+    assert sorted(names) == [
+        "image.encoder.embedding.bias",
+        "image.encoder.embedding.weight",
+        "image.encoder.norm.bias",
+        "image.encoder.norm.weight",
+    ]
+    save_checkpoint(tmp_path / "saved", model)
+    loaded = load_checkpoint(tmp_path / "saved").model
+    photos = region_sets()
+    assert torch.equal(encoded(loaded, photos).states, encoded(model, photos).states)
+    assert torch.equal(encode_texts(loaded, TEXTS).tokens, encode_texts(model, TEXTS).tokens)
+    assert encoder_of(loaded).weights_digest() == encoder_of(model).weights_digest()
+    assert encoder_of(loaded).text_encoder is loaded.text.encoder
+
+
+def test_a_copy_shares_its_own_bert(build_tiny: Build) -> None:
+    model = region_model(build_tiny)
+    before = encoded(model, region_sets()).states
+    other = copy.deepcopy(model)
+    assert encoder_of(other).text_encoder is other.text.encoder
+    with torch.no_grad():
+        for parameter in other.text.parameters():
+            parameter.mul_(1.5)
+    assert not torch.allclose(encoded(other, region_sets()).states, before)
+    assert torch.equal(encoded(model, region_sets()).states, before)
+
+
+def test_both_passes_train_the_bert(build_tiny: Build) -> None:
+    model = region_model(build_tiny).train()
+    encoder = encoder_of(model)
+    batch = encoder.collate([encoder.preprocess(photo) for photo in region_sets()])
+    encoder(batch).states[:, 1:].square().sum().backward()
+    for name, parameter in [*model.text.encoder.named_parameters(), *encoder.named_parameters()]:
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.isfinite().all()), name
+
+
+def test_the_digest_is_of_the_bert_too(build_tiny: Build) -> None:
+    """Cached regions are those of one embedding, one BERT and one vocabulary."""
+    model = region_model(build_tiny)
+    before = encoder_of(model).weights_digest()
+    digests = {before}
+    for parameter in (encoder_of(model).embedding.bias, next(model.text.encoder.parameters())):
+        with torch.no_grad():
+            parameter.add_(1)
+        digests.add(encoder_of(model).weights_digest())
+    assert len(digests) == 3
+
+
+def test_frozen_only_with_the_bert(build_tiny: Build) -> None:
+    model = region_model(build_tiny, frozen=True).train()
+    encoder = encoder_of(model)
+    assert encoder.frozen
+    assert not encoder.dropout.training
+    batch = encoder.collate([encoder.preprocess(photo) for photo in region_sets()])
+    assert not encoder(batch).states.requires_grad
+    model.text.encoder.frozen = False  # as a stage that tunes it does
+    assert not encoder.frozen
+    with pytest.raises(ConfigError, match="frozen, but the text encoder, whose BERT it shares"):
+        region_model(
+            build_tiny,
+            image_encoder=ImageEncoderConfig(name="regions", frozen=True),
+        )
+
+
+def test_frozen_output_from_the_cache(build_tiny: Build, tmp_path: Path) -> None:
+    model = region_model(build_tiny, frozen=True)
+    photos = region_sets()
+    cache = FeatureCache(tmp_path, encoder_of(model).weights_digest())
+    cache.add(["a", "b"], encoded(model, photos[:2]))
+    cache.add(["c", "d"], concatenate_features([encoded(model, [each]) for each in photos[2:]]))
+    with torch.inference_mode():
+        cached = model.encode_images(cache.get(["d", "a", "c", "b"]))
+        own = encode_images(
+            model, [encoder_of(model).preprocess(photos[row]) for row in (3, 0, 2, 1)]
+        )
+    assert torch.equal(cached.mask, own.mask)
+    torch.testing.assert_close(cached.embedding, own.embedding, atol=5e-3, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_from_a_pretrained_folder(build_tiny: Build, tmp_path: Path, kind: str) -> None:
+    torch.manual_seed(1)
+    tokenizer = train_tokenizer(TEXTS, 100)
+    settings = BERT | {"vocab_size": tokenizer.get_vocab_size()}
+    settings.pop("model_type")
+    if kind == "roberta":
+        settings |= {"pad_token_id": 0, "type_vocab_size": 1}
+    source = AutoModel.from_config(AutoConfig.for_model(kind, **settings))
+    source.save_pretrained(tmp_path)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+    ).save_pretrained(tmp_path)
+    text = TextEncoderConfig(source=str(tmp_path), max_tokens=16)
+    model = region_model(build_tiny, text_encoder=text)
+    word = source.embeddings.word_embeddings.weight
+    assert torch.equal(model.text.encoder.model.embeddings.word_embeddings.weight, word)  # type: ignore[union-attr]
+    photos = region_sets()
+    together = encoded(model, photos)
+    for row, photo in enumerate(photos):
+        alone = encoded(model, [photo])
+        torch.testing.assert_close(
+            together.states[row][together.mask[row]], alone.states[0], atol=1e-5, rtol=1e-4
+        )
+    if kind == "bert":
+        expected = torch.stack(plain_pass(model, photos[0]))
+        torch.testing.assert_close(together.states[0, :4], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_what_is_read(build_tiny: Build) -> None:
+    model = region_model(build_tiny)
+    encoder, photo = encoder_of(model), region_sets()[0]
+    tokenizer = model.text.encoder.tokenizer
+    ids, vectors = encoder.preprocess(photo)
+    tokens = [tokenizer.id_to_token(number) for number in ids.tolist()]
+    assert tokens[0] == "[CLS]"
+    assert tokens[-1] == "[SEP]"
+    assert len(tokens) == 7  # max_label_tokens
+    assert torch.equal(vectors, torch.from_numpy(photo.vectors))
+    assert encoder.preprocess(RegionSet(photo.vectors)).label_ids.shape == (2,)
+
+
+def test_a_geometry_that_is_missing_comes_from_the_boxes(build_tiny: Build) -> None:
+    encoder = encoder_of(region_model(build_tiny, architecture={"region_dim": 8}))
+    boxes = np.array([[0, 0.5, 0.5, 1]], dtype=np.float32)
+    appearance = np.array([[7, 8]], dtype=np.float32)
+    with_boxes = encoder.preprocess(RegionSet(appearance, boxes)).vectors
+    assert with_boxes.tolist() == [[7, 8, 0, 0.5, 0.5, 1, 0.5, 0.5]]
+    whole = RegionSet(with_geometry(appearance, boxes), boxes)
+    assert torch.equal(encoder.preprocess(whole).vectors, with_boxes)
+    for wrong in (RegionSet(appearance), RegionSet(np.ones((1, 9), np.float32), boxes)):
+        with pytest.raises(RegionError, match="expected 8 numbers a region, or 2 with boxes, got"):
+            encoder.preprocess(wrong)
+
+
+def test_what_is_refused(build_tiny: Build) -> None:
+    model = region_model(
+        build_tiny,
+        image_encoder=ImageEncoderConfig(
+            name="regions",
+            architecture={"region_dim": 5, "max_label_tokens": 9},
+            detector="vinvl",
+        ),
+    )
+    encoder, vectors = encoder_of(model), region_sets()[0].vectors
+    with pytest.raises(InputError, match="reads the regions of a photo, not the photo"):
+        encoder.preprocess(Image.new("RGB", (8, 8)))
+    with pytest.raises(RegionError, match="at least one region, got none"):
+        encoder.preprocess(RegionSet(vectors[:0]))
+    with pytest.raises(RegionError, match="of the detector vinvl, got some of detr"):
+        encoder.preprocess(RegionSet(vectors, detector="detr"))
+    assert len(encoder.preprocess(RegionSet(vectors, detector="vinvl")).vectors) == 3
+    with pytest.raises(InputError, match="does not tell where its regions are"):
+        encoder.region_boxes(640, 480)
+
+
+def test_a_network_of_photos_reads_no_regions(build_tiny: Build) -> None:
+    with pytest.raises(InputError, match="reads photos, not regions"):
+        build_tiny().image.encoder.preprocess(region_sets()[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"architecture": {"region_dims": 5}}, "region_dims: unknown key"),
+        ({"architecture": {"region_dim": 0}}, "region_dim: expected at least 1"),
+        ({"architecture": {"max_label_tokens": 33}}, "max_label_tokens: expected 2 to 32"),
+        ({"architecture": {"dropout": 1.0}}, "dropout: expected at least 0 and less than 1"),
+        (
+            {"image_encoder": ImageEncoderConfig(name="regions", source="folder")},
+            "regions has no source",
+        ),
+        (
+            {
+                "image_encoder": ImageEncoderConfig(
+                    name="regions", preprocessing=ImagePreprocessing()
+                )
+            },
+            "regions has no source, preprocessing",
+        ),
+        ({"text_encoder": TextEncoderConfig(name="gru")}, "the BERT of a text encoder named hf"),
+        (
+            {
+                "text_encoder": TextEncoderConfig(
+                    architecture={"model_type": "distilbert", "dim": 16, "n_heads": 2}
+                )
+            },
+            "a network of type 'distilbert', only through one of BERT's kind",
+        ),
+        (
+            {
+                "text_encoder": TextEncoderConfig(
+                    architecture=BERT | {"model_type": "electra", "embedding_size": 8}
+                )
+            },
+            "a network of type 'electra'",
+        ),
+    ],
+)
+def test_what_cannot_be_built(build_tiny: Build, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        region_model(build_tiny, **changes)
