@@ -105,3 +105,19 @@ def test_a_file_of_another_format(tmp_path: Path, content: bytes, reason: str) -
     file.write_bytes(content)
     with pytest.raises(DataError, match=reason):
         read_records(file)
+
+
+def test_cocos_number_of_a_photo_is_metadata(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "dataset.json",
+        photo("1.jpg", "test", "x", cocoid=391895),
+        photo("2.jpg", "test", "x"),
+    )
+    first, second = read_records(file, require_photos=False)
+    assert first.metadata == {"cocoid": 391895}
+    assert second.metadata == {}
+    file = write(tmp_path / "dataset.json", photo("1.jpg", "test", "x", cocoid="one"))
+    with pytest.raises(
+        DataError, match=r"images\[0\]: cocoid: expected a whole number, got a text"
+    ):
+        read_records(file, require_photos=False)
