@@ -38,7 +38,7 @@ _LAYER = {
     r"attention_norm\.(weight|bias)": r"norm1.\2",
     r"feedforward_norm\.(weight|bias)": r"norm2.\2",
 }
-_RENAMES = [
+RENAMES = [
     *oscar_renames(_OSCAR),
     *(
         Rename(
@@ -50,7 +50,7 @@ _RENAMES = [
 ]
 
 _UNUSED = "built by the published code, but its forward pass never uses it"
-_LEFT = [
+LEFT = [
     *oscar_left(_OSCAR),
     Left(r"img_txt_enc\.(img|cap)_proj\.(weight|bias)", _UNUSED),
     Left(r"img_txt_enc\.(text|image)_aggregation\..+", _UNUSED),
@@ -60,6 +60,8 @@ _LEFT = [
 
 _TRAINING = "of the training that made it"
 _PARTS = {
+    "config": "settings, checked; what decides how the network computes was taken",
+    "opt": "command line, of which the lengths were taken",
     "epoch": f"number {_TRAINING}",
     "Eiters": f"number of steps {_TRAINING}",
     "best_rsum": f"best validation figure {_TRAINING}",
@@ -114,7 +116,7 @@ def convert_aladin(
     options = _options(saved.get("opt"), max_tokens, max_regions, file)
 
     model = new_network(config, tokenizer, options, matching)
-    mapped = map_tensors(tensors, model.state_dict(), _RENAMES, _LEFT, str(file))
+    mapped = map_tensors(tensors, model.state_dict(), RENAMES, LEFT, str(file))
     left = [LeftOut(name, reason) for name, reason in _PARTS.items() if name in saved]
     return write_converted(model, mapped, file, out, seed=None, left=left)
 
@@ -124,7 +126,7 @@ def _parts(saved: object, file: Path) -> dict[str, Any]:
     if not isinstance(saved, dict):
         raise CheckpointError(f"{file}: expected parts by name, found {type(saved).__name__}")
     missing = sorted({"model", "config"} - saved.keys())
-    unknown = sorted(map(str, saved.keys() - {"model", "config", "opt", *_PARTS}))
+    unknown = sorted(map(str, saved.keys() - {"model", *_PARTS}))
     if missing or unknown:
         raise CheckpointError(
             f"{file}: not a checkpoint of ALADIN's training: it lacks {missing}, and has {unknown} "

@@ -16,8 +16,10 @@ from aladin.config import (
     TowerConfig,
 )
 from aladin.conversion.oscar_folder import OscarConfig
+from aladin.encoders.regions import RegionsArchitecture
 from aladin.errors import ConfigError
 from aladin.model import AladinModel
+from aladin.strict_config import dump_config
 
 # ALADIN's README trains and tests with these lengths.
 MAX_TOKENS, MAX_REGIONS = 50, 34
@@ -63,11 +65,21 @@ def new_network(
             f"max_tokens {options.max_tokens}: this network has {oscar.max_position_embeddings} "
             "positions"
         )
-    image_aggregate = "first_region" if options.official else "encoder"
+    regions = RegionsArchitecture(
+        region_dim=oscar.img_feature_dim,
+        max_regions=options.max_regions,
+        max_label_tokens=options.max_tokens,
+        start_token="unk" if options.official else "cls",
+        norm=bool(oscar.use_img_layernorm),
+        norm_eps=oscar.img_layer_norm_eps,
+        dropout=oscar.hidden_dropout_prob,
+    )
     config = ModelConfig(
-        image_encoder=ImageEncoderConfig(name="regions"),
+        image_encoder=ImageEncoderConfig(name="regions", architecture=dump_config(regions)),
         text_encoder=TextEncoderConfig(architecture=oscar.bert(), max_tokens=options.max_tokens),
-        image_tower=TowerConfig(trunk=None, aggregate=image_aggregate),
+        image_tower=TowerConfig(
+            trunk=None, aggregate="first_region" if options.official else "encoder"
+        ),
         text_tower=TowerConfig(trunk=None),
         alignment=AlignmentHeadConfig(
             dim=None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from aladin.conversion.tensor_mapping import Left, Rename, map_tensors
+from aladin.errors import CheckpointError
 
 SPECIAL = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["a", "the", "dog", "dogs", "cat", "man", "run", "on", "grass", "street", "red", "motor"]
@@ -202,14 +205,16 @@ def official() -> Official:
     """Return a small random checkpoint with every name that the real ones have."""
     generator = torch.Generator().manual_seed(11)
 
-    def drawn(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator) * 0.2
+    def drawn(*shape: int, scale: float = 0.1) -> Tensor:
+        return torch.randn(*shape, generator=generator) * scale
 
+    # Biases are small: they are in all tokens alike, and cosines would all be large.
     def linear(name: str, rows: int, columns: int) -> dict[str, Tensor]:
-        return {f"{name}.weight": drawn(rows, columns), f"{name}.bias": drawn(rows)}
+        return {f"{name}.weight": drawn(rows, columns), f"{name}.bias": drawn(rows, scale=0.05)}
 
     def norm(name: str) -> dict[str, Tensor]:
-        return {f"{name}.weight": 1 + drawn(HIDDEN), f"{name}.bias": drawn(HIDDEN)}
+        weight, bias = 1 + drawn(HIDDEN, scale=0.2), drawn(HIDDEN, scale=0.05)
+        return {f"{name}.weight": weight, f"{name}.bias": bias}
 
     oscar = {
         "bert.embeddings.word_embeddings.weight": drawn(len(VOCABULARY), HIDDEN),
@@ -295,7 +300,40 @@ def official() -> Official:
     return Official(oscar, state, config, recipe)
 
 
-@pytest.fixture
+def named(
+    tensors: Mapping[str, Tensor],
+    ours: Mapping[str, Tensor],
+    renames: Sequence[Rename],
+    left: Sequence[Left],
+) -> None:
+    """Check that each tensor of a state dict is named when it is missing, renamed and so on."""
+
+    def complaint(changed: dict[str, Tensor]) -> str:
+        with pytest.raises(CheckpointError) as caught:
+            map_tensors(changed, ours, renames, left, "file")
+        return str(caught.value)
+
+    taken = {each.source for each in map_tensors(tensors, ours, renames, left, "file").taken}
+    for name, value in tensors.items():
+        rest = {other: each for other, each in tensors.items() if other != name}
+        wrong = f"{name}_v"
+        assert complaint({**tensors, wrong: value}) == f"file: unknown tensors: {wrong}"
+        if name not in taken:
+            assert complaint({**rest, wrong: value}) == f"file: unknown tensors: {wrong}"
+            continue
+        missing = f"file: missing tensors: {name}"
+        assert complaint(rest) == missing
+        assert complaint({**rest, wrong: value}) == f"{missing}; unknown tensors: {wrong}"
+        assert complaint({**rest, name: value[:-1]}).startswith(f"file: tensor {name}: expected sh")
+
+
+@pytest.fixture(scope="session")
+def check_named() -> Callable[..., None]:
+    """Checks the errors of `map_tensors` on every tensor of a checkpoint."""
+    return named
+
+
+@pytest.fixture(scope="session")
 def make_official() -> Callable[[], Official]:
     """Makes `official` checkpoints, each with tensors of its own."""
     return official

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from aladin.checkpoint import load_checkpoint
+from aladin.conversion.aladin_release import LEFT, RENAMES, convert_aladin
+from aladin.errors import CheckpointError, ConfigError
+from aladin.inference import encode_images, encode_texts
+from aladin.model import AladinModel
+from aladin.regions.region_set import RegionSet
+
+
+def scores(model: AladinModel, images: list[Any], captions: list[str]) -> tuple[Tensor, Tensor]:
+    """Score as indexing and serving do: each photo and each text alone."""
+    encoder = model.image.encoder
+    inputs = [
+        encoder.preprocess(RegionSet(image.vectors.numpy(), labels=tuple(image.labels)))
+        for image in images
+    ]
+    encoded = encode_images(model, inputs)
+    texts = encode_texts(model, captions, truncate=True)
+    return model.scores("matching", encoded, texts), model.scores("alignment", encoded, texts)
+
+
+@pytest.fixture
+def convert(make_official: Callable[[], Any], tmp_path: Path) -> Callable[..., AladinModel]:
+    """Converts a release whose saved parts are changed as told."""
+
+    def run(**parts: object) -> AladinModel:
+        official = make_official()
+        folder = official.write_oscar(tmp_path / "oscar")
+        (folder / "pytorch_model.bin").unlink()  # not needed
+        file = official.write_release(tmp_path / "release.pth.tar", **parts)
+        convert_aladin(file, folder, tmp_path / "out")
+        return load_checkpoint(tmp_path / "out").model
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def converted(
+    make_official: Callable[[], Any], tmp_path_factory: pytest.TempPathFactory
+) -> AladinModel:
+    """The network of a release in the format of torch 1.2, with which the authors worked."""
+    official, folder = make_official(), tmp_path_factory.mktemp("release")
+    file = official.write_release(folder / "release.pth.tar", zipped=False)
+    convert_aladin(file, official.write_oscar(folder / "oscar"), folder / "out")
+    return load_checkpoint(folder / "out").model
+
+
+def test_scores_are_those_of_the_authors_evaluation(
+    converted: AladinModel,
+    make_official: Callable[[], Any],
+    images: list[Any],
+    captions: list[str],
+) -> None:
+    matching, alignment = scores(converted, images, captions)
+    expected_matching, expected_alignment = make_official().scores(images, captions)
+    torch.testing.assert_close(matching, expected_matching, atol=1e-5, rtol=0)
+    torch.testing.assert_close(alignment, expected_alignment, atol=1e-5, rtol=0)
+
+
+def test_the_scores_cover_what_the_published_code_does_oddly(
+    make_official: Callable[[], Any], images: list[Any], captions: list[str]
+) -> None:
+    """The comparison above would not notice a wrong option if these cases were not in it."""
+    official = make_official()
+    _, alignment = official.scores(images, captions)
+    assert [len(image.vectors) for image in images] == [2, 1, 7, 4]  # of 5 that are read
+    assert bool((alignment[1] == 0).all())  # its only region plays the CLS
+    assert bool((alignment[:, 2] == 0).all())  # its only word piece is dropped
+    # For some words the zeros of the padding beat all regions, for most they do not.
+    (regions, _), (words, lengths) = (
+        official.image_states(images, "[UNK]"),
+        (official.text_states(captions)),
+    )
+    best = [
+        (image[1:count] @ text[1 : length - 2].T).amax(dim=0)
+        for image, count in ((regions[0], 2), (regions[2], 5), (regions[3], 4))
+        for text, length in zip(words, lengths, strict=True)
+    ]
+    assert 0 < int((torch.cat(best) < 0).sum()) < torch.cat(best).numel() / 2
+    # The start token matters.
+    other = official.image_states(images, "[CLS]")[0]
+    assert float((regions - other).abs().max()) > 1e-3
+
+
+def test_every_tensor_that_does_not_fit_is_named(
+    converted: AladinModel, make_official: Callable[[], Any], check_named: Callable[..., None]
+) -> None:
+    check_named(make_official().state, converted.state_dict(), RENAMES, LEFT)
+
+
+def test_a_tensor_that_does_not_fit_leaves_nothing_behind(
+    convert: Callable[..., AladinModel], make_official: Callable[[], Any], tmp_path: Path
+) -> None:
+    state = make_official().state
+    name = "img_txt_enc.final_projection_net.layers.1.self_attn.in_proj_weight"
+    state[f"{name}_orig"] = state.pop(name)
+    complaint = rf"release\.pth\.tar: missing tensors: {name}; unknown tensors: {name}_orig$"
+    with pytest.raises(CheckpointError, match=complaint):
+        convert(model=state)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_stays_behind_is_listed_with_its_reason(
+    make_official: Callable[[], Any], tmp_path: Path
+) -> None:
+    official = make_official()
+    official.state["distillation_loss.wb"] = torch.ones(2)
+    folder = official.write_oscar(tmp_path / "oscar")
+    file = official.write_release(tmp_path / "release.pth.tar")
+    report = convert_aladin(file, folder, tmp_path / "out")
+
+    left = {each.source: each.reason for each in report.left}
+    oscar = "img_txt_enc.oscar_model"
+    assert set(left) == {
+        *(f"{oscar}.{name}" for name in ("bert.pooler.dense.weight", "bert.pooler.dense.bias")),
+        *(f"{oscar}.classifier.{name}" for name in ("weight", "bias")),
+        *(
+            f"img_txt_enc.{side}_proj.{name}"
+            for side in ("img", "cap")
+            for name in ("weight", "bias")
+        ),
+        "distillation_loss.wb",
+        *("epoch", "Eiters", "optimizer", "scheduler", "opt", "config"),
+    }
+    assert "never uses it" in left["img_txt_enc.img_proj.weight"]
+    assert report.new == []
+    assert {each.source for each in report.taken} | set(left) >= set(official.state)
+
+
+def test_lengths_are_those_of_the_training(
+    make_official: Callable[[], Any], tmp_path: Path, images: list[Any]
+) -> None:
+    official = make_official()
+    folder = official.write_oscar(tmp_path / "oscar")
+    file = official.write_release(tmp_path / "release.pth.tar")
+    convert_aladin(file, folder, tmp_path / "own")
+    convert_aladin(file, folder, tmp_path / "given", max_tokens=8, max_regions=3)
+    for name, tokens, regions in (("own", 12, 5), ("given", 8, 3)):
+        model = load_checkpoint(tmp_path / name).model
+        many = images[2]
+        inputs = model.image.encoder.preprocess(
+            RegionSet(many.vectors.numpy(), labels=tuple(many.labels))
+        )
+        assert len(inputs.vectors) == regions
+        assert len(inputs.label_ids) == tokens
+        assert model.config.text_encoder.max_tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("model", "teran-layers", 2),
+        ("model", "depth-aggregation-matching", "gated"),
+        ("model", "depth-aggregation", "mean"),
+        ("model", "exclude-stopwords", True),
+        ("training", "alignment-mode", "MrAVGw"),
+    ],
+)
+def test_a_network_that_is_not_the_papers_is_refused(
+    convert: Callable[..., AladinModel],
+    make_official: Callable[[], Any],
+    section: str,
+    key: str,
+    value: object,
+) -> None:
+    recipe = make_official().recipe
+    recipe[section][key] = value
+    with pytest.raises(
+        CheckpointError, match=f"config {section}.{key}: expected .*, found {value!r}"
+    ):
+        convert(config=recipe)
+
+
+@pytest.mark.parametrize(
+    ("parts", "complaint"),
+    [
+        ({"model": None}, r"it lacks \['model'\]"),
+        ({"config": None}, r"it lacks \['config'\]"),
+        ({"teacher": {}}, r"has \['teacher'\]"),
+        ({"config": {"model": {}}}, "expected a section 'training'"),
+        ({"model": [1]}, "model: expected tensors by name, found list"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(
+    convert: Callable[..., AladinModel], parts: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(CheckpointError, match=complaint):
+        convert(**parts)
+
+
+def test_a_network_of_another_width_than_oscars_is_refused(
+    convert: Callable[..., AladinModel], make_official: Callable[[], Any]
+) -> None:
+    recipe = make_official().recipe
+    recipe["model"]["embed-size"] = 32
+    with pytest.raises(CheckpointError, match="expected OSCAR's hidden_size 24, found 32"):
+        convert(config=recipe)
+
+
+def test_nothing_that_is_there_is_replaced(
+    make_official: Callable[[], Any], tmp_path: Path
+) -> None:
+    official = make_official()
+    folder = official.write_oscar(tmp_path / "oscar")
+    file = official.write_release(tmp_path / "release.pth.tar")
+    with pytest.raises(ConfigError, match="oscar: there is something already"):
+        convert_aladin(file, folder, folder)
+    assert (folder / "vocab.txt").exists()
+
+
+def test_a_checkpoint_says_where_it_comes_from(
+    convert: Callable[..., AladinModel], tmp_path: Path
+) -> None:
+    convert(optimizer=None, scheduler=None, epoch=None, Eiters=None)
+    provenance = load_checkpoint(tmp_path / "out").provenance
+    assert provenance.stage == "convert"
+    assert json.loads(provenance.recipe)["converted_from"]["file"] == "release.pth.tar"
+
+
+def test_a_photo_scores_the_same_beside_others(
+    converted: AladinModel, images: list[Any], captions: list[str]
+) -> None:
+    """The published zeros come from padding; ours must not depend on who is in the batch."""
+    together = scores(converted, images, captions)
+    for row, image in enumerate(images):
+        alone = scores(converted, [image], captions)
+        for one, all_of_them in zip(alone, together, strict=True):
+            np.testing.assert_allclose(one[0], all_of_them[row], atol=1e-6)
