@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from aladin.errors import DataError, RegionError
-from aladin.regions.region_set import RegionSet, with_geometry
+from aladin.regions.region_set import GEOMETRY, RegionSet
 from training.data.fields import Place
 from training.data.regions.fingerprint import joint_fingerprint
 from training.data.regions.labels import RegionLabels
@@ -16,16 +16,15 @@ from training.data.regions.store import FloatArray, RawRegions, RegionLayout
 
 # Boxes are written with a few decimals, and detectors round: in fractions of the photo.
 _SLACK = 1e-3
-_GEOMETRY = 6
 
 
 class CheckedRegions:
     """The regions of one source, each photo checked when it is read; see `RegionStore`.
 
-    All vectors have one size, that of the source's first photo. Where the boxes are known and
-    the vectors do not end in their geometry (objectives 2.1: x0, y0, x1, y1, width and height in
-    fractions of the photo), it is appended; where only the vectors tell of the boxes, these are
-    taken from there.
+    All vectors have one size, that of the source's first photo. Where nothing says the boxes but
+    the vectors themselves, which end in them as VinVL's do (x0, y0, x1, y1, width and height in
+    fractions of the photo), the boxes are taken from there. Where they come apart, a network that
+    was trained with both puts them together (`RegionsImageEncoder.preprocess`).
     """
 
     def __init__(self, layout: RegionLayout, labels: RegionLabels | None = None) -> None:
@@ -49,11 +48,8 @@ class CheckedRegions:
             layout.fingerprint, *([] if labels is None else [labels.fingerprint])
         )
         first = self._raw(self._keys[0])
-        self._numbers = first.vectors.shape[-1]
-        boxes = _geometry_boxes(first.vectors)
-        self._has_geometry = boxes is not None and (
-            first.boxes is None or bool(np.allclose(boxes, _fractions(first), atol=_SLACK))
-        )
+        self._numbers = first.vectors.shape[-1] if first.vectors.ndim else 0
+        self._ends_in_boxes = first.boxes is None and _last_boxes(first.vectors) is not None
         self.read(self._keys[0])
 
     def __contains__(self, key: object) -> bool:
@@ -80,23 +76,21 @@ class CheckedRegions:
         if raw.vectors.ndim != 2 or raw.vectors.shape[1] != self._numbers or not len(raw.vectors):
             expected = f"vectors of shape (regions, {self._numbers}), as of the first photo"
             raise raw.place.error(f"expected {expected}, found {raw.vectors.shape}")
-        boxes = None if raw.boxes is None else _fractions(raw)
-        vectors = raw.vectors
-        if self._has_geometry and boxes is None:
-            boxes = _geometry_boxes(vectors)
-            if boxes is None:
-                raise raw.place.error(
-                    f"expected the boxes as the last {_GEOMETRY} numbers of each vector, as in "
-                    "the first photo"
-                )
         try:
-            checked = RegionSet(vectors, boxes, raw.labels, raw.size_px, raw.detector)
-            if checked.boxes is None or self._has_geometry:
-                return checked
-            vectors = with_geometry(checked.vectors, checked.boxes)
-            return RegionSet(vectors, checked.boxes, raw.labels, raw.size_px, raw.detector)
+            return RegionSet(raw.vectors, self._boxes(raw), raw.labels, raw.size_px, raw.detector)
         except RegionError as error:
             raise raw.place.error(str(error)) from None
+
+    def _boxes(self, raw: RawRegions) -> FloatArray | None:
+        if raw.boxes is not None:
+            return _fractions(raw, raw.boxes)
+        if not self._ends_in_boxes:
+            return None
+        boxes = _last_boxes(raw.vectors)
+        if boxes is None:
+            expected = f"the boxes in the last {GEOMETRY} numbers of each vector"
+            raise raw.place.error(f"expected {expected}, as in the first photo")
+        return boxes
 
     def _raw(self, key: str) -> RawRegions:
         raw = self._layout.read(key)
@@ -116,16 +110,16 @@ def _joined(raw: RawRegions, objects: DetectedObjects, place: Place) -> RawRegio
     boxes = raw.boxes
     # OSCAR's lists of objects lack the photo's size: their boxes cannot be placed.
     if boxes is None and objects.boxes is not None and size_px is not None:
-        boxes = objects.boxes
+        # Here, so that an error names the file that they are in.
+        boxes = _fractions(raw._replace(place=place, size_px=size_px), objects.boxes)
     return raw._replace(labels=objects.labels, boxes=boxes, size_px=size_px)
 
 
-def _fractions(raw: RawRegions) -> FloatArray:
+def _fractions(raw: RawRegions, boxes: FloatArray) -> FloatArray:
     """Return the boxes in fractions of the photo; they are pixels if one is beyond 1."""
-    boxes = raw.boxes
-    if boxes is None or boxes.shape != (len(raw.vectors), 4):
-        found = None if boxes is None else boxes.shape
-        raise raw.place.error(f"boxes: expected shape ({len(raw.vectors)}, 4), found {found}")
+    if boxes.shape != (len(raw.vectors), 4):
+        expected = f"shape ({len(raw.vectors)}, 4)"
+        raise raw.place.error(f"boxes: expected {expected}, found {boxes.shape}")
     if not bool(np.any(boxes > 1 + _SLACK)):
         return boxes
     if raw.size_px is None:
@@ -144,11 +138,11 @@ def _fractions(raw: RawRegions) -> FloatArray:
     return boxes / size
 
 
-def _geometry_boxes(vectors: FloatArray) -> FloatArray | None:
+def _last_boxes(vectors: FloatArray) -> FloatArray | None:
     """Return the boxes that the vectors end in; None: they end in something else."""
-    if vectors.ndim != 2 or vectors.shape[1] <= _GEOMETRY or not len(vectors):
+    if vectors.ndim != 2 or vectors.shape[1] <= GEOMETRY or not len(vectors):
         return None
-    boxes, sizes = vectors[:, -_GEOMETRY:-2], vectors[:, -2:]
+    boxes, sizes = vectors[:, -GEOMETRY:-2], vectors[:, -2:]
     inside = bool(np.all((boxes >= -_SLACK) & (boxes <= 1 + _SLACK)))
     fits = inside and np.allclose(boxes[:, 2:] - boxes[:, :2], sizes, atol=_SLACK)
     # Vectors that are zero at the end would make empty boxes.

@@ -30,7 +30,7 @@ SIZE = np.array([WIDTH, HEIGHT, WIDTH, HEIGHT], dtype=np.float32)
 
 
 def whole(key: str) -> Array:
-    """What a network reads: appearance, then geometry."""
+    """VinVL's vectors: appearance, then geometry."""
     return np.hstack([VECTORS[key], geometry(BOXES[key], WIDTH, HEIGHT)])
 
 
@@ -72,13 +72,11 @@ def test_vectors_alone(tmp_path: Path, row: Callable[[str], list[str]], lineidx:
 
 
 @pytest.mark.parametrize("row", [benchmark, bottom_up])
-def test_boxes_beside_the_vectors_become_geometry(
-    tmp_path: Path, row: Callable[[str], list[str]]
-) -> None:
+def test_boxes_beside_the_vectors(tmp_path: Path, row: Callable[[str], list[str]]) -> None:
     store = open_regions(write_lines(tmp_path / "a.tsv", [row(key) for key in COUNTS]))
     for key in COUNTS:
         found = store.read(key)
-        assert_regions(found, whole(key), BOXES[key] / SIZE)
+        assert_regions(found, VECTORS[key], BOXES[key] / SIZE)
         assert found.size_px == (WIDTH, HEIGHT)
     assert store.read("391895").labels == (
         ("thing 0", "thing 1", "thing 2") if row is benchmark else ()
@@ -93,7 +91,6 @@ def test_the_folder_of_a_task_of_oscar(tmp_path: Path) -> None:
     store = open_regions(tmp_path)
     for key in COUNTS:
         found = store.read(key)
-        # The vectors end in the geometry already: nothing is appended.
         assert_regions(found, whole(key), BOXES[key] / SIZE)
         assert found.labels == tuple(f"thing {number}" for number in range(COUNTS[key]))
         assert found.size_px == (WIDTH, HEIGHT)
@@ -109,7 +106,7 @@ def test_vectors_that_end_in_their_geometry_tell_the_boxes(tmp_path: Path) -> No
 def test_a_photo_without_the_geometry_that_the_first_has(tmp_path: Path) -> None:
     rows = [["1", "3", encoded(whole("391895"))], ["2", "2", encoded(vectors(2, 11, seed=5))]]
     store = open_regions(write_lines(tmp_path / "features.tsv", rows))
-    with pytest.raises(DataError, match=r"features\.tsv:2: photo '2': expected the boxes as the"):
+    with pytest.raises(DataError, match=r"features\.tsv:2: photo '2': expected the boxes in the last 6"):
         store.read("2")
 
 
@@ -120,7 +117,7 @@ def test_tables_are_joined_by_a_pattern(tmp_path: Path) -> None:
     assert list(store.keys()) == list(COUNTS)
     assert len(store) == 3
     for key in COUNTS:
-        assert_regions(store.read(key), whole(key), BOXES[key] / SIZE)
+        assert_regions(store.read(key), VECTORS[key], BOXES[key] / SIZE)
     with pytest.raises(DataError, match="no regions of a photo '1'"):
         store.read("1")
     write_lines(tmp_path / "karpathy.tsv.3", [bottom_up("391895")])
@@ -208,8 +205,13 @@ def test_boxes_that_are_upside_down(tmp_path: Path) -> None:
 def test_a_box_that_a_detector_rounded_is_clipped(tmp_path: Path) -> None:
     row = ["7", "1000", "1000", "1", encoded([0.0, -0.5, 1000.5, 500.0]), encoded([1.0])]
     found = open_regions(write_lines(tmp_path / "a.tsv", [row])).read("7")
-    assert_regions(
-        found,
-        np.array([[1.0, 0, 0, 1, 0.5, 1, 0.5]], np.float32),
-        np.array([[0, 0, 1, 0.5]], np.float32),
-    )
+    assert_regions(found, np.ones((1, 1)), np.array([[0, 0, 1, 0.5]], np.float32))
+    assert found.boxes is not None and found.boxes.max() <= 1
+
+
+def test_boxes_of_the_labels_that_leave_the_photo(tmp_path: Path) -> None:
+    features = write_lines(tmp_path / "a.tsv", [["7", "1", encoded([1.0])]])
+    found = {"class": ["x"], "boxes": [[0, 0, 9, 11]], "image_w": 10, "image_h": 10}
+    labels = write_lines(tmp_path / "labels.tsv", [["7", json.dumps(found)]])
+    with pytest.raises(DataError, match=r"labels\.tsv: photo '7': boxes: expected inside"):
+        open_regions(features, labels)
