@@ -14,6 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -40,8 +43,8 @@ _WORDS = 20
 _PX = 64
 
 
-class KeptBytes(torch.autograd.graph.saved_tensors_hooks):
-    """Counts, inside a block, what is kept between forward and backward passes.
+class KeptBytes:
+    """What is kept between forward and backward passes; see `counting_kept_bytes`.
 
     Attributes:
         now: bytes that are kept at present; what is kept twice counts twice.
@@ -49,16 +52,15 @@ class KeptBytes(torch.autograd.graph.saved_tensors_hooks):
     """
 
     def __init__(self) -> None:
-        super().__init__(self._pack, _unpack)
         self.now = self.most = 0
 
-    def __enter__(self) -> KeptBytes:
-        """Begin to count."""
-        super().__enter__()
-        return self
 
-    def _pack(self, tensor: Tensor) -> _Kept:
-        return _Kept(self, tensor)
+@contextmanager
+def counting_kept_bytes() -> Generator[KeptBytes]:
+    """Count what autograd keeps inside the block."""
+    counter = KeptBytes()
+    with torch.autograd.graph.saved_tensors_hooks(partial(_Kept, counter), _unpack):
+        yield counter
 
 
 class _Kept:
@@ -116,7 +118,7 @@ def _step(
             figures["gpu_bytes"] = torch.cuda.max_memory_allocated(device)
         seconds.append(time.perf_counter() - begun)
     task.zero_grad(set_to_none=True)
-    with KeptBytes() as kept:
+    with counting_kept_bytes() as kept:
         compute_gradients(task, batch, "float32", chunk_size, scaler)
     return {"kept_bytes": kept.most, "step_s": min(seconds), **figures}
 

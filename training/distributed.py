@@ -65,9 +65,8 @@ def joined_job() -> Generator[None]:
     store, number, world = next(rendezvous("env://", timeout=_PATIENCE))
     try:
         backend = _choose_device()
-        group_store = dist.PrefixStore("aladin", store)
         dist.init_process_group(
-            backend, store=group_store, rank=number, world_size=world, timeout=_PATIENCE
+            backend, store=store, rank=number, world_size=world, timeout=_PATIENCE
         )
         yield
     except Exception as error:

@@ -33,7 +33,7 @@ from training.run_log import RunLog
 from training.seeds import seed_torch
 from training.stage import StageConfig
 from training.stage_state import load_state, save_state
-from training.step import compute_gradients
+from training.step import check_items_stand_alone, compute_gradients
 from training.tasks.batch import Batch
 from training.tasks.joint import JointTask, LossReport
 from training.tasks.online import OnlineBranches
@@ -87,7 +87,12 @@ class StageTrainer:
             validate: metrics of the network as it stands, by score name.
             folder: of this stage's state, log and best weights.
             progress: told of steps.
+
+        Raises:
+            ConfigError: chunks or several processes would change what the network computes.
         """
+        if stage.chunk_size is not None or own_share().world > 1:
+            check_items_stand_alone(task)
         self._recipe = recipe
         self._stage = stage
         self.task = task

@@ -16,13 +16,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 
 from aladin.encoders.base import to_device
 from aladin.encoding import Encoding, concatenate
+from aladin.errors import ConfigError
 from training.collectives import sum_gradients
 from training.distributed import check_divides
 from training.precision import Precision, computing
@@ -72,6 +74,24 @@ def compute_gradients(
     return report
 
 
+def check_items_stand_alone(task: JointTask | OnlineBranches) -> None:
+    """Refuse a network whose encodings depend on what else is encoded at the same time.
+
+    Chunks, and the shares of several processes, would have other statistics than the batch.
+
+    Raises:
+        ConfigError: batch normalisation is trained.
+    """
+    for module in task.modules():
+        if isinstance(module, _BatchNorm) and any(
+            value.requires_grad for value in module.parameters()
+        ):
+            raise ConfigError(
+                "this network trains batch normalisation, which sees the whole batch: leave out "
+                "chunk_size and train in one process, or freeze the encoder"
+            )
+
+
 class CutEncodings:
     """Runs the encoders of one step, and later takes the gradients back through them."""
 
@@ -86,9 +106,7 @@ class CutEncodings:
         self._device = device
         self._chunk_size = chunk_size
         self._autocast = autocast
-        self._cuts: list[
-            _KeptGraph | _EncodedAgain[Tensor] | _EncodedAgain[tuple[Tensor, ...]]
-        ] = []
+        self._cuts: list[_Cut] = []
 
     def __call__(self, encoder: Callable[[Inputs], Encoding], inputs: Inputs) -> Encoding:
         """Run an encoder; what it returns has no graph behind it.
@@ -101,7 +119,7 @@ class CutEncodings:
         if not torch.is_grad_enabled():  # an anchor or a teacher
             return concatenate([encoder(to_device(chunk, self._device)) for chunk in chunks])
         if len(chunks) == 1:
-            cut = _KeptGraph(encoder(to_device(inputs, self._device)))
+            cut: _Cut = _KeptGraph(encoder(to_device(inputs, self._device)))
         else:
             cut = _EncodedAgain(encoder, chunks, self._device, self._autocast)
         self._cuts.append(cut)
@@ -111,6 +129,16 @@ class CutEncodings:
         """Take the gradients at the cuts back; call it once, outside of autocast."""
         while self._cuts:
             self._cuts.pop().backward()
+
+
+class _Cut(Protocol):
+    """Encodings without a graph, and the way back to their encoder."""
+
+    leaf: Encoding
+
+    def backward(self) -> None:
+        """Take the leaf's gradient back."""
+        ...
 
 
 class _KeptGraph:
@@ -180,7 +208,7 @@ def _chunks(inputs: Inputs, size: int | None) -> Iterator[Inputs]:
     for start in range(0, items, size or items):
         rows = slice(start, start + (size or items))
         if isinstance(inputs, Tensor):
-            yield inputs[rows]
+            yield cast(Inputs, inputs[rows])
         else:
             yield type(inputs)(*(part[rows] for part in inputs))
 
@@ -203,4 +231,5 @@ def _push_back(encoding: Encoding, gradients: tuple[Tensor | None, Tensor | None
         if gradient is not None and output.requires_grad
     ]
     if reached:
-        torch.autograd.backward(*zip(*reached, strict=True))
+        outputs, gradients = zip(*reached, strict=True)
+        torch.autograd.backward(outputs, gradients)

@@ -30,7 +30,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     command = [sys.executable, "-m", "tests.training.job_of_two", str(port), str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    return [torch.load(out / f"{rank}.pt") for rank in range(2)]
+    return [
+        torch.load(out / f"{rank}.pt") | {"end": (out / f"{rank}.txt").read_text()}
+        for rank in range(2)
+    ]
 
 
 @pytest.mark.parametrize("kind", sorted(CASES))
@@ -53,8 +56,15 @@ def test_the_first_process_s_word_counts(found: list[dict[str, Any]]) -> None:
     for process in found:
         facts = process["facts"]
         assert facts["agreed"] == 10
-        assert torch.equal(facts["copied"], torch.full((3,), 5.0))
+        assert facts["copied"] == [5.0] * 3
         assert facts["refused"]
+
+
+def test_a_process_that_fails_ends_the_others_and_says_why_alone(
+    found: list[dict[str, Any]],
+) -> None:
+    assert found[0]["end"].startswith("ToldElsewhereError: ")
+    assert found[1]["end"] == "DataError: captions.jsonl:3: cannot be read"
 
 
 def test_one_process_is_the_plain_case() -> None:

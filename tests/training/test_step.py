@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from aladin.encoding import Encoding, concatenate
-from benchmarks.step_memory import KeptBytes
+from aladin.errors import ConfigError
+from benchmarks.step_memory import counting_kept_bytes
 from tests.training.step_cases import CASES, PHOTOS, batch_of, gradients, task_of
 from training.precision import loss_scaler
 from training.random_state import RandomState
 from training.stage import TASK_NAMES
-from training.step import Inputs, compute_gradients
+from training.step import Inputs, check_items_stand_alone, compute_gradients
 
 CPU = torch.device("cpu")
 UNSCALED = loss_scaler("float32", CPU)
@@ -127,7 +128,7 @@ def test_memory_is_that_of_a_chunk() -> None:
             texts=texts,
             negatives=~torch.eye(photos, dtype=torch.bool),
         )
-        with KeptBytes() as kept:
+        with counting_kept_bytes() as kept:
             compute_gradients(task, batch, "float32", chunk_size, UNSCALED)
         return kept.most
 
@@ -136,6 +137,16 @@ def test_memory_is_that_of_a_chunk() -> None:
     chunked, twice = most_bytes(96, 6), most_bytes(192, 6)
     assert chunked < plain / 5
     assert twice < 1.6 * chunked  # what grows are the scores, and the cut encodings
+
+
+def test_batch_normalisation_is_refused_where_it_is_trained() -> None:
+    task = task_of(CASES["matching"])
+    check_items_stand_alone(task)
+    task.add_module("normalised", torch.nn.BatchNorm2d(3).requires_grad_(False))
+    check_items_stand_alone(task)
+    task.requires_grad_(True)
+    with pytest.raises(ConfigError, match="batch normalisation"):
+        check_items_stand_alone(task)
 
 
 def test_random_state_is_that_of_the_moment() -> None:

@@ -1,0 +1,59 @@
+"""The one command for several processes: ``torchrun -m service train``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from aladin.checkpoint import load_checkpoint
+from training.recipe import load_recipe
+from training.run import run_recipe
+
+ROOT = Path(__file__).parents[2]
+# Each process draws dropout of its own, so a comparison has to do without; and Adam makes steps
+# of gradients that are 0 but for rounding, where its epsilon does not keep it.
+OVERRIDES = [
+    "model.image_tower.trunk.dropout=0",
+    "model.text_tower.trunk.dropout=0",
+    "model.matching.dropout=0",
+]
+
+
+def torchrun(recipe: Path, out: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    sets = [word for override in (*OVERRIDES, *overrides) for word in ("--set", override)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "service", "train", str(recipe)]
+    command += ["--out", str(out), *sets]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+
+
+@pytest.mark.slow
+def test_a_recipe_in_two_processes_ends_with_the_weights_of_one(
+    recipe_path: Path, tmp_path: Path
+) -> None:
+    done = torchrun(recipe_path, tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(tmp_path / "two" / "checkpoint")]
+    run_recipe(load_recipe(recipe_path, OVERRIDES), tmp_path / "one")
+    ours, theirs = (
+        load_file(tmp_path / name / "checkpoint" / "model.safetensors") for name in ("two", "one")
+    )
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        torch.testing.assert_close(ours[name], value, rtol=0, atol=1e-4, msg=name)
+    load_checkpoint(tmp_path / "two" / "checkpoint")
+    log = (tmp_path / "two" / "stages" / "joint" / "log.jsonl").read_text().splitlines()
+    assert len(log) == len(set(log))
+
+
+@pytest.mark.slow
+def test_a_mistake_ends_all_processes_with_one_error(recipe_path: Path, tmp_path: Path) -> None:
+    done = torchrun(recipe_path, tmp_path / "out", "stage.student.batch_size=7")
+    assert done.returncode != 0
+    assert done.stderr.count("cannot be shared evenly by 2 processes") == 1
+    assert not (tmp_path / "out").exists()
