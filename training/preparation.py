@@ -18,7 +18,7 @@ from training.data import Record, read_records
 from training.data.regions import RegionStore, open_regions
 from training.dataset import PairDataset
 from training.recipe import Recipe
-from training.region_inputs import check_regions, region_items
+from training.region_inputs import check_regions, region_items, with_detector
 from training.start import load_start
 from training.streaming.photo_stream import PhotoStream
 from training.streaming.tar_stream import TarStream, open_stream
@@ -66,13 +66,13 @@ def prepare_run(
     data = recipe.data
     train = _training_data(recipe, progress)
     validation_records = _read(recipe, data.validation_source or data.source, data.validation_split)
-    model = _network(recipe, train)
+    model = _network(recipe, train, regions)
     for stage in recipe.stage:
         check_tuning(model, stage.tune)
     check_regions(model.image.encoder, regions)
     if regions is not None:
-        records = () if isinstance(train, TarStream) else train
-        region_items([*records, *validation_records], model.image.encoder, regions)
+        assert not isinstance(train, TarStream)  # refused by `_regions`
+        region_items([*train, *validation_records], model.image.encoder, regions)
     before_encoding()
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     prepare = functools.partial(
@@ -112,7 +112,7 @@ def _regions(recipe: Recipe) -> RegionStore | None:
     """Open the regions that a recipe names.
 
     Raises:
-        ConfigError: the recipe asks for views of photos, too.
+        ConfigError: the recipe asks for views or a stream of photos, too.
     """
     data = recipe.data
     if data.regions is None:
@@ -121,15 +121,20 @@ def _regions(recipe: Recipe) -> RegionStore | None:
         return None
     if data.mirror or data.crops:
         raise ConfigError("data: mirror and crops are of photos, not of ready-made regions")
+    if data.stream is not None:
+        raise ConfigError("data: a stream is of photos, not of ready-made regions")
     labels = None if data.region_labels is None else Path(data.region_labels).expanduser()
     return open_regions(Path(data.regions).expanduser(), labels)
 
 
-def _network(recipe: Recipe, train: Sequence[Record] | TarStream) -> AladinModel:
+def _network(
+    recipe: Recipe, train: Sequence[Record] | TarStream, regions: RegionStore | None
+) -> AladinModel:
     if recipe.start is not None:
         return load_start(recipe.start)
     assert recipe.model is not None  # a recipe has the one or the other
-    return AladinModel.create(recipe.model, _tokenizer(recipe, recipe.model, train))
+    config = recipe.model if regions is None else with_detector(recipe.model, regions)
+    return AladinModel.create(config, _tokenizer(recipe, config, train))
 
 
 def _tokenizer(

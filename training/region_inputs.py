@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PIL import Image
 
+from aladin.config import ModelConfig
 from aladin.encoders.base import ImageEncoder
 from aladin.errors import InputError
 from aladin.feature_cache import content_digest
@@ -67,6 +68,20 @@ def region_items(
     items = RegionItems(store, region_keys(records, store))
     encoder.preprocess(store.read(items.keys[0]))
     return items
+
+
+def with_detector(config: ModelConfig, store: RegionStore) -> ModelConfig:
+    """Note in a network's configuration which detector made the regions, if these say so.
+
+    Args:
+        config: of a recipe; a detector that it names stays.
+        store: of the regions that are trained on.
+    """
+    encoder = config.image_encoder
+    if encoder.detector is not None:
+        return config
+    detector = store.read(next(iter(store.keys()))).detector
+    return replace(config, image_encoder=replace(encoder, detector=detector))
 
 
 def check_regions(encoder: ImageEncoder, store: RegionStore | None) -> None:
