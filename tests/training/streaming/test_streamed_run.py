@@ -1,0 +1,120 @@
+"""A run on tars, from recipe to checkpoint; interrupted and resumed it ends the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import training.loop
+from aladin.errors import ConfigError, DataError
+from aladin.progress import NullProgress
+from training.preparation import prepare_run
+from training.recipe import Recipe, StreamConfig, load_recipe
+from training.run import run_recipe
+
+
+class InterruptionError(Exception):
+    """Stands for whatever ends a process between two steps."""
+
+
+class InterruptAfter(NullProgress):
+    """Interrupts the run after a number of optimizer steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.unit = ""
+
+    def start(self, total: int | None, unit: str) -> None:  # noqa: ARG002
+        """Note what is counted."""
+        self.unit = unit
+
+    def advance(self, count: int = 1) -> None:
+        """Count steps down."""
+        if self.unit == "steps":
+            self.steps -= count
+            if self.steps < 0:
+                raise InterruptionError
+
+
+@pytest.fixture
+def tars(data_set: Path, write_tar: Callable[..., Path]) -> Path:
+    """The training pictures of `data_set` in three tars, one of them img2dataset's."""
+    entries = [json.loads(line) for line in data_set.read_text().splitlines()]
+    train = [each for each in entries if each["split"] == "train"]
+    for shard, first in enumerate((0, 5, 8)):
+        members: list[tuple[str, bytes]] = []
+        for each in train[first : (5, 8, 12)[shard]]:
+            key = Path(each["image"]).stem.zfill(9)
+            members.append((f"{key}.png", (data_set.parent / each["image"]).read_bytes()))
+            members.append((f"{key}.txt", "\n".join(each["captions"]).encode()))
+        path = write_tar(f"tars/{shard:05d}.tar", members)
+    (path.parent / "00001_stats.json").write_text(json.dumps({"count": 4, "successes": 3}))
+    return path.parent
+
+
+def streamed(recipe_path: Path, data_set: Path, tars: Path, *overrides: str) -> Recipe:
+    return load_recipe(
+        recipe_path,
+        [
+            f"data.source={tars}",
+            "data.train_split=null",
+            f"data.validation_source={data_set}",
+            "data.stream.shuffle=10",
+            "stage.joint.epochs=2",
+            "stage.joint.batch_size=4",
+            "stage.student.epochs=1",
+            *overrides,
+        ],
+    )
+
+
+def test_resume_inside_an_epoch_ends_with_the_same_weights(
+    recipe_path: Path,
+    data_set: Path,
+    tars: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(training.loop, "SAVE_EVERY_S", 0.0)
+    # One encoder is trained; the other is frozen, and encodes what is shown all the same.
+    recipe = streamed(recipe_path, data_set, tars, "model.image_encoder.frozen=false")
+    run_recipe(recipe, tmp_path / "unbroken")
+    for steps in (1, 4):  # an epoch has three
+        with pytest.raises(InterruptionError):
+            run_recipe(recipe, tmp_path / "broken", resume=True, progress=InterruptAfter(steps))
+    run_recipe(recipe, tmp_path / "broken", resume=True)
+    ours, theirs = (
+        load_file(tmp_path / each / "checkpoint" / "model.safetensors")
+        for each in ("broken", "unbroken")
+    )
+    assert all(torch.equal(ours[name], value) for name, value in theirs.items())
+
+
+def test_the_vocabulary_is_learnt_from_the_tars(
+    recipe_path: Path, data_set: Path, tars: Path
+) -> None:
+    of_tars = prepare_run(streamed(recipe_path, data_set, tars), NullProgress()).model
+    of_files = prepare_run(load_recipe(recipe_path), NullProgress()).model
+    assert of_tars.text.encoder.tokenizer.get_vocab() == of_files.text.encoder.tokenizer.get_vocab()
+
+
+def test_what_a_stream_cannot_do_is_refused_early(
+    recipe_path: Path, data_set: Path, tars: Path
+) -> None:
+    with pytest.raises(ConfigError, match="shuffle is 0, expected at least 1"):
+        StreamConfig(shuffle=0)
+    quintuplet = [
+        'stage.student.tasks={"matching_quintuplet": {"loss": "offline_quintuplet"}}',
+        'stage.student.offline={"stage": "joint"}',
+    ]
+    with pytest.raises(ConfigError, match="stage 'student': offline negatives need photos in any"):
+        streamed(recipe_path, data_set, tars, *quintuplet)
+    with pytest.raises(ConfigError, match="not ready-made regions"):
+        streamed(recipe_path, data_set, tars, "data.regions=regions.tsv")
+    with pytest.raises(DataError, match="holds no photo of split 'train' with a caption"):
+        prepare_run(streamed(recipe_path, data_set, tars, "data.train_split=train"), NullProgress())
