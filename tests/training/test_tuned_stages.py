@@ -1,0 +1,308 @@
+"""Stages that tune an encoder: exact resume, and each network sees its own encoder's features."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.optim import AdamW
+
+import training.loop
+import training.run_log
+from aladin.checkpoint import Checkpoint, Provenance
+from aladin.encoders.base import Features, TextBatch
+from aladin.fusion import Fusion
+from aladin.model import AladinModel
+from aladin.progress import NullProgress
+from training.batches import BatchRows
+from training.evaluation import encode_records
+from training.loop import StageTrainer
+from training.losses.triplet import TripletMarginLoss
+from training.mining.negatives import OfflineNegatives
+from training.preparation import PreparedRun, prepare_run
+from training.recipe import Recipe, load_recipe
+from training.run import run_recipe
+from training.stage import AnchorsConfig, OfflineNegativesConfig, StageConfig, TaskConfig
+from training.stage_setup import set_up_stage
+from training.tasks.batch import Batch
+from training.tasks.scores import BatchScores, encode_directly
+from training.tasks.teacher import Teacher
+from training.tuning.config import TuneConfig
+
+MODES: dict[str, dict[str, Any]] = {
+    "full": {"mode": "full", "lr_decay": 0.5, "checkpointing": True},
+    "last": {"mode": "last", "layers": 1},
+    "lora": {"mode": "lora", "rank": 2, "dropout": 0.1},
+}
+
+
+class InterruptionError(Exception):
+    """Stands for whatever ends a process between two steps."""
+
+
+class InterruptAt(NullProgress):
+    """Interrupts a run at a step of its n-th stage."""
+
+    def __init__(self, stage: int, step: int) -> None:
+        self.stage, self.step, self.counts = stage, step, False
+
+    def start(self, total: int | None, unit: str) -> None:  # noqa: ARG002
+        """Count the stages."""
+        self.counts = unit == "steps"
+        self.stage -= self.counts
+
+    def advance(self, count: int = 1) -> None:
+        """Count the steps of the chosen stage."""
+        if self.counts and self.stage == 0:
+            self.step -= count
+            if self.step < 0:
+                raise InterruptionError
+
+
+class Earlier:
+    """Gives networks as the earlier stages of a run."""
+
+    def __init__(self, **checkpoints: Checkpoint) -> None:
+        self.checkpoints = checkpoints
+
+    def checkpoint(self, stage: str) -> Checkpoint:
+        """Return a copy, as a file would."""
+        return copy.deepcopy(self.checkpoints[stage])
+
+    def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
+        """No stage here mines."""
+        raise NotImplementedError
+
+
+def joint_alone(recipe_path: Path, *overrides: str) -> Recipe:
+    """The first stage of the small recipe, without the second."""
+    recipe = load_recipe(recipe_path, overrides)
+    return dataclasses.replace(recipe, stage=recipe.stage[:1])
+
+
+def prepared_with_tuned_text(recipe: Recipe) -> tuple[PreparedRun, Checkpoint]:
+    """A run whose text encoder is no longer the one of its stage `joint`."""
+    prepared = prepare_run(recipe, NullProgress())
+    before = Checkpoint(copy.deepcopy(prepared.model).eval(), Fusion(), Provenance(), "before")
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for value in prepared.model.text.encoder.parameters():
+            value += 0.1 * torch.randn(value.shape, generator=generator)
+    return prepared, before
+
+
+def of_raw_inputs(model: AladinModel, prepared: PreparedRun, rows: BatchRows) -> BatchScores:
+    """Score a batch of photos and captions that go through the network's own encoders."""
+    with torch.inference_mode():
+        return BatchScores(model.eval(), prepared.train_set.batch(rows))
+
+
+def assert_sees_its_own(seen: BatchScores, expected: BatchScores) -> None:
+    for score in ("matching", "alignment"):
+        # The cache keeps float16.
+        torch.testing.assert_close(seen.of(score), expected.of(score), atol=2e-2, rtol=0)
+
+
+ROWS = BatchRows(photos=[1, 2, 4, 8], captions=[1, 3, 7, 15], views=[0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_tuned_stage_resumes_exactly_and_leaves_a_plain_checkpoint(
+    mode: str, recipe_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training.loop, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(training.run_log.RunLog, "draw", lambda _: None)
+    tune = json.dumps({"image_encoder": MODES[mode], "text_encoder": MODES[mode]})
+    recipe = joint_alone(recipe_path, f"stage.joint.tune={tune}", "stage.joint.epochs=1")
+    run_recipe(recipe, tmp_path / "unbroken")
+    with pytest.raises(InterruptionError):
+        run_recipe(recipe, tmp_path / "broken", progress=InterruptAt(1, 1))
+    run_recipe(recipe, tmp_path / "broken", resume=True)
+    unbroken = load_file(tmp_path / "unbroken" / "checkpoint" / "model.safetensors")
+    broken = load_file(tmp_path / "broken" / "checkpoint" / "model.safetensors")
+    for name, value in broken.items():
+        assert torch.equal(value, unbroken[name]), name
+    start = prepare_run(recipe, NullProgress()).model.state_dict()
+    assert start.keys() == unbroken.keys()
+    changed = {
+        name.partition(".encoder.model.")[2]
+        for name, value in unbroken.items()
+        if ".encoder.model." in name and not torch.equal(value.float(), start[name])
+    }
+    # Both encoders have one layer.
+    assert ("embeddings.LayerNorm.weight" in changed) == (mode == "full")
+    assert ("layernorm.weight" in changed) == (mode != "lora")
+    assert {"layers.0.mlp.fc1.weight", "encoder.layer.0.attention.self.query.weight"} <= changed
+    assert ("layers.0.mlp.fc1.bias" in changed) == (mode != "lora")
+
+
+@pytest.mark.parametrize("tune", [{}, {"text_encoder": {"mode": "last", "layers": 1}}])
+def test_a_teacher_from_before_a_tuned_stage_sees_its_own_encoders_features(
+    tune: dict[str, Any], recipe_path: Path, tmp_path: Path
+) -> None:
+    recipe = load_recipe(
+        recipe_path,
+        [
+            "stage.student.teacher=joint",
+            "stage.student.train=null",
+            f"stage.student.tune={json.dumps(tune)}",
+        ],
+    )
+    prepared, before = prepared_with_tuned_text(recipe)
+    trainer = set_up_stage(
+        recipe, recipe.stage[1], prepared, tmp_path, Earlier(joint=before), NullProgress()
+    )
+    train_set = prepared.train_set.read_by(prepared.model, {"joint": before.model})
+    batch = train_set.batch(ROWS)
+    seen = next(trainer.epoch(0))
+    for each in (batch, seen):
+        theirs = each.seen_by("joint")
+        assert theirs.images is each.images  # the image encoder is the same
+        assert isinstance(each.images, Features)
+        assert isinstance(theirs.texts, Features)
+        assert isinstance(each.texts, TextBatch if tune else Features)
+        if isinstance(each.texts, Features):
+            assert (each.texts.states - theirs.texts.states).abs().max() > 0.1
+    teacher = Teacher(before, "alignment", "joint")
+    expected = of_raw_inputs(before.model, prepared, ROWS)
+    found = teacher.scores(batch, encode_directly)
+    torch.testing.assert_close(found, expected.of("alignment"), atol=2e-2, rtol=0)
+    own = of_raw_inputs(prepared.model, prepared, ROWS)
+    assert_sees_its_own(BatchScores(prepared.model, batch), own)
+    # The two networks really disagree: features of the one would not do for the other.
+    assert (own.of("alignment") - expected.of("alignment")).abs().max() > 0.1
+
+
+def test_anchors_see_their_own_encoders_features(recipe_path: Path, tmp_path: Path) -> None:
+    stage = StageConfig(
+        name="last",
+        tasks={"matching_boosting": TaskConfig(loss="boosting")},
+        anchors=AnchorsConfig(scenario="online", stages=("joint", "random")),
+        batch_size=4,
+    )
+    recipe = load_recipe(recipe_path)
+    prepared, before = prepared_with_tuned_text(recipe)
+    trainer = set_up_stage(recipe, stage, prepared, tmp_path, Earlier(joint=before), NullProgress())
+    batch = next(trainer.epoch(0))
+    earlier, anew, target = (branch.eval() for branch in trainer.task.branches)
+    raw = _raw_batch(prepared, batch, trainer)
+    for branch in (earlier, anew, target):
+        with torch.inference_mode():
+            expected = BatchScores(branch.model, raw)
+        assert_sees_its_own(branch.scores(batch, encode_directly), expected)
+    # New weights are new weights of what is trained; a frozen encoder is what it is by now.
+    for name, value in anew.model.text.encoder.named_parameters():
+        assert torch.equal(value, prepared.model.text.encoder.get_parameter(name))
+    assert not torch.equal(
+        anew.model.text.trunk.projection.weight, prepared.model.text.trunk.projection.weight
+    )
+
+    offline = dataclasses.replace(
+        stage, anchors=AnchorsConfig(scenario="offline", stages=("joint",))
+    )
+    trainer = set_up_stage(
+        recipe, offline, prepared, tmp_path, Earlier(joint=before), NullProgress()
+    )
+    batch = next(trainer.epoch(0))
+    (anchor,) = trainer.task.branches[0].scores(batch, encode_directly).anchors
+    with torch.inference_mode():
+        expected = BatchScores(before.model, _raw_batch(prepared, batch, trainer))
+    assert_sees_its_own(anchor, expected)
+
+
+def test_a_momentum_anchor_follows_a_tuned_encoder_and_reads_what_it_reads(
+    recipe_path: Path, tmp_path: Path
+) -> None:
+    stage = StageConfig(
+        name="last",
+        tasks={"matching_boosting": TaskConfig(loss="boosting")},
+        anchors=AnchorsConfig(scenario="momentum", decays=(0.0,)),
+        tune={"text_encoder": TuneConfig(mode="lora", rank=2)},
+        batch_size=4,
+        lr=0.05,
+    )
+    recipe = load_recipe(recipe_path)
+    prepared = prepare_run(recipe, NullProgress())
+    trainer = set_up_stage(recipe, stage, prepared, tmp_path, Earlier(), NullProgress())
+    trainer.start_epoch(0)
+    batches = trainer.epoch(0)
+    trainer.train_step(next(batches))
+    batch = next(batches)
+    task = trainer.task.branches[0].eval()
+    # A decay of 0: after one step of many the anchor is the target, adapters included.
+    seen = task.scores(batch, encode_directly)
+    torch.testing.assert_close(
+        seen.anchors[0].of("matching"), seen.of("matching"), atol=1e-4, rtol=0
+    )
+    b = prepared.model.text.encoder.state_dict()
+    assert max(v.abs().max() for n, v in b.items() if "lora_B" in n) > 1e-3
+
+
+def test_a_split_is_encoded_by_each_network_from_its_own_features(recipe_path: Path) -> None:
+    prepared, before = prepared_with_tuned_text(load_recipe(recipe_path))
+    validation_set = prepared.validation_set
+    found = [validation_set.encode(model.eval()) for model in (before.model, prepared.model)]
+    for model, (images, texts) in zip((before.model, prepared.model), found, strict=True):
+        expected = encode_records(model, validation_set.records, NullProgress())
+        for own, other in zip((images, texts), expected, strict=True):
+            torch.testing.assert_close(own.embedding, other.embedding, atol=1e-2, rtol=0)
+    assert torch.equal(found[0][0].embedding, found[1][0].embedding)
+    assert (found[0][1].embedding - found[1][1].embedding).abs().max() > 0.1
+
+
+def test_the_last_layer_learns_as_in_a_loop_by_hand(recipe_path: Path, tmp_path: Path) -> None:
+    recipe = joint_alone(
+        recipe_path,
+        'stage.joint.tune={"text_encoder": {"mode": "last", "layers": 1}}',
+        'stage.joint.lr_scale={"text_encoder": 0.5}',
+        'stage.joint.schedule={"shape": "constant"}',
+        'stage.joint.tasks={"matching": {"loss": "triplet"}}',
+        'stage.joint.train=["text_encoder"]',
+        "stage.joint.clip_norm=1000",
+        "model.matching.dropout=0",
+        "model.text_tower.trunk.dropout=0",
+        "model.text_encoder.architecture.hidden_dropout_prob=0",
+        "model.text_encoder.architecture.attention_probs_dropout_prob=0",
+    )
+    prepared = prepare_run(recipe, NullProgress())
+    by_hand = copy.deepcopy(prepared.model).eval()
+    stage = recipe.stage[0]
+    trainer = set_up_stage(recipe, stage, prepared, tmp_path, Earlier(), NullProgress())
+    trainer.start_epoch(0)
+    batches = list(trainer.epoch(0))
+    by_hand.text.encoder.frozen = False
+    layer = by_hand.text.encoder.get_submodule("model.encoder.layer.0").requires_grad_(True)
+    optimizer = AdamW(layer.parameters(), lr=0.5 * stage.lr, weight_decay=0)
+    for batch in batches[:2]:
+        trainer.train_step(batch)
+        images, texts = by_hand.encode_images(batch.images), by_hand.encode_texts(batch.texts)
+        scores = images.embedding @ texts.embedding.T
+        loss = TripletMarginLoss()(scores, batch.negatives)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    start = prepare_run(recipe, NullProgress()).model
+    for name, value in prepared.model.named_parameters():
+        torch.testing.assert_close(value, by_hand.get_parameter(name), atol=1e-5, rtol=0)
+        learnt = name.startswith("text.encoder.model.encoder.layer.0.")
+        if not learnt:
+            assert torch.equal(value, start.get_parameter(name)), name
+    moved = prepared.model.get_parameter("text.encoder.model.encoder.layer.0.output.dense.weight")
+    assert (
+        moved - start.get_parameter("text.encoder.model.encoder.layer.0.output.dense.weight")
+    ).abs().max() > 1e-4
+
+
+def _raw_batch(prepared: PreparedRun, batch: Batch, trainer: StageTrainer) -> Batch:
+    """The first batch of an epoch as photos and captions."""
+    plan = trainer._batches._plan
+    rows = plan.epoch(0)[0]
+    raw = prepared.train_set.batch(rows)
+    assert torch.equal(raw.negatives, batch.negatives)
+    return raw
