@@ -153,8 +153,9 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
 def _normalised(photo: Image.Image, config: ImagePreprocessing) -> npt.NDArray[np.float32]:
     """Return a photo's (height, width, 3) numbers as the network wants them."""
     values = np.asarray(photo, dtype=np.float32) / 255
-    mean, std = (np.array(each, dtype=np.float32) for each in (config.mean, config.std))
-    return (values - mean) / std
+    values -= np.array(config.mean, dtype=np.float32)
+    values /= np.array(config.std, dtype=np.float32)
+    return values
 
 
 def _resize_and_crop(photo: Image.Image, config: ImagePreprocessing) -> Image.Image:

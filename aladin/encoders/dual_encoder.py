@@ -72,11 +72,17 @@ def is_dual_encoder(source: str, part: Part) -> bool:
     Raises:
         CheckpointError: there is no model, or its configuration cannot be read.
     """
-    try:
-        config = cast(PretrainedConfig, AutoConfig.from_pretrained(source))
-    except LOAD_ERRORS as error:
-        raise CheckpointError(f"{source}: cannot load a {part} encoder ({error})") from error
+    config = _read_config(source, part)
     return config.model_type in DUAL_ENCODERS or _projected_class(config, part) is not None
+
+
+def takes_any_shape(source: str) -> bool:
+    """Tell whether a source's vision tower takes patches of photos of any shape (NaFlex).
+
+    Raises:
+        CheckpointError: there is no model, or its configuration cannot be read.
+    """
+    return _read_config(source, "vision").model_type in ("siglip2", "siglip2_vision_model")
 
 
 def load_dual_tower(source: str, part: Part) -> DualTower:
@@ -92,9 +98,9 @@ def load_dual_tower(source: str, part: Part) -> DualTower:
     if not is_dual_encoder(source, part):
         known = ", ".join(DUAL_ENCODERS)
         raise CheckpointError(f"{source}: no dual encoder with a pooling of its own ({known})")
+    config = _read_config(source, part)
     try:
         with quiet():
-            config = cast(PretrainedConfig, AutoConfig.from_pretrained(source))
             kind = _projected_class(config, part) or AutoModel
             whole = read_weights(kind, source, config)
     except LOAD_ERRORS as error:
@@ -149,6 +155,13 @@ def padded_length(model: nn.Module) -> int | None:
     return int(cast(PretrainedConfig, model.config).max_position_embeddings)
 
 
+def _read_config(source: str, part: Part) -> PretrainedConfig:
+    try:
+        return cast(PretrainedConfig, AutoConfig.from_pretrained(source))
+    except LOAD_ERRORS as error:
+        raise CheckpointError(f"{source}: cannot load a {part} encoder ({error})") from error
+
+
 def _type_of(model: nn.Module) -> str:
     return cast(PretrainedConfig, model.config).model_type
 
@@ -179,6 +192,7 @@ def _projection(whole: PreTrainedModel, tower: PreTrainedModel, part: Part) -> P
         layer = tower.head
     if layer is None:
         return Projection(torch.eye(int(tower.config.hidden_size)), None)
-    linear = cast(nn.Linear, layer)
-    bias = None if linear.bias is None else linear.bias.detach().clone()
-    return Projection(linear.weight.detach().clone(), bias)
+    bias = cast(Tensor | None, layer.bias)
+    return Projection(
+        layer.weight.detach().clone(), None if bias is None else bias.detach().clone()
+    )

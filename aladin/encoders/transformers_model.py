@@ -58,7 +58,7 @@ def build_model(architecture: dict[str, Any]) -> PreTrainedModel:
     try:
         with quiet():
             config = AutoConfig.for_model(values.pop("model_type"), **values)
-            return cast(PreTrainedModel, _model_class(config)(config).float())
+            return _model_class(config)(config).float()
     except (KeyError, ValueError, TypeError) as error:
         raise ConfigError(f"encoder architecture: {error}") from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from service.commands.convert import aladin, oscar
+from service.commands.convert import aladin, oscar, towers
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -13,3 +13,4 @@ app = typer.Typer(
 )
 app.command("oscar")(oscar.oscar)
 app.command("aladin")(aladin.aladin)
+app.command("towers")(towers.towers)
