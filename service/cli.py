@@ -24,6 +24,7 @@ from service.commands import (
     key,
     mine,
     prepare,
+    regions,
     search,
     serve,
     train,
@@ -88,6 +89,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(convert.app, name="convert")
 app.add_typer(index.app, name="index")
+app.add_typer(regions.app, name="regions")
 app.command("search")(search.search)
 app.command("prepare")(prepare.prepare)
 app.command("serve")(serve.serve)

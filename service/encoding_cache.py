@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from aladin.encoding import Encoding
 from service.lru_cache import LruCache
 
@@ -17,7 +20,7 @@ class CacheKey(NamedTuple):
 
     Attributes:
         model_id: of the network.
-        content: the text as it came, or the sha256 of a photo's bytes.
+        content: the text as it came, or the sha256 of the bytes of a photo or its regions.
     """
 
     model_id: str
@@ -25,7 +28,7 @@ class CacheKey(NamedTuple):
 
     @classmethod
     def of(cls, model_id: str, content: str | bytes) -> CacheKey:
-        """Return the key of a text, or of a picture file.
+        """Return the key of a text, or of a file.
 
         Args:
             model_id: of the network.
@@ -41,10 +44,12 @@ class CachedEncoding(NamedTuple):
     Attributes:
         encoding: of the one item, without padding.
         size_px: width and height of a photo; None for a text.
+        boxes: of a photo's regions, where they came with it.
     """
 
     encoding: Encoding
     size_px: tuple[int, int] | None
+    boxes: npt.NDArray[np.float32] | None = None
 
 
 class EncodingCache(LruCache[CacheKey, CachedEncoding]):
@@ -55,4 +60,5 @@ class EncodingCache(LruCache[CacheKey, CachedEncoding]):
         # A text is at most four bytes a character in memory.
         content = key.content
         of_key = len(content) if isinstance(content, bytes) else 4 * len(content)
-        return _ENTRY_BYTES + of_key + sum(part.nbytes for part in entry.encoding)
+        boxes = 0 if entry.boxes is None else entry.boxes.nbytes
+        return _ENTRY_BYTES + of_key + boxes + sum(part.nbytes for part in entry.encoding)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aladin.detectors.base import Detector
 from aladin.encoders.base import ImageInput
 from aladin.encoding import Encoding
 from aladin.errors import InputError, TextTooLongError
-from aladin.images import decode_image
 from aladin.inference import encode_images, encode_texts, tokenize
 from aladin.model import AladinModel
 from index.building.source_items import ImageItem, TextItem, check_item, stored_form
@@ -19,24 +19,27 @@ from index.changes.additions import new_items
 from index.changes.uploaded_photos import UploadedPhoto
 from index.changes.writer import AddReport, ChangesWriter, DeleteReport
 from index.items.tables import StoredItem
+from service.image_reader import ImageReader, ReadImage
 from service.queries import OnDuplicate, Target
 from service.query_limits import QueryLimits
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhotoToAdd:
-    """A picture file that is to become an item.
+    """A picture file, its regions, or both, that are to become an item.
 
     Attributes:
         id: of the new item.
-        data: the undecoded, untrusted bytes; the index keeps them.
+        data: the undecoded, untrusted bytes, which the index keeps; None: it will show no photo.
+        regions: an npz file of a photo's regions, untrusted; None: the photo itself is looked at.
         uri: what is shown with it; None: its id.
         text: a caption that is shown with it; it takes no part in the search.
         metadata: JSON values by field name.
     """
 
     id: str
-    data: bytes
+    data: bytes | None
+    regions: bytes | None = None
     uri: str | None = None
     text: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -63,7 +66,8 @@ class TimedAddReport:
 
     Attributes:
         report: what the index says.
-        decode_ms: time to turn bytes into pixels.
+        decode_ms: time to turn bytes into pixels, and those into regions where the network
+            reads regions.
         encode_ms: time in the network.
         write_ms: time until all was on the disk.
     """
@@ -77,16 +81,20 @@ class TimedAddReport:
 class ItemChanger:
     """Adds items to an index and removes them; safe to use from any number of threads."""
 
-    def __init__(self, path: Path, model_id: str, limits: QueryLimits) -> None:
+    def __init__(
+        self, path: Path, model_id: str, limits: QueryLimits, detector: Detector | None = None
+    ) -> None:
         """Open nothing yet.
 
         Args:
             path: of the index.
             model_id: of the model that `add_photos` and `add_texts` will be given.
             limits: what an item may cost; those of a query.
+            detector: finds the regions of photos, for a model that reads regions; None: none does.
         """
         self._writer = ChangesWriter(path, model_id)
         self._limits = limits
+        self._images = ImageReader(limits, detector)
 
     def add_photos(
         self, model: AladinModel, photos: Sequence[PhotoToAdd], on_duplicate: OnDuplicate
@@ -95,28 +103,30 @@ class ItemChanger:
 
         Raises:
             ImageError: a picture cannot be used; nothing is added.
-            InputError: an item that no index could hold; nothing is added.
+            InputError: regions that cannot be used or are missing, or an item that no index could
+                hold; nothing is added.
             DuplicateItemError: an id is there, and that is an error; nothing is added.
             SearchIndexError: the index has no images, or cannot be written.
         """
         started = time.perf_counter()
-        uploads = [UploadedPhoto(photo.data) for photo in photos]
+        uploads = [None if photo.data is None else UploadedPhoto(photo.data) for photo in photos]
         items: list[StoredItem] = []
         inputs: list[ImageInput] = []
         for photo, upload in zip(photos, uploads, strict=True):
             source = ImageItem(
                 id=photo.id,
-                path=Path(upload.path),
+                path=Path(upload.path) if upload else Path(),
                 uri=photo.id if photo.uri is None else photo.uri,
                 text=photo.text,
                 metadata=photo.metadata,
             )
             check_item(source, "images")
             self._check_length(photo.id, photo.text or "")
-            decoded = decode_image(photo.data, f"image of item {photo.id!r}", self._limits.image)
-            items.append(stored_form(source, decoded.size))
+            read = self._read(model, photo)
+            stored = stored_form(source, read.size_px)
+            items.append(stored if upload else stored._replace(path=None))
             # Of the size that the network takes: the photo itself may have 64 million pixels.
-            inputs.append(model.image.encoder.preprocess(decoded))
+            inputs.append(read.value)
         decoded_at = time.perf_counter()
         encoding = encode_images(model, inputs)
         return self._add("images", items, encoding, uploads, on_duplicate, started, decoded_at)
@@ -160,19 +170,31 @@ class ItemChanger:
         target: Target,
         items: Sequence[StoredItem],
         encoding: Encoding,
-        uploads: Sequence[UploadedPhoto],
+        uploads: Sequence[UploadedPhoto | None],
         on_duplicate: OnDuplicate,
         started_s: float,
         decoded_s: float,
     ) -> TimedAddReport:
         encoded_s = time.perf_counter()
-        report = self._writer.add(target, new_items(items, encoding, uploads), on_duplicate)
+        report = self._writer.add(
+            target,
+            new_items(items, encoding, [upload for upload in uploads if upload]),
+            on_duplicate,
+        )
         return TimedAddReport(
             report=report,
             decode_ms=1000 * (decoded_s - started_s),
             encode_ms=1000 * (encoded_s - decoded_s),
             write_ms=1000 * (time.perf_counter() - encoded_s),
         )
+
+    def _read(self, model: AladinModel, photo: PhotoToAdd) -> ReadImage:
+        encoder, of = model.image.encoder, f"of item {photo.id!r}"
+        if photo.regions is not None:
+            return self._images.read_regions(encoder, photo.regions, photo.data, f"regions {of}")
+        if photo.data is None:
+            raise InputError(f"item {photo.id!r}: expected an image among the images, got none")
+        return self._images.read_photo(encoder, photo.data, f"image {of}")
 
     def _check_length(self, item_id: str, text: str) -> None:
         limit = self._limits.max_text_chars

@@ -31,6 +31,21 @@ class PhotoQuery:
 
 
 @dataclass(frozen=True)
+class RegionsQuery:
+    """The regions of a photo that is not part of the index, as a detector found them.
+
+    Attributes:
+        data: an npz file, undecoded, untrusted.
+        photo: the picture file itself, undecoded, for a drawing of the evidence; None: not given.
+        source: names the regions in errors.
+    """
+
+    data: bytes
+    photo: bytes | None = None
+    source: str = "regions"
+
+
+@dataclass(frozen=True)
 class ItemQuery:
     """An item of the index, an image or a text."""
 
@@ -48,7 +63,7 @@ class EmbeddingQuery:
     values: tuple[float, ...]
 
 
-Query = TextQuery | PhotoQuery | ItemQuery | EmbeddingQuery
+Query = TextQuery | PhotoQuery | RegionsQuery | ItemQuery | EmbeddingQuery
 
 
 @dataclass(frozen=True, kw_only=True)

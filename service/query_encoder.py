@@ -9,18 +9,29 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
+from aladin.detectors.base import Detector
 from aladin.encoders.base import ImageInput
 from aladin.encoding import Encoding
 from aladin.errors import InputError, TextTooLongError
-from aladin.images import decode_image
 from aladin.inference import encode_images, encode_texts, tokenize
 from aladin.model import AladinModel
 from aladin.query_precision import Precision, QueryModels
 from index.searcher import TwoStageSearcher
 from service.encoding_cache import CachedEncoding, CacheKey, EncodingCache
-from service.queries import EmbeddingQuery, ItemQuery, Modality, PhotoQuery, Query, TextQuery
+from service.image_reader import ImageReader, check_detector
+from service.queries import (
+    EmbeddingQuery,
+    ItemQuery,
+    Modality,
+    PhotoQuery,
+    Query,
+    RegionsQuery,
+    TextQuery,
+)
 from service.query_limits import QueryLimits
 
 _LOG = logging.getLogger(__name__)
@@ -36,7 +47,10 @@ class EncodedQuery(NamedTuple):
         modality: of the query; None: whichever is searched, so that the embedding decides alone.
         text: of a text query, for the evidence.
         size_px: width and height of a photo query, for the evidence.
-        decode_ms: time to turn a photo's bytes into pixels.
+        boxes: (regions, 4) of a photo query's regions, in fractions of the photo, for the evidence;
+            None: not known, or the encoder knows them by the size.
+        decode_ms: time to turn a photo's bytes into pixels, and to find its regions where the
+            network reads those.
         encode_ms: time in the network, those that were encoded with it included, or to look an
             item up.
         cached: whether the encoding was remembered.
@@ -47,6 +61,7 @@ class EncodedQuery(NamedTuple):
     modality: Modality | None
     text: str | None = None
     size_px: tuple[int, int] | None = None
+    boxes: npt.NDArray[np.float32] | None = None
     decode_ms: float = 0.0
     encode_ms: float = 0.0
     cached: bool = False
@@ -62,6 +77,7 @@ class _Input(NamedTuple):
         key: under which the encoding will be remembered; None: it will not.
         text: of a text query.
         size_px: of a photo query.
+        boxes: of a photo query's regions.
         decode_ms: of a photo query.
     """
 
@@ -70,6 +86,7 @@ class _Input(NamedTuple):
     key: CacheKey | None
     text: str | None = None
     size_px: tuple[int, int] | None = None
+    boxes: npt.NDArray[np.float32] | None = None
     decode_ms: float = 0.0
 
 
@@ -90,6 +107,7 @@ class QueryEncoder:
         cache: EncodingCache | None = None,
         decode_threads: int = 1,
         precision: Precision = "float32",
+        detector: Detector | None = None,
     ) -> None:
         """Encode nothing yet.
 
@@ -99,8 +117,12 @@ class QueryEncoder:
             decode_threads: photos that are decoded at the same time, whoever asks; each may take
                 as much memory as the limits allow.
             precision: in which texts are encoded.
+            detector: finds the regions of photos, for indexes whose model reads regions; None:
+                none does.
         """
         self._limits = limits
+        self._detector = detector
+        self._images = ImageReader(limits, detector)
         self._models = QueryModels(precision)
         self._cache = cache or EncodingCache(0)
         self._decoders = ThreadPoolExecutor(decode_threads, thread_name_prefix="decode")
@@ -108,6 +130,10 @@ class QueryEncoder:
     def close(self) -> None:
         """End the threads; nothing may be encoded any more."""
         self._decoders.shutdown()
+
+    def check_detector(self, model: AladinModel) -> None:
+        """Refuse a detector that is not the one of a model; see `service.image_reader`."""
+        check_detector(model.image.encoder, self._detector)
 
     def encode(
         self,
@@ -127,7 +153,7 @@ class QueryEncoder:
             another exception if something unforeseen happened, None if nobody waits for it.
         """
         # Decoding takes memory as well as time: that is what the pool bounds.
-        has_photos = any(isinstance(query, PhotoQuery) for query in queries)
+        has_photos = any(isinstance(query, PhotoQuery | RegionsQuery) for query in queries)
         prepare = partial(self._prepare, searcher, is_wanted)
         each = self._decoders.map if has_photos else map
         prepared = list(each(prepare, range(len(queries)), queries))
@@ -170,8 +196,8 @@ class QueryEncoder:
             match query:
                 case TextQuery(text):
                     return self._prepare_text(searcher, text)
-                case PhotoQuery(data, source):
-                    return self._prepare_photo(searcher, data, source)
+                case PhotoQuery() | RegionsQuery():
+                    return self._prepare_photo(searcher, query)
                 case ItemQuery(item_id):
                     return _look_up(searcher, item_id)
                 case EmbeddingQuery(values):
@@ -190,17 +216,21 @@ class QueryEncoder:
         return _Input("text", text, key, text=text)
 
     def _prepare_photo(
-        self, searcher: TwoStageSearcher, data: bytes, source: str
+        self, searcher: TwoStageSearcher, query: PhotoQuery | RegionsQuery
     ) -> _Input | EncodedQuery:
         started = time.perf_counter()
-        key = self._key(searcher, data)
+        key = self._key(searcher, query.data)
         remembered = self._cache.get(key) if key else None
         if remembered is not None:
-            return EncodedQuery(remembered.encoding, "image", None, remembered.size_px, cached=True)
-        photo = decode_image(data, source, self._limits.image)
-        size_px = photo.size
-        value = searcher.index.checkpoint.model.image.encoder.preprocess(photo)
-        return _Input("image", value, key, size_px=size_px, decode_ms=_ms_since(started))
+            encoding, size_px, boxes = remembered
+            return EncodedQuery(encoding, "image", None, size_px, boxes, cached=True)
+        encoder = searcher.index.checkpoint.model.image.encoder
+        if isinstance(query, PhotoQuery):
+            read = self._images.read_photo(encoder, query.data, query.source)
+        else:
+            read = self._images.read_regions(encoder, query.data, query.photo, query.source)
+        decode_ms = _ms_since(started)
+        return _Input("image", read.value, key, None, read.size_px, read.boxes, decode_ms)
 
     def _run_network(
         self, model: AladinModel, inputs: Sequence[_Input]
@@ -224,13 +254,14 @@ class QueryEncoder:
         for row, item in enumerate(inputs):
             own = _without_padding(encoding, row)
             if item.key is not None:
-                self._cache.put(item.key, CachedEncoding(own, item.size_px))
+                self._cache.put(item.key, CachedEncoding(own, item.size_px, item.boxes))
             results.append(
                 EncodedQuery(
                     own,
                     item.modality,
                     item.text,
                     item.size_px,
+                    item.boxes,
                     item.decode_ms,
                     encode_ms,
                     batch=len(inputs),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aladin.images import DEFAULT_LIMITS, ImageLimits
+from aladin.regions.npz import RegionLimits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,8 +14,10 @@ class QueryLimits:
 
     Attributes:
         image: bytes and pixels of an uploaded photo.
+        regions: bytes and number of a photo's uploaded regions.
         max_text_chars: of a text; the network's own limit in tokens comes on top.
     """
 
     image: ImageLimits = DEFAULT_LIMITS
+    regions: RegionLimits = field(default_factory=RegionLimits)
     max_text_chars: int = 2000

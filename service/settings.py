@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from aladin.errors import ConfigError
 from aladin.images import MOST_PIXELS, UPLOAD_FORMATS, ImageLimits
+from aladin.regions.npz import RegionLimits
 from service.query_limits import QueryLimits
 
 # The prefix is also that of variables which are no settings of a service: the key of a client, the
@@ -50,6 +51,8 @@ class ServiceSettings(BaseSettings):
             with 429. What is made of them takes some times as much memory.
         max_image_bytes: of an uploaded photo.
         max_image_pixels: of an uploaded photo, found in its header before it is decoded.
+        max_regions_bytes: of a photo's uploaded regions, an npz file, as it is packed and unpacked.
+        max_regions: that a photo may have, uploaded ones; the network takes its own number.
         max_text_chars: of a query's text; the network's own limit in tokens comes on top.
         max_photo_size_px: largest `size` at which a photo of the index can be asked for.
         thumbnail_cache_bytes: memory of each worker for photos made smaller; 0: none.
@@ -83,6 +86,8 @@ class ServiceSettings(BaseSettings):
         max_items: items that one request may add.
         slow_queries: the slowest queries of about the last hour, so many of which are kept in
             memory, for those who may read the metrics; 0: none.
+        detector: finds the regions of uploaded photos, for an index whose model reads regions; as
+            `aladin regions extract` takes it. None: such an index takes ready-made regions alone.
         read_only: refuse to add and to delete items.
         log_format: of the log on stderr, `text` for people or `json` for programs.
         traces: send OpenTelemetry traces to a collector on this machine; the variables
@@ -104,6 +109,8 @@ class ServiceSettings(BaseSettings):
     max_bodies_bytes: int = Field(default=256 * 2**20, ge=1024)
     max_image_bytes: int = Field(default=16 * 2**20, ge=1)
     max_image_pixels: int = Field(default=64_000_000, ge=1, le=MOST_PIXELS)
+    max_regions_bytes: int = Field(default=8 * 2**20, ge=1)
+    max_regions: int = Field(default=100, ge=1)
     max_text_chars: int = Field(default=2000, ge=1)
     max_photo_size_px: int = Field(default=2048, ge=16)
     thumbnail_cache_bytes: int = Field(default=64 * 2**20, ge=0)
@@ -127,6 +134,7 @@ class ServiceSettings(BaseSettings):
     max_batch_queries: int = Field(default=256, ge=1)
     max_items: int = Field(default=100, ge=1)
     slow_queries: int = Field(default=20, ge=0, le=1000)
+    detector: str | None = None
     read_only: bool = False
     log_format: Literal["text", "json"] = "text"
     traces: bool = False
@@ -149,7 +157,11 @@ class ServiceSettings(BaseSettings):
     @property
     def query_limits(self) -> QueryLimits:
         """What a query may cost."""
-        return QueryLimits(image=self.image_limits, max_text_chars=self.max_text_chars)
+        return QueryLimits(
+            image=self.image_limits,
+            regions=RegionLimits(max_bytes=self.max_regions_bytes, max_regions=self.max_regions),
+            max_text_chars=self.max_text_chars,
+        )
 
 
 def read_settings(workers: int | None = None) -> ServiceSettings:

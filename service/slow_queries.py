@@ -13,7 +13,15 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from service.answers.search import TookMs
-from service.queries import EmbeddingQuery, ItemQuery, PhotoQuery, Query, Target, TextQuery
+from service.queries import (
+    EmbeddingQuery,
+    ItemQuery,
+    PhotoQuery,
+    Query,
+    RegionsQuery,
+    Target,
+    TextQuery,
+)
 from service.work.search_job import Answered, SearchJob
 
 # Each period keeps its own slowest ones, so that what goes with the oldest period was hidden by
@@ -24,7 +32,7 @@ PERIODS = 12
 MAX_TEXT_CHARS = 200
 
 Clock = Callable[[], float]
-Kind = Literal["text", "photo", "item", "embedding"]
+Kind = Literal["text", "photo", "regions", "item", "embedding"]
 
 
 class SlowQuery(NamedTuple):
@@ -175,7 +183,7 @@ def _describe(
         request_id=request_id,
         kind=kind,
         asked=asked if asked is None else _cut(asked),
-        photo_bytes=len(job.query.data) if isinstance(job.query, PhotoQuery) else None,
+        photo_bytes=_upload_bytes(job.query),
         target=job.target,
         k=options.k,
         offset=options.offset,
@@ -198,10 +206,16 @@ def _asked(query: Query) -> tuple[Kind, str | None]:
             return "text", text
         case PhotoQuery():
             return "photo", None
+        case RegionsQuery():
+            return "regions", None
         case ItemQuery(item_id):
             return "item", item_id
         case EmbeddingQuery():
             return "embedding", None
+
+
+def _upload_bytes(query: Query) -> int | None:
+    return len(query.data) if isinstance(query, PhotoQuery | RegionsQuery) else None
 
 
 def _cut(text: str) -> str:

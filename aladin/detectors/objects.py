@@ -21,11 +21,8 @@ from transformers import AutoImageProcessor, AutoModelForObjectDetection
 from aladin.detectors.network import load_network, network_digest, quiet
 from aladin.detectors.options import options_text, parse_options
 from aladin.errors import CheckpointError, ConfigError, InputError
-from aladin.regions.region_set import RegionSet, with_geometry
+from aladin.regions.region_set import GEOMETRY, RegionSet, with_geometry
 from aladin.strict_config import STRICT
-
-# (x0, y0, x1, y1), the width and the height.
-_GEOMETRY = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +64,7 @@ class ObjectDetector:
         self._processor = processor
         self._options = options
         self._labels: dict[int, str] = dict(model.config.id2label)
-        self.dim = self._state_dim() + _GEOMETRY
+        self.dim = self._state_dim() + GEOMETRY
         digest = network_digest(model, [processor.to_dict(), self._labels])
         kind = model.config.model_type
         self.id = f"objects:{kind}:{digest}:{options_text(options, leave_out=('revision',))}"

@@ -25,10 +25,9 @@ from aladin.detectors.options import options_text, parse_options
 from aladin.errors import CheckpointError, ConfigError
 from aladin.inference import PHOTOS_AT_A_TIME
 from aladin.preprocessing import preprocess_photo, read_preprocessing
-from aladin.regions.region_set import RegionSet, with_geometry
+from aladin.regions.region_set import GEOMETRY, RegionSet, with_geometry
 from aladin.strict_config import STRICT
 
-_GEOMETRY = 6
 _ON_A_CARD = 64
 
 
@@ -75,7 +74,7 @@ class WindowDetector:
         self._device = model.device
         self._classify = _take_classifier(model, len(names))
         self._pooled = model
-        self.dim = self._classify.in_features + _GEOMETRY
+        self.dim = self._classify.in_features + GEOMETRY
         self._boxes = window_boxes(options.grid, options.overlap)
 
     def detect(self, photo: Image.Image) -> RegionSet:

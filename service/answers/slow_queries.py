@@ -16,7 +16,7 @@ class SlowQueryAnswer(BaseModel):
 
     at: datetime = Field(description="When it came.")
     request_id: str | None
-    kind: Literal["text", "photo", "item", "embedding"]
+    kind: Literal["text", "photo", "regions", "item", "embedding"]
     asked: str | None = Field(description="Its text, cut, or the item's id.")
     photo_bytes: int | None
     target: str

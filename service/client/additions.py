@@ -21,7 +21,7 @@ from service.queries import OnDuplicate, Target
 
 @dataclass(frozen=True)
 class NewPhoto:
-    """A picture that is to become an item: exactly one of `image` and `image_url` is given.
+    """A picture that is to become an item: `image` or `image_url`, `regions`, or both.
 
     Attributes:
         id: of the new item.
@@ -30,6 +30,7 @@ class NewPhoto:
         uri: what is shown with it; None: its id.
         metadata: JSON values by field name.
         image_url: where the service fetches the picture, if it is allowed to.
+        regions: an npz file of what a detector found in it, for an index of a region model.
     """
 
     id: str
@@ -38,6 +39,7 @@ class NewPhoto:
     uri: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     image_url: str | None = None
+    regions: PictureSource | None = None
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,9 @@ NewItem = NewPhoto | NewText
 
 
 def add_photo_call(photo: NewPhoto, on_duplicate: OnDuplicate) -> Call[Added]:
-    """Add one photo; its file goes in a form, and is read while it is sent."""
-    if photo.image is None:
+    """Add one photo; its files go in a form, and are read while it is sent."""
+    files = _files(photo)
+    if not files:
         return add_call([photo], on_duplicate)
     return Call(
         method="POST",
@@ -68,7 +71,7 @@ def add_photo_call(photo: NewPhoto, on_duplicate: OnDuplicate) -> Call[Added]:
         read=read_as(Added),
         again=_again([photo], on_duplicate),
         params={"on_duplicate": on_duplicate},
-        body=form_body(_fields(photo), photo.image),
+        body=form_body(_fields(photo), files),
     )
 
 
@@ -92,7 +95,7 @@ def add_call(items: Sequence[NewItem], on_duplicate: OnDuplicate) -> Call[Added]
         again=_again(items, on_duplicate),
         params={"on_duplicate": on_duplicate},
         body=content_body(
-            lambda: json_list_chunks("items", ((_fields(item), _image(item)) for item in items))
+            lambda: json_list_chunks("items", ((_fields(item), _files(item)) for item in items))
         ),
     )
 
@@ -106,7 +109,7 @@ def add_calls(
         items: of both kinds; a request holds items of one.
         on_duplicate: what is to become of an id that is there already.
         max_items: of a request.
-        max_bytes: of a request's pictures as they are sent; one that is larger goes alone.
+        max_bytes: of a request's files as they are sent; one that is larger goes alone.
 
     Raises:
         OSError: a picture's file is not there.
@@ -126,8 +129,8 @@ def add_calls(
 
 
 def _again(items: Sequence[NewItem], on_duplicate: OnDuplicate) -> Again:
-    pictures = [picture for picture in map(_image, items) if picture is not None]
-    if not all(map(can_be_sent_again, pictures)):
+    files = [source for item in items for source in _files(item).values()]
+    if not all(map(can_be_sent_again, files)):
         return "never"
     # Added twice without either of the two, an item would be reported as its own duplicate.
     return "unless_begun" if on_duplicate == "error" else "always"
@@ -137,16 +140,17 @@ def _target(item: NewItem) -> Target:
     return "images" if isinstance(item, NewPhoto) else "texts"
 
 
-def _image(item: NewItem) -> PictureSource | None:
-    return item.image if isinstance(item, NewPhoto) else None
+def _files(item: NewItem) -> dict[str, PictureSource]:
+    if not isinstance(item, NewPhoto):
+        return {}
+    given = {"image": item.image, "regions": item.regions}
+    return {name: source for name, source in given.items() if source is not None}
 
 
 def _sent_bytes(item: NewItem, unknown: int) -> int:
-    image = _image(item)
-    if image is None:
-        return 0
-    size = picture_bytes(image)
-    return unknown if size is None else -(-size // 3) * 4  # in base64
+    sizes = [picture_bytes(source) for source in _files(item).values()]
+    # In base64.
+    return sum(unknown if size is None else -(-size // 3) * 4 for size in sizes)
 
 
 def _fields(item: NewItem) -> dict[str, Any]:

@@ -160,9 +160,10 @@ class AsyncAladinClient:
         *,
         query_id: str | None = None,
         image: PictureSource | None = None,
+        regions: PictureSource | None = None,
     ) -> bytes:
         """Draw the evidence for a score, as a PNG file."""
-        return await self._send(explain_call(item_id, text, query_id, image))
+        return await self._send(explain_call(item_id, text, query_id, image, regions))
 
     async def add_photo(self, photo: NewPhoto, on_duplicate: OnDuplicate = "error") -> Added:
         """Add one photo; its file is read while it is sent."""

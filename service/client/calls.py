@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -90,13 +90,13 @@ def content_body(
 
 
 def form_body(
-    fields: Mapping[str, Any], image: PictureSource
+    fields: Mapping[str, Any], files: Mapping[str, PictureSource]
 ) -> Callable[[], AbstractContextManager[OpenBody]]:
-    """Return what opens a form whose file is a picture, read while it is sent.
+    """Return what opens a form with files, read while it is sent.
 
     Args:
         fields: the others.
-        image: the picture.
+        files: by field.
     """
     # Texts as they are; the rest as JSON writes it, which is how the service reads forms.
     plain = {
@@ -106,8 +106,12 @@ def form_body(
 
     @contextmanager
     def opened() -> Generator[OpenBody]:
-        with open_picture(image) as file:
-            yield OpenBody(data=plain, files={"image": (picture_name(image), file)})
+        with ExitStack() as stack:
+            parts = {
+                name: (picture_name(source), stack.enter_context(open_picture(source)))
+                for name, source in files.items()
+            }
+            yield OpenBody(data=plain, files=parts)
 
     return opened
 

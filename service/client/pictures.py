@@ -77,24 +77,24 @@ def base64_chunks(source: PictureSource) -> Iterator[bytes]:
 
 
 def json_list_chunks(
-    name: str, entries: Iterable[tuple[Mapping[str, Any], PictureSource | None]]
+    name: str, entries: Iterable[tuple[Mapping[str, Any], Mapping[str, PictureSource]]]
 ) -> Iterator[bytes]:
-    """Write a JSON object with one list, whose entries may have a picture, piece by piece.
+    """Write a JSON object with one list, whose entries may have files, piece by piece.
 
     Args:
         name: of the list.
-        entries: the fields of each, at least one, and the picture that is its `image`.
+        entries: the fields of each, at least one, and its files by field.
 
     Raises:
-        OSError: a picture's file cannot be read.
+        OSError: a file cannot be read.
     """
     yield b'{"' + name.encode() + b'":['
-    for place, (fields, picture) in enumerate(entries):
+    for place, (fields, files) in enumerate(entries):
         written = json.dumps(fields).encode()
         yield b"," + written[:-1] if place else written[:-1]
-        if picture is not None:
-            yield b',"image":"'
-            yield from base64_chunks(picture)
+        for field, source in files.items():
+            yield b',"' + field.encode() + b'":"'
+            yield from base64_chunks(source)
             yield b'"'
         yield b"}"
     yield b"]}"

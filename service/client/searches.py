@@ -35,6 +35,7 @@ class SearchFields(TypedDict, total=False):
         image: a picture: its bytes, the path of its file, or the open file.
         id: an item of the index.
         image_url: where the service fetches a picture, if it is allowed to.
+        regions: an npz file of what a detector found in a picture; given as a picture is.
         k: hits wanted.
         offset: hits to skip, for the next page.
         candidates: size of the first stage's result.
@@ -49,6 +50,7 @@ class SearchFields(TypedDict, total=False):
     image: PictureSource
     id: str
     image_url: str
+    regions: PictureSource
     k: int
     offset: int
     candidates: int
@@ -62,7 +64,7 @@ class SearchFields(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Search:
-    """One of many searches: exactly one of `text`, `image`, `id` and `image_url`, and options.
+    """One of many searches: exactly one of `text`, `image`, `id`, `image_url` and `regions`.
 
     Attributes:
         text: words.
@@ -70,6 +72,7 @@ class Search:
         image: see `SearchFields`, as for all that follow; None: the service's default.
         id: of an item.
         image_url: of a picture.
+        regions: of a picture.
         k: hits wanted.
         offset: hits to skip.
         candidates: size of the first stage's result.
@@ -86,6 +89,7 @@ class Search:
     image: PictureSource | None = None
     id: str | None = None
     image_url: str | None = None
+    regions: PictureSource | None = None
     k: int | None = None
     offset: int | None = None
     candidates: int | None = None
@@ -97,7 +101,7 @@ class Search:
     min_probability: float | None = None
 
     def plain_fields(self) -> dict[str, Any]:
-        """Return what is given, without the picture and the target."""
+        """Return what is given, without the files and the target."""
         names = (
             *("text", "id", "image_url", "k", "offset", "candidates"),
             *("rerank", "fusion", "explain", "filter", "timeout_ms", "min_probability"),
@@ -105,21 +109,25 @@ class Search:
         given = ((name, getattr(self, name)) for name in names)
         return {name: value for name, value in given if value is not None}
 
+    def files(self) -> dict[str, PictureSource]:
+        """Return the files that are given, by field."""
+        given = {"image": self.image, "regions": self.regions}
+        return {name: source for name, source in given.items() if source is not None}
+
 
 # What became of one of many searches.
 Outcome = SearchAnswer | ServiceError
 
 
 def search_call(search: Search) -> Call[SearchAnswer]:
-    """Ask one search; a picture goes as the file of a form, read while it is sent."""
-    fields = search.plain_fields()
-    body = json_body(fields) if search.image is None else form_body(fields, search.image)
+    """Ask one search; files go in a form, read while it is sent."""
+    fields, files = search.plain_fields(), search.files()
     return Call(
         method="POST",
         path=f"v1/search/{search.target}",
         read=read_as(SearchAnswer),
-        again="always" if search.image is None or can_be_sent_again(search.image) else "never",
-        body=body,
+        again="always" if all(map(can_be_sent_again, files.values())) else "never",
+        body=form_body(fields, files) if files else json_body(fields),
     )
 
 
@@ -135,16 +143,16 @@ def batch_call(searches: Sequence[Search]) -> Call[list[Outcome]]:
             raise foreign_answer(response, f"expected {len(searches)} answers, got {len(answers)}")
         return [each if isinstance(each, SearchAnswer) else each.as_error() for each in answers]
 
-    pictures = [search.image for search in searches if search.image is not None]
+    files = [source for search in searches for source in search.files().values()]
     return Call(
         method="POST",
         path="v1/search/batch",
         read=read,
-        again="always" if all(map(can_be_sent_again, pictures)) else "never",
+        again="always" if all(map(can_be_sent_again, files)) else "never",
         body=content_body(
             lambda: json_list_chunks(
                 "queries",
-                (({"target": s.target, **s.plain_fields()}, s.image) for s in searches),
+                (({"target": s.target, **s.plain_fields()}, s.files()) for s in searches),
             )
         ),
     )

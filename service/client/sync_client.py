@@ -116,7 +116,7 @@ class AladinClient:
         """Find the images that fit a text, a picture or an item.
 
         Args:
-            text: words; without, one of the fields `image`, `id` and `image_url`.
+            text: words; without, one of the fields `image`, `id`, `image_url` and `regions`.
             fields: see `SearchFields`.
 
         Raises:
@@ -200,6 +200,7 @@ class AladinClient:
         *,
         query_id: str | None = None,
         image: PictureSource | None = None,
+        regions: PictureSource | None = None,
     ) -> bytes:
         """Draw the evidence for a score: the photo with its regions, the text with its numbers.
 
@@ -217,17 +218,18 @@ class AladinClient:
             text: words; or one of those that follow.
             query_id: of another item of the index.
             image: a photo that is not in the index.
+            regions: of that photo, or instead of it, for an index of a region model.
 
         Returns:
             A PNG file.
 
         Raises:
-            InputError: not exactly one of `text`, `query_id` and `image` is given.
+            InputError: not exactly one of `text`, `query_id` and a photo is given.
             NotFoundError: there is no such item.
             RefusedInputError: the two are of one modality, or the photo is over a limit.
             OSError: the photo's file cannot be read.
         """
-        return self._send(explain_call(item_id, text, query_id, image))
+        return self._send(explain_call(item_id, text, query_id, image, regions))
 
     def add_photo(self, photo: NewPhoto, on_duplicate: OnDuplicate = "error") -> Added:
         """Add one photo; its file is read while it is sent.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import closing
 from dataclasses import asdict
 from enum import StrEnum
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from aladin.errors import InputError
+from service.commands.detector_option import DetectorOption, opened_detector
 from service.commands.device_options import (
     Device,
     FirstStage,
@@ -24,10 +26,19 @@ from service.commands.search_drawing import (
     draw_there,
     write_drawing,
 )
-from service.queries import ItemQuery, PhotoQuery, SearchOptions, Target, TextQuery
+from service.queries import (
+    ItemQuery,
+    PhotoQuery,
+    RegionsQuery,
+    SearchOptions,
+    Target,
+    TextQuery,
+)
 
 if TYPE_CHECKING:
+    from index.devices.search_device import SearchDevice
     from service.answers.search import SearchAnswer
+    from service.client import Search
     from service.evidence.pairs import PairQuery
 
 
@@ -54,6 +65,17 @@ def search(
     image: Annotated[
         Path | None,
         typer.Option("--image", metavar="FILE", exists=True, dir_okay=False, help="A photo."),
+    ] = None,
+    regions: Annotated[
+        Path | None,
+        typer.Option(
+            "--regions",
+            metavar="FILE.npz",
+            exists=True,
+            dir_okay=False,
+            help="Ready-made regions of a photo, for an index whose model reads regions; with "
+            "--image the photo that --out draws them on.",
+        ),
     ] = None,
     item_id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="An item of the index.")
@@ -118,6 +140,7 @@ def search(
             help="Leave the second stage out where it would take longer, and say so.",
         ),
     ] = None,
+    detector: DetectorOption = None,
     device: SearchDeviceOption = Device.cpu,
     first_stage: FirstStageOption = FirstStage.faiss,
     as_json: Annotated[
@@ -126,11 +149,13 @@ def search(
 ) -> None:
     """Search an index, or a service, with words, a photo or an item of the index.
 
-    In: INDEX or --url, and one of TEXT, --image and --id. Out: on stdout the hits, best first:
-    rank, score, both stages' ranks and scores, uri and text; with --explain each word's best
-    region, its box in fractions of the photo's size (x0 y0 x1 y1), and the cosine there. Of a
-    calibrated index also each hit's probability, and whether there is any match at all. With --out
-    the evidence is drawn into a file too, which carries the numbers with all of their digits.
+    In: INDEX or --url, and one of TEXT, a photo (--image, --regions or both) and --id.
+
+    Out: on stdout the hits, best first: rank, score, both stages' ranks and scores, uri and text;
+    with --explain each word's best region, its box in fractions of the photo's size (x0 y0 x1 y1),
+    and the cosine there. Of a calibrated index also each hit's probability, and whether there is
+    any match at all. With --out the evidence is drawn into a file too, which carries the numbers
+    with all of their digits.
     """
     from service.answers.search_text import answer_lines
 
@@ -138,10 +163,11 @@ def search(
         index, text = None, _only_word(index, text)
     elif index is None:
         raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
-    given = 3 - (text, image, item_id).count(None)
+    is_photo = image is not None or regions is not None
+    given = (text is not None) + is_photo + (item_id is not None)
     if given != 1:
-        raise InputError(f"expected exactly one of TEXT, --image and --id, got {given}")
-    found: Target = "texts" if image is not None else "images"
+        raise InputError(f"expected exactly one of TEXT, a photo and --id, got {given}")
+    found: Target = "texts" if is_photo else "images"
     if target is not None:
         found = target.value
     if k is None:
@@ -161,11 +187,22 @@ def search(
     if url is not None:
         if (device, first_stage) != (Device.cpu, FirstStage.faiss):
             raise typer.BadParameter("--device and --first-stage: a service has its own")
-        answer = _ask_service(url, text, image, item_id, found, options, out)
+        if detector is not None:
+            raise typer.BadParameter("--detector: a service has its own")
+        from service.client import Search
+
+        if regions is None:
+            asked = Search(text, found, image=image, id=item_id, **asdict(options))
+        else:
+            asked = Search(target=found, regions=regions, **asdict(options))
+        answer = _ask_service(url, asked, image, out)
     else:
         assert index is not None  # or there is a URL
-        query = _query(text, image, item_id)
-        answer = _search_here(Path(index), query, found, options, device, first_stage, out)
+        from index.devices.search_device import SearchDevice
+
+        query = _query(text, image, regions, item_id)
+        place = SearchDevice.choose(device.value, first_stage.value)
+        answer = _search_here(Path(index), query, found, options, place, detector, out)
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))
     else:
@@ -185,52 +222,53 @@ def _search_here(
     query: PairQuery,
     target: Target,
     options: SearchOptions,
-    device: Device,
-    first_stage: FirstStage,
+    place: SearchDevice,
+    detector: str | None,
     out: Path | None,
 ) -> SearchAnswer:
-    from index.devices.search_device import SearchDevice
     from index.reader import open_index
     from index.searcher import TwoStageSearcher
     from service.engine import SearchEngine
+    from service.query_encoder import QueryEncoder
     from service.query_limits import QueryLimits
 
-    with (
-        closing(SearchDevice.choose(device.value, first_stage.value)) as place,
-        open_index(index, device=place) as opened,
-    ):
-        engine = SearchEngine(TwoStageSearcher(opened), QueryLimits())
-        answer = engine.search(query, target, options)
+    with closing(place), open_index(index, device=place) as opened:
+        finder = None
+        if isinstance(query, PhotoQuery) and opened.checkpoint.model.image.encoder.reads != "photo":
+            finder = opened_detector(detector, str(place.device))
+        searcher = TwoStageSearcher(opened)
+        with closing(QueryEncoder(QueryLimits(), detector=finder)) as encoder:
+            encoder.check_detector(opened.checkpoint.model)
+            received_s = time.monotonic()
+            encoded = encoder.encode_one(searcher, query)
+        engine = SearchEngine(searcher, QueryLimits())
+        answer = engine.find(encoded, target, options, received_s)
         if out is not None:
-            write_drawing(out, draw_here(engine.searcher, query, answer))
+            write_drawing(out, draw_here(searcher, query, encoded, answer))
         return answer
 
 
-def _query(text: str | None, image: Path | None, item_id: str | None) -> PairQuery:
+def _query(
+    text: str | None, image: Path | None, regions: Path | None, item_id: str | None
+) -> PairQuery:
     if text is not None:
         return TextQuery(text)
+    if regions is not None:
+        photo = None if image is None else image.read_bytes()
+        return RegionsQuery(regions.read_bytes(), photo, str(regions))
     if image is not None:
         return PhotoQuery(image.read_bytes(), str(image))
     assert item_id is not None  # by the caller
     return ItemQuery(item_id)
 
 
-def _ask_service(
-    url: str,
-    text: str | None,
-    image: Path | None,
-    item_id: str | None,
-    target: Target,
-    options: SearchOptions,
-    out: Path | None,
-) -> SearchAnswer:
-    from service.client import AladinClient, Search
+def _ask_service(url: str, search: Search, image: Path | None, out: Path | None) -> SearchAnswer:
+    from service.client import AladinClient
 
-    search = Search(text, target, image=image, id=item_id, **asdict(options))
     with AladinClient(url) as client:
         answer = client.search(search)
         if out is not None:
-            write_drawing(out, draw_there(client, text, item_id, image, answer))
+            write_drawing(out, draw_there(client, search, image, answer))
         return answer
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,9 @@ from aladin.errors import InputError
 if TYPE_CHECKING:
     from index.searcher import TwoStageSearcher
     from service.answers.search import SearchAnswer
-    from service.client import AladinClient
+    from service.client import AladinClient, Search
     from service.evidence.pairs import PairQuery
+    from service.query_encoder import EncodedQuery
 
 # More of them in one file would not be looked at, and take a gigabyte to put together.
 MAX_DRAWN = 20
@@ -39,28 +39,22 @@ def check_drawing(out: Path, hits: int, *, explain: bool) -> None:
         raise InputError(f"--out: expected -k to be at most {MAX_DRAWN}, got {hits}")
 
 
-def draw_here(searcher: TwoStageSearcher, query: PairQuery, answer: SearchAnswer) -> list[bytes]:
+def draw_here(
+    searcher: TwoStageSearcher, query: PairQuery, encoded: EncodedQuery, answer: SearchAnswer
+) -> list[bytes]:
     """Draw the hits of a search of an open index, each by itself.
 
     Raises:
         InputError: there is nothing to draw.
     """
     from service.evidence.pairs import draw_pair, find_pair
-    from service.query_encoder import QueryEncoder
-    from service.query_limits import QueryLimits
 
     ids = _drawn_ids(answer)
-    with closing(QueryEncoder(QueryLimits())) as encoder:
-        encoded = encoder.encode_one(searcher, query)
     return [draw_pair(searcher, find_pair(searcher, query, each), encoded) for each in ids]
 
 
 def draw_there(
-    client: AladinClient,
-    text: str | None,
-    item_id: str | None,
-    image: Path | None,
-    answer: SearchAnswer,
+    client: AladinClient, search: Search, image: Path | None, answer: SearchAnswer
 ) -> list[bytes]:
     """Have a service draw the hits of its answer, each by itself.
 
@@ -70,7 +64,12 @@ def draw_there(
         ServiceUnreachableError: there is no answer.
     """
     ids = _drawn_ids(answer)
-    return [client.explain_png(each, text, query_id=item_id, image=image) for each in ids]
+    return [
+        client.explain_png(
+            each, search.text, query_id=search.id, image=image, regions=search.regions
+        )
+        for each in ids
+    ]
 
 
 def write_drawing(out: Path, drawings: Iterable[bytes]) -> None:

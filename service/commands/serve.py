@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from service.commands.detector_option import DetectorOption
 from service.commands.device_options import (
     Device,
     FirstStage,
@@ -69,6 +70,7 @@ def serve(
     device: SearchDeviceOption = Device.cpu,
     first_stage: FirstStageOption = FirstStage.faiss,
     warm: WarmOption = False,
+    detector: DetectorOption = None,
     log_format: Annotated[
         LogFormat | None,
         typer.Option(
@@ -105,4 +107,5 @@ def serve(
         device=device.value,
         first_stage=first_stage.value,
         warm=warm,
+        detector=detector,
     )

@@ -25,10 +25,10 @@ from service.evidence.drawing import draw_page
 from service.evidence.layout import PHOTO_PX, lay_out
 from service.evidence.png import write_png
 from service.photos.photo_bytes import PhotoGoneError, photo_version
-from service.queries import ItemQuery, PhotoQuery, TextQuery
+from service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 from service.query_encoder import EncodedQuery
 
-PairQuery = TextQuery | PhotoQuery | ItemQuery
+PairQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery
 
 
 class Pair(NamedTuple):
@@ -70,7 +70,7 @@ def find_pair(searcher: TwoStageSearcher, query: PairQuery, item_id: str) -> Pai
     match query:
         case TextQuery():
             modality = "text"
-        case PhotoQuery():
+        case PhotoQuery() | RegionsQuery():
             modality = "image"
         case ItemQuery(asked_id):
             asked, modality = searcher.find_item(asked_id)
@@ -82,6 +82,8 @@ def find_pair(searcher: TwoStageSearcher, query: PairQuery, item_id: str) -> Pai
     photo: PhotoFile | bytes | None
     if isinstance(query, PhotoQuery):
         photo = query.data
+    elif isinstance(query, RegionsQuery):
+        photo = query.photo
     else:
         shown = item if modality == "text" else asked
         photo = None if shown is None else photo_of(index.path, shown)

@@ -19,6 +19,8 @@ from service.http.json_body import read_json_object
 
 # One more than there are fields would do; some room lets the error name the unknown ones.
 _MAX_FORM_FIELDS = 20
+# Fields of a form that are files: a picture, and the regions that a detector found in it.
+_FILES = ("image", "regions")
 
 
 def _decode_base64(value: object) -> object:
@@ -32,7 +34,8 @@ def _decode_base64(value: object) -> object:
         raise ValueError("not base64") from None
 
 
-Photo = Annotated[
+# A file: base64 in JSON, a file of a form.
+Upload = Annotated[
     bytes,
     BeforeValidator(_decode_base64),
     WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
@@ -56,7 +59,7 @@ async def read_body(request: Request, json_fields: Collection[str]) -> Body:
 
     Args:
         request: of either type.
-        json_fields: form fields whose value is JSON; a file is expected in "image" alone.
+        json_fields: form fields whose value is JSON; "image" and "regions" are files.
 
     Raises:
         ContentTypeError: it is of neither type.
@@ -77,10 +80,17 @@ def request_docs(*json_schemas: dict[str, Any], form_schema: dict[str, Any]) -> 
 
     Args:
         json_schemas: what JSON may be.
-        form_schema: whose properties the form has; its image is a file there.
+        form_schema: whose properties the form has; its image and regions are files there.
     """
     schema = json_schemas[0] if len(json_schemas) == 1 else {"anyOf": list(json_schemas)}
-    properties = form_schema["properties"] | {"image": {"type": "string", "format": "binary"}}
+    own = form_schema["properties"]
+    files = {
+        name: {key: own[name][key] for key in ("description",) if key in own[name]}
+        | {"type": "string", "format": "binary"}
+        for name in _FILES
+        if name in own
+    }
+    properties = own | files
     form = {"type": "object", "properties": properties, "additionalProperties": False}
     content = {"application/json": {"schema": schema}, "multipart/form-data": {"schema": form}}
     return {"requestBody": {"required": True, "content": content}}
@@ -89,7 +99,7 @@ def request_docs(*json_schemas: dict[str, Any], form_schema: dict[str, Any]) -> 
 async def _read_form(request: Request, json_fields: Collection[str]) -> dict[str, Any]:
     await request.body()  # whole and within the limit before it is taken apart
     try:
-        async with request.form(max_files=1, max_fields=_MAX_FORM_FIELDS) as form:
+        async with request.form(max_files=len(_FILES), max_fields=_MAX_FORM_FIELDS) as form:
             return {name: await _read_field(form, name, json_fields) for name in form}
     except HTTPException as error:  # what starlette makes of a malformed form
         raise InputError(f"the multipart body cannot be read: {error.detail}") from None
@@ -100,9 +110,9 @@ async def _read_field(form: FormData, name: str, json_fields: Collection[str]) -
     if len(values) > 1:
         raise InputError(f"{name}: given {len(values)} times")
     value = values[0]
-    if name == "image":
+    if name in _FILES:
         if not isinstance(value, UploadFile):
-            raise InputError("image: expected a file, got a plain value")
+            raise InputError(f"{name}: expected a file, got a plain value")
         return await value.read()
     if isinstance(value, UploadFile):
         raise InputError(f"{name}: expected a plain value, got a file")

@@ -9,8 +9,9 @@ from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from aladin.errors import InputError
-from service.http.bodies import Photo, read_body, request_docs
+from service.http.bodies import Upload, read_body, request_docs
 from service.http.errors import invalid_input
+from service.http.requests import REGIONS_DESCRIPTION
 from service.http.state import Service
 from service.intake.photo_fetcher import PhotoFetcher
 from service.intake.photo_url import MAX_URL_CHARS
@@ -20,17 +21,21 @@ MAX_ID_CHARS = 1000
 
 
 class NewItem(BaseModel):
-    """An item to add: an image with `image` or `image_url`, or a text with `text`."""
+    """An item to add: an image with `image`, `image_url` or `regions`, or a text with `text`."""
 
     model_config = ConfigDict(extra="forbid")
 
     id: str = Field(min_length=1, max_length=MAX_ID_CHARS, description="Yours; kept as it is.")
-    image: Photo | None = Field(default=None, description="A picture file.")
+    image: Upload | None = Field(default=None, description="A picture file.")
     image_url: str | None = Field(
         default=None,
         max_length=MAX_URL_CHARS,
         description="Where the picture file is, on a host that the service fetches photos from;"
         " there is none unless it was set up so.",
+    )
+    regions: Upload | None = Field(
+        default=None,
+        description=REGIONS_DESCRIPTION + " With the photo or without, which is then not shown.",
     )
     text: str | None = Field(
         default=None, description="The text itself, or a caption that is shown with the image."
@@ -56,8 +61,8 @@ class NewItem(BaseModel):
         """
         if self.text is None:
             raise InputError(f"item {self.id!r}: expected a text among the texts, got none")
-        if (self.image, self.image_url, self.uri) != (None, None, None):
-            raise InputError(f"item {self.id!r}: a text has no image and no uri")
+        if any(part is not None for part in (self.image, self.image_url, self.regions, self.uri)):
+            raise InputError(f"item {self.id!r}: a text has no image, no regions and no uri")
         return TextToAdd(id=self.id, text=self.text, metadata=self.metadata)
 
 
@@ -104,14 +109,15 @@ async def photos_to_add(items: Sequence[NewItem], fetcher: PhotoFetcher) -> tupl
         AladinError: as `PhotoFetcher.fetch`.
     """
     for item in items:
-        if item.image is None and item.image_url is None:
+        if (item.image, item.image_url, item.regions) == (None, None, None):
             raise InputError(f"item {item.id!r}: expected an image among the images, got none")
     urls = [item.image_url for item in items if item.image_url is not None]
     fetched = iter(await fetcher.fetch(urls) if urls else ())
     return tuple(
         PhotoToAdd(
             id=item.id,
-            data=next(fetched) if item.image is None else item.image,
+            data=item.image if item.image_url is None else next(fetched),
+            regions=item.regions,
             uri=item.uri,
             text=item.text,
             metadata=item.metadata,

@@ -7,13 +7,26 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from service.http.bodies import Photo, read_body, request_docs
+from service.http.bodies import Upload, read_body, request_docs
 from service.http.errors import invalid_input
 from service.intake.photo_fetcher import PhotoFetcher
 from service.intake.photo_url import MAX_URL_CHARS
-from service.queries import ItemQuery, PhotoQuery, Query, SearchOptions, TextQuery
+from service.queries import (
+    ItemQuery,
+    PhotoQuery,
+    Query,
+    RegionsQuery,
+    SearchOptions,
+    TextQuery,
+)
 
-_QUERIES = ("text", "image", "id", "image_url")
+_QUERIES = ("text", "image", "id", "image_url", "regions")
+
+REGIONS_DESCRIPTION = (
+    "Regions that a detector found in a photo, for an index whose model reads regions: an npz file"
+    " with `vectors` (regions x numbers), `boxes` (in fractions of the photo, or in pixels with"
+    " `image_size`) and perhaps `labels` and `detector`."
+)
 
 MAX_K = 1000
 MAX_OFFSET = 10_000
@@ -22,12 +35,12 @@ MAX_TIMEOUT_MS = 600_000
 
 
 class SearchBody(BaseModel):
-    """What to search for, exactly one of `text`, `image`, `id` and `image_url`, and the options."""
+    """What to search for, exactly one of the first five fields, and the options."""
 
     model_config = ConfigDict(extra="forbid")
 
     text: str | None = Field(default=None, description="Words to search for.")
-    image: Photo | None = Field(default=None, description="A picture file.")
+    image: Upload | None = Field(default=None, description="A picture file.")
     id: str | None = Field(default=None, description="An item of the index.")
     image_url: str | None = Field(
         default=None,
@@ -35,6 +48,7 @@ class SearchBody(BaseModel):
         description="Where a picture file is, on a host that the service fetches photos from;"
         " there is none unless it was set up so.",
     )
+    regions: Upload | None = Field(default=None, description=REGIONS_DESCRIPTION)
     k: int = Field(default=10, ge=1, le=MAX_K, description="Hits wanted.")
     offset: int = Field(default=0, ge=0, le=MAX_OFFSET, description="Hits to skip.")
     candidates: int | None = Field(
@@ -97,6 +111,8 @@ class SearchBody(BaseModel):
             return PhotoQuery(self.image)
         if self.image_url is not None:
             return PhotoQuery(*await fetcher.fetch([self.image_url]), source="image_url")
+        if self.regions is not None:
+            return RegionsQuery(self.regions)
         assert self.id is not None  # by _one_query
         return ItemQuery(self.id)
 

@@ -46,6 +46,7 @@ def serve_index(
     device: DeviceName = "cpu",
     first_stage: FirstStageName = "faiss",
     warm: bool = False,
+    detector: str | None = None,
 ) -> None:
     """Serve one index until SIGINT or SIGTERM.
 
@@ -60,11 +61,12 @@ def serve_index(
         device: where the network runs and searches.
         first_stage: what finds the candidates there.
         warm: have the files read into memory before the first query.
+        detector: finds the regions of photos, whatever the settings say; None: as they say.
 
     Raises:
         ConfigError: a setting is impossible, the keys cannot be read, there are none and others
-            can reach the address, the address cannot be listened on, or traces are
-            wanted without the packages for them.
+            can reach the address, the address cannot be listened on, traces are wanted without
+            the packages for them, or the detector is not the one of the index's model.
         SearchIndexError: the live generation is damaged.
         CheckpointError: its model cannot be loaded.
     """
@@ -75,6 +77,8 @@ def serve_index(
         settings = settings.model_copy(update={"keys_file": keys})
     if allow_anonymous:
         settings = settings.model_copy(update={"allow_anonymous": True})
+    if detector is not None:
+        settings = settings.model_copy(update={"detector": detector})
     policy = make_policy(settings, host)
     limit_free_memory()
     # Each query runs on one thread of the pool: more threads inside it would only fight.
@@ -125,6 +129,7 @@ def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack) -> Worke
 def _open(worker: Worker) -> None:
     try:
         worker.live.open()
+        worker.check_detector()
     except IndexNotReadyError as error:
         _LOG.warning("%s; waiting for a generation", error)
 

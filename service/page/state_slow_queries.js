@@ -54,6 +54,7 @@ function cells(query) {
 
 function asked({ kind, asked: words, photo_bytes: size }) {
   if (kind === "photo") return `a photo of ${bytes(size)}`;
+  if (kind === "regions") return `a photo's regions, ${bytes(size)}`;
   if (kind === "embedding") return "an embedding";
   return kind === "item" ? `like item ${words}` : `“${words}”`;
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aladin.checkpoint import Checkpoint
+from aladin.detectors.base import Detector
 from aladin.errors import (
     AladinError,
     GenerationRefusedError,
@@ -67,6 +68,7 @@ class LiveIndex:
         *,
         warm: bool = False,
         fallback: int | None = None,
+        detector: Detector | None = None,
     ) -> None:
         """Open nothing yet.
 
@@ -76,12 +78,14 @@ class LiveIndex:
             device: where the network and the searches go; None: the processor.
             warm: have each generation's files read into memory when it is opened.
             fallback: a generation to begin with should the live one be refused.
+            detector: finds the regions of photos that are added, for models that read regions.
         """
         self.path = path
         self._device = device
         self._warm = warm
         self._limits = limits
         self._fallback = fallback
+        self._detector = detector
         self._engine: SearchEngine | None = None
         self._changer: ItemChanger | None = None
         self._checkpoint: Checkpoint | None = None
@@ -220,7 +224,9 @@ class LiveIndex:
         if self._changer is None or self._checkpoint is not index.checkpoint:
             if self._changer is not None:
                 self._changer.close()
-            self._changer = ItemChanger(self.path, index.manifest.model.id, self._limits)
+            self._changer = ItemChanger(
+                self.path, index.manifest.model.id, self._limits, self._detector
+            )
         self._checkpoint = index.checkpoint
         if replaces:
             _LOG.info("generation %d is live now", index.generation)

@@ -9,7 +9,7 @@ from typing import get_args
 
 from aladin.errors import OverloadedError, ShuttingDownError
 from service.metrics import Metrics
-from service.queries import PhotoQuery, Query, TextQuery
+from service.queries import PhotoQuery, Query, RegionsQuery, TextQuery
 from service.settings import ServiceSettings
 from service.work.admission import AdmissionLimit
 from service.work.batch import Batch, Waiter
@@ -31,7 +31,7 @@ def lane_of(query: Query) -> Lane:
     match query:
         case TextQuery():
             return "text"
-        case PhotoQuery():
+        case PhotoQuery() | RegionsQuery():
             return "photo"
         case _:
             return "encoded"

@@ -61,6 +61,15 @@ class Worker:
         self._refresh()
         return self.live.changer()
 
+    def check_detector(self) -> None:
+        """Refuse a detector that is not the one of the model that is live now.
+
+        Raises:
+            ConfigError: it is another one, or the model reads photos.
+            IndexNotReadyError: no index is live.
+        """
+        self._encoder.check_detector(self.live.engine().model)
+
     def encode(self, searcher: TwoStageSearcher, query: Query) -> EncodedQuery:
         """Encode one query for a job; what was searched for lately is remembered.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from aladin.detectors.base import Detector
 from aladin.query_precision import choose_precision
 from index.devices.search_device import DeviceName, FirstStageName, SearchDevice
 from service.encoding_cache import EncodingCache
@@ -41,18 +42,28 @@ class WorkerPlan:
     def make(self) -> Worker:
         """Make the worker; its index is not open yet."""
         place = SearchDevice.choose(self.device, self.first_stage)
+        detector = self._detector(place)
         live = LiveIndex(
             self.index,
             self.settings.query_limits,
             place,
             warm=self.warm,
             fallback=self.fallback,
+            detector=detector,
         )
         encoder = QueryEncoder(
             self.settings.query_limits,
             EncodingCache(self.settings.query_cache_bytes),
             decode_threads=self.settings.decode_threads,
             precision=choose_precision(self.settings.query_precision, place.device),
+            detector=detector,
         )
         thumbnails = ThumbnailCache(self.settings.thumbnail_cache_bytes)
         return Worker(live, place, encoder, thumbnails)
+
+    def _detector(self, place: SearchDevice) -> Detector | None:
+        if self.settings.detector is None:
+            return None
+        from aladin.detectors.loading import load_detector
+
+        return load_detector(self.settings.detector, str(place.device))

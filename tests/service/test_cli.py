@@ -92,8 +92,8 @@ def test_a_command_line_that_is_wrong_ends_with_two(words: list[str]) -> None:
     ("words", "says"),
     [
         (["search", "{empty}", "dog"], "no index here"),
-        (["search", "{empty}"], "exactly one of TEXT, --image and --id, got 0"),
-        (["search", "{empty}", "dog", "--id", "x"], "exactly one of TEXT, --image and --id, got 2"),
+        (["search", "{empty}"], "exactly one of TEXT, a photo and --id, got 0"),
+        (["search", "{empty}", "dog", "--id", "x"], "exactly one of TEXT, a photo and --id, got 2"),
         (["search", "{empty}", "dog", "--filter", "{{"], "--filter: not JSON"),
         (["search", "{empty}", "dog", "--filter", "[1]"], "--filter: expected a JSON object"),
         (["index", "info", "{empty}"], "no index here"),

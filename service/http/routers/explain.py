@@ -6,11 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from aladin.errors import InputError
-from service.http.bodies import Photo, read_body, request_docs
+from service.http.bodies import Upload, read_body, request_docs
 from service.http.errors import error_docs, invalid_input
+from service.http.requests import REGIONS_DESCRIPTION
 from service.http.state import Service
 from service.http.versions import (
     NOT_MODIFIED_DOCS,
@@ -19,7 +20,7 @@ from service.http.versions import (
     known_versions,
 )
 from service.photos.photo_bytes import PhotoBytes
-from service.queries import ItemQuery, PhotoQuery, TextQuery
+from service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 from service.work.evidence_jobs import DrawEvidence, DrawnEvidence
 
 router = APIRouter(prefix="/v1", tags=["search"])
@@ -32,8 +33,25 @@ class ExplainBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    image: Photo = Field(description="A picture file.")
+    image: Upload | None = Field(default=None, description="A picture file.")
+    regions: Upload | None = Field(
+        default=None,
+        description=REGIONS_DESCRIPTION + " Drawn on `image`, or on an empty panel.",
+    )
     id: str = Field(description="A text of the index.")
+
+    @model_validator(mode="after")
+    def _some_photo(self) -> ExplainBody:
+        if self.image is None and self.regions is None:
+            raise ValueError("expected image, regions or both, got none")
+        return self
+
+    def query(self) -> PhotoQuery | RegionsQuery:
+        """Return the photo, or its regions."""
+        if self.regions is not None:
+            return RegionsQuery(self.regions, self.image)
+        assert self.image is not None  # by _some_photo
+        return PhotoQuery(self.image)
 
 
 async def read_explain_body(request: Request) -> ExplainBody:
@@ -96,7 +114,7 @@ async def explain_photo(
     body: Annotated[ExplainBody, Depends(read_explain_body)], service: Service
 ) -> Response:
     """Draw the evidence for a photo that is not in the index and a text that is; see `GET`."""
-    return _answer(await service.workers.call(DrawEvidence(PhotoQuery(body.image), body.id)))
+    return _answer(await service.workers.call(DrawEvidence(body.query(), body.id)))
 
 
 def _answer(drawn: DrawnEvidence) -> Response:

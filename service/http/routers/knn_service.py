@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from aladin.errors import InputError
-from service.http.bodies import Photo
+from service.http.bodies import Upload
 from service.http.disconnect import until_disconnect
 from service.http.errors import error_docs, invalid_input
 from service.http.json_body import read_json_object
@@ -50,7 +50,7 @@ class KnnBody(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     text: str | None = Field(default=None, description="Words; empty stands for none.")
-    image: Photo | None = Field(default=None, description="A picture file.")
+    image: Upload | None = Field(default=None, description="A picture file.")
     image_url: str | None = Field(
         default=None,
         max_length=MAX_URL_CHARS,

@@ -250,7 +250,7 @@ def test_drawings_are_asked_for_by_item_or_with_a_photo(ask: Ask) -> None:
 @pytest.mark.parametrize("fields", [{}, {"text": "a", "query_id": "b"}])
 def test_a_drawing_is_of_one_query(ask: Ask, fields: dict[str, str]) -> None:
     script = Script()
-    with pytest.raises(InputError, match="exactly one of text, query_id and image, got"):
+    with pytest.raises(InputError, match="exactly one of text, query_id and a photo, got"):
         ask(script, "explain_png", "a", **fields)
     assert script.requests == []
 

@@ -92,11 +92,15 @@ def test_each_kind_of_source_gives_the_same_bytes_again_and_again(tmp_path: Path
 
 
 def test_a_json_list_is_written_in_pieces() -> None:
-    entries = [({"id": 'ü"1'}, b"one"), ({"id": "2", "metadata": {}}, None), ({"id": "3"}, b"")]
+    entries = [
+        ({"id": 'ü"1'}, {"image": b"one", "regions": b"two"}),
+        ({"id": "2", "metadata": {}}, {}),
+        ({"id": "3"}, {"image": b""}),
+    ]
     written = json.loads(b"".join(json_list_chunks("items", entries)))
     assert written == {
         "items": [
-            {"id": 'ü"1', "image": "b25l"},
+            {"id": 'ü"1', "image": "b25l", "regions": "dHdv"},
             {"id": "2", "metadata": {}},
             {"id": "3", "image": ""},
         ]

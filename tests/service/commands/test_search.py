@@ -139,8 +139,8 @@ def test_a_place_that_cannot_be_written_is_named(index_folder: Path, tmp_path: P
     ("words", "says"),
     [
         (["--url", "URL", "index", "a dog"], "exactly one of INDEX and --url, got both"),
-        (["--url", "URL"], "exactly one of TEXT, --image and --id, got 0"),
-        (["--url", "URL", "a dog", "--id", "b"], "exactly one of TEXT, --image and --id, got 2"),
+        (["--url", "URL"], "exactly one of TEXT, a photo and --id, got 0"),
+        (["--url", "URL", "a dog", "--id", "b"], "exactly one of TEXT, a photo and --id, got 2"),
         (["--url", "URL", "a dog", "--device", "auto"], "a service has its own"),
         (["--url", "URL", "--id", "nobody"], "no item 'nobody'"),
         (["--url", "URL", " "], "the text is empty"),

@@ -133,10 +133,10 @@ def test_an_image_in_json_is_base64(app: FastAPI, lines: bool) -> None:
     [
         (
             {"text": "a", "image": "AAAA"},
-            "exactly one of text, image, id, image_url, got text and image",
+            "exactly one of text, image, id, image_url, regions, got text and image",
         ),
         ({"text": "a", "id": "b"}, "got text and id"),
-        ({}, "exactly one of text, image, id, image_url, got none"),
+        ({}, "exactly one of text, image, id, image_url, regions, got none"),
         ({"text": None}, "got none"),
         ({"text": "a", "colour": "red"}, "colour: unknown field"),
         ({"text": 7}, "text: Input should be a valid string"),
@@ -224,7 +224,7 @@ def test_a_malformed_form(app: FastAPI, content_type: str) -> None:
 
 
 def test_more_than_one_file(app: FastAPI) -> None:
-    response = post(app, files=[("image", b"a"), ("image", b"b")])
+    response = post(app, files=[("image", b"a"), ("image", b"b"), ("image", b"c")])
     assert response.status_code == 422
     assert "Too many files" in error_of(response)["message"]
 
