@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from aladin.checkpoint import load_checkpoint
 from training.recipe import load_recipe
 from training.run import run_recipe
 
 ROOT = Path(__file__).parents[2]
-# Each process draws dropout of its own, so a comparison has to do without; and Adam makes steps
-# of gradients that are 0 but for rounding, where its epsilon does not keep it.
+# Each process draws dropout of its own, so a comparison has to do without.
 OVERRIDES = [
     "model.image_tower.trunk.dropout=0",
     "model.text_tower.trunk.dropout=0",
@@ -45,10 +45,20 @@ def test_a_recipe_in_two_processes_ends_with_the_weights_of_one(
     )
     assert ours.keys() == theirs.keys()
     for name, value in theirs.items():
-        torch.testing.assert_close(ours[name], value, rtol=0, atol=1e-4, msg=name)
+        parts = zip(_learnt(name, ours[name]), _learnt(name, value), strict=True)
+        for our, their in parts:
+            torch.testing.assert_close(our, their, rtol=0, atol=1e-6, msg=name)
     load_checkpoint(tmp_path / "two" / "checkpoint")
     log = (tmp_path / "two" / "stages" / "joint" / "log.jsonl").read_text().splitlines()
     assert len(log) == len(set(log))
+
+
+def _learnt(name: str, value: Tensor) -> list[Tensor]:
+    """Leave out biases of keys: a softmax does not see them, and Adam makes steps of rounding."""
+    if not name.endswith("query_key_value.bias"):
+        return [value]
+    query, _, values = value.chunk(3)
+    return [query, values]
 
 
 @pytest.mark.slow
