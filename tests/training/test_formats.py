@@ -36,7 +36,10 @@ def test_the_inputs_of_a_run_on_tars_are_those_of_a_run_on_files(
     assert of_tars.train_set.digest == of_files.train_set.digest
     assert of_tars.validation_set.digest == of_files.validation_set.digest
     rows, views = list(range(12)), [0] * 12
-    found, expected = (each.train_set.photos.get(rows, views) for each in (of_tars, of_files))
+    found, expected = (
+        each.train_set.read_by(each.model).inputs.photos.get(rows, views)
+        for each in (of_tars, of_files)
+    )
     assert not isinstance(found, torch.Tensor)
     assert not isinstance(expected, torch.Tensor)
     assert torch.equal(found.states, expected.states)

@@ -1,21 +1,30 @@
-"""Inputs: the cache gives what the encoder gives, and mirrors what should be mirrored."""
+"""Inputs: the cache gives what the encoder gives; what is read is decoded when it is wanted."""
 
 from __future__ import annotations
 
 import dataclasses
+import gc
+import logging
+import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageOps
 
+import training.image_items
+from aladin.errors import ImageError
+from aladin.feature_cache import FeatureCache
 from aladin.images import read_image
 from aladin.model import AladinModel
 from aladin.photo_file import PhotoFile
 from aladin.progress import NullProgress
-from training.inputs import CachedPhotos, CachedTexts, DecodedPhotos, prepare_photos, prepare_texts
+from training.image_items import PhotoItems, usable_photos
+from training.input_store import InputStore
+from training.inputs import CachedPhotos, CachedTexts, ReadPhotos, TokenisedTexts
 
 VIEWS = ["", "mirrored"]
 TEXTS = ["two dogs", "a man rides a motorcycle in the street", "two dogs"]
@@ -39,38 +48,79 @@ def frozen_model(build_tiny: Callable[..., AladinModel]) -> AladinModel:
     )
 
 
+def store_of(photos: list[PhotoFile], model: AladinModel, cache: Path) -> InputStore:
+    items, usable = usable_photos(photos, VIEWS, None, NullProgress())
+    assert usable == list(range(len(photos)))
+    return InputStore(items, TEXTS, model, cache, "float32", NullProgress())
+
+
 def test_cached_photos_equal_the_encoder_on_photo_and_mirror_image(
     photos: list[PhotoFile], tmp_path: Path, frozen_model: AladinModel
 ) -> None:
     encoder = frozen_model.image.encoder
-    inputs, usable = prepare_photos(
-        photos, encoder, "digest", tmp_path / "cache", VIEWS, "float32", NullProgress()
-    )
+    inputs = store_of(photos, frozen_model, tmp_path / "cache").inputs_of(frozen_model).photos
     assert isinstance(inputs, CachedPhotos)
-    assert usable == [0, 1, 2]
     found = inputs.get([2, 0], [1, 0])
     upright, other = read_image(photos[0]), ImageOps.mirror(read_image(photos[2]))
-    pixels = torch.stack([encoder.preprocess(photo) for photo in (other, upright)])
+    pixels = encoder.collate([encoder.preprocess(photo) for photo in (other, upright)])
     with torch.inference_mode():
         expected = encoder(pixels)
     torch.testing.assert_close(found.states, expected.states, atol=5e-3, rtol=1e-2)
     assert torch.equal(found.content, expected.content)
 
 
-def test_decoded_photos_are_mirrored_on_demand(
+def test_read_photos_are_mirrored_on_demand(
     photos: list[PhotoFile], tmp_path: Path, build_tiny: Callable[..., AladinModel]
 ) -> None:
-    encoder = build_tiny().image.encoder
-    inputs, _ = prepare_photos(photos, encoder, "", tmp_path, VIEWS, "float32", NullProgress())
-    assert isinstance(inputs, DecodedPhotos)
-    upright, mirrored = inputs.get([1, 1], [0, 1])
+    model = build_tiny()
+    inputs = store_of(photos, model, tmp_path).inputs_of(model).photos
+    assert isinstance(inputs, ReadPhotos)
+    found = inputs.get([1, 1], [0, 1])
+    assert isinstance(found, torch.Tensor)
+    upright, mirrored = found
     assert torch.equal(upright.flip(-1), mirrored)
-    assert torch.equal(upright, encoder.preprocess(read_image(photos[1])))
+    assert torch.equal(upright, model.image.encoder.preprocess(read_image(photos[1])))
 
 
-def test_cached_texts_equal_the_encoder(tmp_path: Path, frozen_model: AladinModel) -> None:
+def test_decoded_photos_in_memory_are_bounded_whatever_the_batch(
+    photos: list[PhotoFile],
+    tmp_path: Path,
+    build_tiny: Callable[..., AladinModel],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, threads = build_tiny(), 2
+    inputs = store_of(photos, model, tmp_path).inputs_of(model).photos
+    decoded: list[weakref.ref[Image.Image]] = []
+    most = 0
+
+    def alive() -> int:
+        return sum(photo() is not None for photo in decoded)
+
+    def counted(*args: Any, **options: Any) -> Image.Image:
+        nonlocal most
+        photo = decode(*args, **options)
+        decoded.append(weakref.ref(photo))
+        most = max(most, alive())
+        return photo
+
+    decode = training.image_items.decode_image
+    monkeypatch.setattr(training.image_items, "decode_image", counted)
+    monkeypatch.setattr(training.image_items, "THREADS", threads)
+    gc.disable()  # reference counts alone have to let the photos go
+    try:
+        inputs.get([0, 1, 2] * 10, [0] * 30)
+    finally:
+        gc.enable()
+    # A thread may hold its last photo while it decodes the next.
+    assert 1 <= most <= 2 * threads
+    assert (len(decoded), alive()) == (30, 0)
+
+
+def test_cached_texts_equal_the_encoder(
+    photos: list[PhotoFile], tmp_path: Path, frozen_model: AladinModel
+) -> None:
     encoder = frozen_model.text.encoder
-    inputs = prepare_texts(TEXTS, encoder, "digest", tmp_path, "float32", NullProgress())
+    inputs = store_of(photos, frozen_model, tmp_path).inputs_of(frozen_model).texts
     assert isinstance(inputs, CachedTexts)
     found = inputs.get([1, 2])
     batch = encoder.preprocess([TEXTS[1], TEXTS[2]])
@@ -83,10 +133,70 @@ def test_cached_texts_equal_the_encoder(tmp_path: Path, frozen_model: AladinMode
     )
 
 
-def test_another_encoder_does_not_find_these_features(
+def test_networks_share_features_only_if_their_encoders_weights_are_the_same(
     photos: list[PhotoFile], tmp_path: Path, frozen_model: AladinModel
 ) -> None:
-    encoder = frozen_model.image.encoder
-    for digest in ("one", "two"):
-        prepare_photos(photos, encoder, digest, tmp_path / "cache", [""], "float32", NullProgress())
-    assert len(list((tmp_path / "cache").iterdir())) == 2
+    store = store_of(photos, frozen_model, tmp_path / "cache")
+    before = store.inputs_of(frozen_model)
+    assert store.inputs_of(frozen_model) is not before
+    assert store.inputs_of(frozen_model).photos is before.photos
+    with torch.no_grad():
+        for value in frozen_model.image.encoder.parameters():
+            value += 0.1 * torch.randn(value.shape, generator=torch.Generator().manual_seed(0))
+    after = store.inputs_of(frozen_model)
+    assert after.texts is before.texts
+    assert after.photos is not before.photos
+    found, other = after.photos.get([0], [0]), before.photos.get([0], [0])
+    assert (found[0] - other[0]).abs().max() > 0.1
+    # An encoder that is trained reads what any encoder would.
+    frozen_model.text.encoder.frozen = False
+    assert isinstance(store.inputs_of(frozen_model).texts, TokenisedTexts)
+    assert store.inputs_of(frozen_model).texts is store.unencoded.texts
+
+
+def test_features_are_computed_once(
+    photos: list[PhotoFile], tmp_path: Path, frozen_model: AladinModel
+) -> None:
+    store_of(photos, frozen_model, tmp_path / "cache").inputs_of(frozen_model)
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npy")}
+    assert files
+    found = store_of(photos, frozen_model, tmp_path / "cache").inputs_of(frozen_model)
+    assert files == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npy")}
+    assert found.photos.get([0], [0])[0].shape[0] == 1
+
+
+def test_damaged_photos_are_left_out_before_training(
+    photos: list[PhotoFile], caplog: pytest.LogCaptureFixture
+) -> None:
+    photos[1].path.write_bytes(photos[1].path.read_bytes()[:60])
+    with caplog.at_level(logging.WARNING):
+        items, usable = usable_photos(photos, VIEWS, None, NullProgress())
+    assert usable == [0, 2]
+    assert len(items) == 2
+    assert "1.png" in caplog.text
+    assert items.load(1, [0])[0].tobytes() == read_image(photos[2]).tobytes()
+    assert items.key(1, 0) != items.key(1, 1)
+    assert len({items.key(row, view) for row in range(2) for view in range(2)}) == 4
+
+
+def test_what_a_cache_holds_is_not_decoded_again(
+    photos: list[PhotoFile],
+    tmp_path: Path,
+    frozen_model: AladinModel,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inputs = store_of(photos, frozen_model, tmp_path / "cache").inputs_of(frozen_model).photos
+    assert isinstance(inputs, CachedPhotos)
+    cache: FeatureCache = inputs.cache
+    monkeypatch.delattr(training.image_items, "decode_image")
+    items, usable = usable_photos(photos, VIEWS, cache, NullProgress())
+    assert usable == [0, 1, 2]
+    assert items == inputs.items
+
+
+def test_a_photo_that_is_damaged_later_is_named(photos: list[PhotoFile]) -> None:
+    items, _ = usable_photos(photos, VIEWS, None, NullProgress())
+    assert isinstance(items, PhotoItems)
+    photos[0].path.write_bytes(b"gone")
+    with pytest.raises(ImageError, match=r"0\.png"):
+        items.load(0, [0])

@@ -45,7 +45,7 @@ def test_keeps_the_hardest_of_the_whole_matrix(
 ) -> None:
     dataset = prepare(records, model, tmp_path)
     images, texts = dataset.encode(model)
-    monkeypatch.setattr(training.dataset, "ITEMS_A_BATCH", 5)
+    monkeypatch.setattr(training.dataset, "READ_A_BATCH", 5)
     mined = mine_negatives(model, "teacher", dataset, score, num_texts=4, num_images=3)
     assert mined.mined_from == MinedFrom(
         data=dataset.digest, model_id="teacher", score=score, num_texts=4, num_images=3
