@@ -8,11 +8,13 @@ calibration.json    what its scores mean, once that was fitted (`aladin.calibrat
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from pydantic import ConfigDict
@@ -106,18 +108,26 @@ def save_checkpoint(
         model.text.encoder.tokenizer.save(str(partial / _TOKENIZER))
 
 
-def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
-    """Load a checkpoint for inference.
+def load_checkpoint(
+    folder: Path,
+    device: torch.device | str = "cpu",
+    frozen: Mapping[Literal["image_encoder", "text_encoder"], bool] | None = None,
+) -> Checkpoint:
+    """Load a checkpoint.
 
     Args:
         folder: written by `save_checkpoint`.
         device: where the network goes.
+        frozen: encoders that are to be frozen or not whatever the checkpoint says; this matters
+            to training alone.
 
     Raises:
         CheckpointError: a file is missing or cut short, of another schema version, or has keys
             or tensors that this version does not know.
     """
     config = _read_config(folder)
+    if frozen:
+        config = dataclasses.replace(config, model=_with_frozen(config.model, frozen))
     try:
         tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
     except Exception as error:  # the tokenizers library raises bare Exception
@@ -137,6 +147,16 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     return Checkpoint(
         model.eval().to(device), config.fusion, config.provenance, read_model_id(folder)
     )
+
+
+def _with_frozen(
+    config: ModelConfig, frozen: Mapping[Literal["image_encoder", "text_encoder"], bool]
+) -> ModelConfig:
+    encoders = {
+        part: dataclasses.replace(getattr(config, part), frozen=value)
+        for part, value in frozen.items()
+    }
+    return dataclasses.replace(config, **cast(dict[str, Any], encoders))
 
 
 def read_model_id(folder: Path) -> str:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from aladin.checkpoint import load_checkpoint, read_model_id
 from aladin.errors import ConfigError
 from aladin.model import AladinModel
 from training.recipe import Recipe
 from training.start_config import StartConfig
-from training.tuning.encoders import encoder_of
 
 
 def load_start(start: StartConfig) -> AladinModel:
@@ -26,19 +23,9 @@ def load_start(start: StartConfig) -> AladinModel:
         ConfigError: the recipe asks for another model.
     """
     folder = Path(start.checkpoint).expanduser()
-    checkpoint = load_checkpoint(folder)
+    checkpoint = load_checkpoint(folder, frozen=start.frozen)
     _check_id(start, checkpoint.model_id)
-    model = checkpoint.model
-    for part, frozen in start.frozen.items():
-        encoder = encoder_of(model, part)
-        changed: Mapping[str, Any] = {
-            part: dataclasses.replace(getattr(model.config, part), frozen=frozen)
-        }
-        model.config = dataclasses.replace(model.config, **changed)
-        encoder.frozen = frozen
-        encoder.requires_grad_(True)
-        encoder.freeze()
-    return model
+    return checkpoint.model
 
 
 def identified(recipe: Recipe) -> Recipe:

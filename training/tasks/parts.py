@@ -42,16 +42,17 @@ def set_trained_parts(
     parts: tuple[Part, ...] | None,
     tune: Mapping[EncoderPart, TuneConfig] = MappingProxyType({}),
 ) -> None:
-    """Let gradients reach `parts` only (None: all); a frozen encoder stays frozen.
+    """Let gradients reach `parts` only (None: all); an encoder stays frozen unless it is tuned.
 
     Args:
         model: the network.
         parts: to be trained.
-        tune: encoders of which some weights may be trained only, see `start_tuning`.
+        tune: encoders of which some weights are trained, or all, see `start_tuning`.
     """
+    # Not whether its output is: an image encoder may share the text encoder's weights.
     frozen = {
-        "image_encoder": model.image.encoder.frozen,
-        "text_encoder": model.text.encoder.frozen,
+        "image_encoder": model.config.image_encoder.frozen,
+        "text_encoder": model.config.text_encoder.frozen,
     }
     for name, parameter in model.named_parameters():
         part = part_of(name)

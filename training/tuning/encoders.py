@@ -61,8 +61,8 @@ def start_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> 
         encoder.frozen = False
         encoder.fixed_statistics = True
         if config.checkpointing:
-            _checkpointed(encoder).gradient_checkpointing_enable(
-                gradient_checkpointing_kwargs={"use_reentrant": False}
+            _checkpointed(encoder).activation_checkpointing_enable(
+                activation_checkpointing_kwargs={"use_reentrant": False}
             )
         if config.mode == "lora":
             add_adapters(encoder, config)
@@ -90,11 +90,12 @@ def end_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> No
     for part, config in tune.items():
         encoder = encoder_of(model, part)
         if config.checkpointing:
-            _checkpointed(encoder).gradient_checkpointing_disable()
+            _checkpointed(encoder).activation_checkpointing_disable()
         encoder.fixed_statistics = False
         encoder.frozen = getattr(model.config, part).frozen
         encoder.requires_grad_(True)
-        encoder.freeze()
+    for part in tune:  # once all are told: one encoder may share the weights of the other
+        encoder_of(model, part).freeze()
 
 
 def _checkpointed(encoder: nn.Module) -> PreTrainedModel:

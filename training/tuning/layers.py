@@ -19,11 +19,11 @@ class LayerStack(NamedTuple):
 
     Attributes:
         prefix: of their parameters' names, with a dot at its end.
-        count: number of layers.
+        depth: number of layers.
     """
 
     prefix: str
-    count: int
+    depth: int
 
 
 def find_layers(encoder: nn.Module) -> LayerStack | None:
@@ -64,7 +64,7 @@ def parameter_depths(encoder: nn.Module) -> dict[str, int]:
     for name, _ in encoder.named_parameters():
         if name.startswith(stack.prefix):
             depths[name] = 1 + int(name.removeprefix(stack.prefix).partition(".")[0])
-            depth = stack.count + 1  # of whatever follows
+            depth = stack.depth + 1  # of whatever follows
         else:
             depths[name] = depth
     return depths
@@ -86,11 +86,11 @@ def tuned_names(encoder: nn.Module, config: TuneConfig) -> frozenset[str]:
     if config.mode == "lora":
         return frozenset(name for name in names if ".lora_" in name)
     stack = _layers_of(encoder)
-    layers = config.layers or stack.count
-    if layers > stack.count:
-        raise ConfigError(f"layers is {layers}, the encoder has {stack.count}")
+    layers = config.layers or stack.depth
+    if layers > stack.depth:
+        raise ConfigError(f"layers is {layers}, the encoder has {stack.depth}")
     depths = parameter_depths(encoder)
-    return frozenset(name for name in names if depths[name] > stack.count - layers)
+    return frozenset(name for name in names if depths[name] > stack.depth - layers)
 
 
 def lr_factors(encoder: nn.Module, config: TuneConfig) -> dict[str, float]:
@@ -104,7 +104,7 @@ def lr_factors(encoder: nn.Module, config: TuneConfig) -> dict[str, float]:
     """
     if config.lr_decay == 1:
         return {name: 1.0 for name, _ in encoder.named_parameters()}
-    count = _layers_of(encoder).count
+    count = _layers_of(encoder).depth
     return {
         name: config.lr_decay ** max(0, count - depth)
         for name, depth in parameter_depths(encoder).items()

@@ -6,7 +6,7 @@ starts at zero, so that nothing changes at first. Afterwards the sum is one matr
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+import importlib.util
 from typing import Any
 
 from torch import nn
@@ -44,7 +44,7 @@ def check_targets(encoder: nn.Module, targets: tuple[str, ...] | None) -> None:
     Raises:
         ConfigError: peft is not installed, or a target names no matrix of the encoder.
     """
-    if find_spec("peft") is None:
+    if importlib.util.find_spec("peft") is None:
         raise ConfigError('mode "lora" needs peft: pip install "aladin-search[lora]"')
     target_names(encoder, targets)
 
