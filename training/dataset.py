@@ -86,7 +86,8 @@ class PairDataset:
             The set as an encoder in training reads it: photos and captions themselves.
 
         Raises:
-            DataError: no photo can be used, or photos have no regions.
+            DataError: no photo can be used.
+            RegionError: photos have no regions.
             InputError: the network reads regions and there are none, or it reads photos.
         """
         encoder = model.image.encoder

@@ -200,7 +200,7 @@ def encode_records(
 
     Raises:
         ImageError: a photo cannot be decoded.
-        DataError: a photo has no regions, or they cannot be used.
+        RegionError: photos have no regions, or the network cannot read them.
         InputError: the network reads regions and there are none, or it reads photos.
     """
     encoder = model.image.encoder

@@ -56,7 +56,8 @@ def prepare_run(
         ConfigError: a stage names a loss that it cannot use, or cannot tune an encoder as it
             says.
         CheckpointError: an encoder, or the checkpoint of the start, cannot be loaded.
-        DataError: the data cannot be used, or photos have no regions.
+        DataError: the data cannot be used.
+        RegionError: photos have no regions.
         InputError: the network reads photos and the recipe names regions, or the other way round.
     """
     for stage in recipe.stage:

@@ -62,7 +62,7 @@ def region_items(
         store: of the regions.
 
     Raises:
-        DataError: photos have no regions.
+        RegionError: photos have no regions.
         InputError: the network cannot read the first photo's.
     """
     items = RegionItems(store, region_keys(records, store))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import PurePosixPath
 
-from aladin.errors import DataError
+from aladin.errors import RegionError
 from training.data.records import Record
 from training.data.regions.store import RegionStore
 
@@ -28,7 +28,7 @@ def region_key(record: Record, store: RegionStore) -> str:
         leading zeros: ``COCO_val2014_000000391895.jpg`` is 391895.
 
     Raises:
-        DataError: the store knows none of them.
+        RegionError: the store knows none of them.
     """
     key = _find(record, store)
     if key is None:
@@ -40,7 +40,7 @@ def region_keys(records: Iterable[Record], store: RegionStore) -> list[str]:
     """Return the keys of all photos' regions; see `region_key`.
 
     Raises:
-        DataError: photos have no regions; says how many, and names the first.
+        RegionError: photos have no regions; says how many, and names the first.
     """
     keys: list[str] = []
     missing: list[Record] = []
@@ -76,13 +76,12 @@ def _names(record: Record) -> Iterator[str]:
         yield str(int(number[1]))
 
 
-def _missing(missing: list[Record], count: int, store: RegionStore) -> DataError:
+def _missing(missing: list[Record], count: int, store: RegionStore) -> RegionError:
     photos = ", ".join(repr(record.id) for record in missing[:_SHOWN])
     more = ", ..." if len(missing) > _SHOWN else ""
     tried = ", ".join(repr(name) for name in dict.fromkeys(_names(missing[0])))
     known = ", ".join(repr(key) for key in islice(store.keys(), _SHOWN))
-    reason = (
-        f"{len(missing)} of {count} photos have no regions: {photos}{more}; looked for {tried} "
-        f"among {len(store)} photos such as {known}"
+    return RegionError(
+        f"{store.path}: {len(missing)} of {count} photos have no regions: {photos}{more}; looked "
+        f"for {tried} among {len(store)} photos such as {known}"
     )
-    return DataError(store.path, None, reason)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aladin.errors import DataError
+from aladin.errors import RegionError
 from aladin.photo_file import PhotoFile
 from tests.training.data.regions.region_files import encoded, vectors, write_lines
 from training.data import Record
@@ -54,7 +54,7 @@ def test_the_surest_name_counts(tmp_path: Path) -> None:
 
 def test_a_photo_without_regions(tmp_path: Path) -> None:
     store = store_of(tmp_path, "7", "8", "9", "10")
-    with pytest.raises(DataError) as failure:
+    with pytest.raises(RegionError) as failure:
         region_key(record("a/b012.jpg", cocoid=5), store)
     assert str(failure.value) == (
         f"{tmp_path / 'features.tsv'}: 1 of 1 photos have no regions: 'a/b012.jpg'; looked for "
@@ -66,5 +66,5 @@ def test_all_photos_without_regions_are_one_error(tmp_path: Path) -> None:
     store = store_of(tmp_path, "1", "3")
     photos = [record(f"{number}.jpg") for number in range(1, 7)]
     assert region_keys([photos[0], photos[2]], store) == ["1", "3"]
-    with pytest.raises(DataError, match=r"4 of 6 .* '2\.jpg', '4\.jpg', '5\.jpg', \.\.\.; looked"):
+    with pytest.raises(RegionError, match=r"4 of 6 .* '2\.jpg', '4\.jpg', '5\.jpg', \.\.\.; looked"):
         region_keys(photos, store)

@@ -1,0 +1,239 @@
+"""A network of regions, trained and evaluated from tables of regions; there are no photos."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from aladin.checkpoint import load_checkpoint
+from aladin.errors import ConfigError, InputError, RegionError
+from aladin.inference import encode_images
+from aladin.progress import NullProgress
+from aladin.regions.region_set import RegionSet
+from training.data import read_records
+from training.data.regions import RegionStore, open_regions
+from training.data.regions.checked import CheckedRegions
+from training.evaluation import encode_records, evaluate_checkpoint
+from training.mining.job import mine_file
+from training.preparation import prepare_run
+from training.recipe import Recipe, load_recipe
+from training.run import RunResult, run_recipe
+
+COLOURS = ["red", "green", "blue", "yellow"]
+
+RECIPE = """
+name = "regions"
+precision = "float32"
+threads = 1
+[data]
+source = "{folder}/captions.jsonl"
+regions = "{folder}/features.tsv"
+region_labels = "{folder}/labels.json"
+cache = "{folder}/cache"
+[tokenizer]
+vocabulary_size = 100
+[model.image_encoder]
+name = "regions"
+frozen = {frozen}
+[model.image_encoder.architecture]
+region_dim = 10
+max_label_tokens = 8
+[model.text_encoder]
+frozen = {frozen}
+max_tokens = 8
+[model.text_encoder.architecture]
+model_type = "bert"
+hidden_size = 16
+num_hidden_layers = 1
+num_attention_heads = 2
+intermediate_size = 16
+[model.image_tower.trunk]
+width = 8
+heads = 2
+feedforward = 8
+[model.text_tower.trunk]
+width = 8
+heads = 2
+feedforward = 8
+[model.alignment]
+dim = 4
+[model.matching]
+layers = 1
+heads = 2
+[[stage]]
+name = "joint"
+epochs = 1
+batch_size = 8
+[stage.tasks.alignment]
+loss = "triplet"
+[stage.tasks.matching]
+loss = "triplet"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight photos to train on and four to validate, as bottom-up attention's table has them."""
+    folder = tmp_path_factory.mktemp("regions")
+    rng = np.random.default_rng(0)
+    captions: list[str] = []
+    features: list[str] = []
+    labels: dict[str, list[str]] = {}
+    for number in range(12):
+        colour, regions = COLOURS[number % 4], 1 + number % 3
+        low = rng.uniform(0, 40, (regions, 2))
+        boxes = np.hstack([low, low + 10]).astype("<f4")
+        vectors = (np.eye(4)[[number % 4] * regions] + rng.normal(0, 0.1, (regions, 4))).astype(
+            "<f4"
+        )
+        cells = [base64.b64encode(values.tobytes()).decode() for values in (boxes, vectors)]
+        features.append("\t".join([str(number), "60", "80", str(regions), *cells]))
+        labels[str(number)] = [f"{colour} thing"] * regions
+        line = {
+            "image": f"COCO_{number:06d}.jpg",
+            "captions": [f"a {colour} thing", f"it is {colour}"],
+            "split": "train" if number < 8 else "val",
+        }
+        captions.append(json.dumps(line))
+    (folder / "captions.jsonl").write_text("\n".join(captions) + "\n")
+    (folder / "features.tsv").write_text("\n".join(features) + "\n")
+    (folder / "labels.json").write_text(json.dumps(labels))
+    return folder
+
+
+def recipe_of(folder: Path, *overrides: str, frozen: bool = False) -> Recipe:
+    path = folder / f"recipe-{frozen}.toml"
+    path.write_text(RECIPE.format(folder=folder, frozen=str(frozen).lower()))
+    return load_recipe(path, overrides)
+
+
+@pytest.fixture(scope="module")
+def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """A run of two steps."""
+    return run_recipe(recipe_of(folder), tmp_path_factory.mktemp("run") / "run")
+
+
+@pytest.fixture(scope="module")
+def store(folder: Path) -> RegionStore:
+    return open_regions(folder / "features.tsv", folder / "labels.json")
+
+
+def test_two_steps_from_a_table(folder: Path, trained: RunResult) -> None:
+    timing = trained.checkpoint.parent / "stages" / "joint" / "timing.json"
+    assert json.loads(timing.read_text())["steps"] == 2
+    before = prepare_run(recipe_of(folder), NullProgress()).model.state_dict()
+    after = load_checkpoint(trained.checkpoint).model.state_dict()
+    for part in ("embedding.weight", "word_embeddings.weight"):
+        (name,) = (each for each in after if each.endswith(part))
+        assert not torch.equal(before[name], after[name])
+
+
+def test_each_photo_is_scored_by_its_own_regions(
+    folder: Path, trained: RunResult, store: RegionStore
+) -> None:
+    checkpoint = load_checkpoint(trained.checkpoint)
+    records = read_records(folder / "captions.jsonl", "val", require_photos=False)
+    evaluation = evaluate_checkpoint(checkpoint, records, regions=store)
+    for name, metrics in trained.validation["joint"].items():
+        assert evaluation.metrics()[name].rsum == pytest.approx(metrics.rsum)
+    encoder = checkpoint.model.image.encoder
+    images, texts = encode_records(checkpoint.model, records, NullProgress(), store)
+    for row, number in enumerate(range(8, 12)):
+        alone = encode_images(checkpoint.model, [encoder.preprocess(store.read(str(number)))])
+        assert int(images.mask[row].sum()) == int(alone.mask.sum()) == 1 + number % 3
+        expected = checkpoint.model.scores("matching", alone, texts)[0]
+        torch.testing.assert_close(evaluation.matching_scores[row], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_what_is_frozen_is_read_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = recipe_of(folder, f"data.cache={tmp_path}", frozen=True)
+    read: list[str] = []
+    real = CheckedRegions.read
+
+    def noted(store: CheckedRegions, key: str) -> RegionSet:
+        read.append(key)
+        return real(store, key)
+
+    monkeypatch.setattr(CheckedRegions, "read", noted)
+    cached: list[torch.Tensor] = []
+    for expected in (range(8), ()):
+        prepared = prepare_run(recipe, NullProgress())
+        read.clear()
+        inputs = prepared.train_set.read_by(prepared.model).inputs
+        cached += [inputs.photos.get(range(8), [0] * 8).states for _ in range(2)]
+        assert sorted(read) == [str(number) for number in expected]
+    for states in cached:
+        torch.testing.assert_close(states, cached[0], atol=0, rtol=0)
+
+
+def test_negatives_are_mined_from_regions(
+    folder: Path, tmp_path: Path, trained: RunResult, store: RegionStore
+) -> None:
+    out = tmp_path / "negatives.safetensors"
+    mine_file(
+        trained.checkpoint,
+        folder / "captions.jsonl",
+        "train",
+        out,
+        cache=tmp_path / "cache",
+        num_texts=3,
+        num_images=2,
+        regions=store,
+    )
+    checkpoint = load_checkpoint(trained.checkpoint)
+    records = read_records(folder / "captions.jsonl", "train", require_photos=False)
+    images, texts = encode_records(checkpoint.model, records, NullProgress(), store)
+    scores = images.embedding @ texts.embedding.T
+    own = torch.arange(8)[:, None] == torch.arange(8).repeat_interleave(2)
+    found = load_file(out)["texts"].long()
+    best = scores.masked_fill(own, -torch.inf).topk(3, dim=1).values
+    torch.testing.assert_close(scores.gather(1, found), best, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error", "reason"),
+    [
+        (["data.mirror=true"], ConfigError, "mirror and crops are of photos"),
+        (["data.crops=2"], ConfigError, "mirror and crops are of photos"),
+        (["data.regions=null"], ConfigError, "region_labels: expected also regions"),
+        (
+            ["data.regions=null", "data.region_labels=null"],
+            InputError,
+            "this network reads regions, not photos: expected ready-made ones",
+        ),
+        (
+            ["model.image_encoder.architecture.region_dim=9"],
+            RegionError,
+            "expected 9 numbers a region, or 3 with boxes, got 4",
+        ),
+    ],
+)
+def test_recipes_that_do_not_fit_their_data(
+    folder: Path, tmp_path: Path, overrides: list[str], error: type[Exception], reason: str
+) -> None:
+    if "data.region_labels=null" in overrides:
+        source = tmp_path / "captions.jsonl"
+        source.write_text((folder / "captions.jsonl").read_text())
+        for number in range(12):
+            (tmp_path / f"COCO_{number:06d}.jpg").touch()
+        overrides = [*overrides, f"data.source={source}"]
+    with pytest.raises(error, match=reason):
+        run_recipe(recipe_of(folder, *overrides), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_photos_without_regions_are_told_up_front(folder: Path, tmp_path: Path) -> None:
+    lines = (folder / "features.tsv").read_text().splitlines()
+    (tmp_path / "features.tsv").write_text("\n".join(lines[2:10]) + "\n")
+    recipe = recipe_of(folder, f"data.regions={tmp_path / 'features.tsv'}")
+    with pytest.raises(RegionError, match=r"4 of 12 photos have no regions: 'COCO_000000\.jpg'"):
+        run_recipe(recipe, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
