@@ -7,6 +7,7 @@ from functools import cache, partial
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin.errors import InputError
@@ -25,6 +26,7 @@ def evidence_of_items(
     items: Sequence[StoredItem],
     query_text: str | None,
     query_size_px: tuple[int, int] | None,
+    query_boxes: NDArray[np.float32] | None = None,
 ) -> list[list[WordEvidence]]:
     """Explain the alignment scores of a query and some items of the other modality.
 
@@ -36,6 +38,7 @@ def evidence_of_items(
         items: of that side.
         query_text: of a text query.
         query_size_px: of a photo query; None: not known.
+        query_boxes: (regions, 4) of a photo query that brought its own regions.
 
     Returns:
         For each item see `word_evidence`; the scores add up to what `LiveSide.align` says of it.
@@ -53,9 +56,15 @@ def evidence_of_items(
     for item, similarity in zip(items, similarities, strict=True):
         if modality == "text":
             text, size_px, cosines = query_text or "", item.size_px, similarity
+            own = item.region_boxes
         else:
             text, size_px, cosines = item.text or "", query_size_px, similarity.T
-        boxes = None if size_px is None else boxes_of(cosines.shape[1], size_px)
+            own = query_boxes
+        regions = cosines.shape[1]
+        if own is None:
+            boxes = boxes_of(regions, size_px)
+        else:
+            boxes = region_boxes(model, regions, size_px, own)
         found.append(word_evidence(cosines, text, spans_of(text), boxes))
     return found
 
@@ -64,7 +73,7 @@ def word_evidence(
     cosines: Float[np.ndarray, "words regions"],
     text: str,
     spans: Sequence[tuple[int, int]],
-    boxes: Sequence[Box] | None,
+    boxes: Sequence[Box],
 ) -> list[WordEvidence]:
     """Find each word's best region; the scores add up to the pair's alignment score.
 
@@ -72,7 +81,7 @@ def word_evidence(
         cosines: of every word with every region.
         text: what the words were made of.
         spans: characters [start, end) of its words.
-        boxes: of the regions; None: not known.
+        boxes: of the regions, first to last; none: not known. A region beyond them has no place.
 
     Returns:
         One entry a word, in order; empty if the photo has no region.
@@ -95,7 +104,7 @@ def word_evidence(
             start=start,
             end=end,
             region=region,
-            box=None if boxes is None else boxes[region],
+            box=boxes[region] if region < len(boxes) else None,
             score=score,
             share=share,
         )
@@ -105,15 +114,32 @@ def word_evidence(
     ]
 
 
-def region_boxes(model: AladinModel, regions: int, size_px: tuple[int, int]) -> list[Box]:
+def region_boxes(
+    model: AladinModel,
+    regions: int,
+    size_px: tuple[int, int] | None,
+    own: NDArray[np.float32] | None = None,
+) -> list[Box]:
     """Return where the regions of a photo are.
 
     Args:
         model: that encoded it.
         regions: how many the photo has.
-        size_px: width and height of the upright photo.
+        size_px: width and height of the upright photo; None: not known.
+        own: (regions, 4), the boxes that came with its regions; None: not known, or the network
+            reads photos.
+
+    Returns:
+        An empty list where they are not known. The alignment head's region of zeros, the last one
+        where there is one, has no place.
     """
-    cells = model.image.encoder.region_boxes(*size_px)
-    # The tower may have taken the first cells for the aggregate.
-    kept = cells[cells.shape[0] - regions :].tolist()
+    encoder = model.image.encoder
+    if own is not None:
+        boxes = own.tolist()
+    elif size_px is None or encoder.reads == "regions":
+        return []
+    else:
+        boxes = encoder.region_boxes(*size_px).tolist()
+    # The tower may have taken the first ones for the aggregate.
+    kept = boxes[len(boxes) - (regions - model.alignment.zero_tokens) :]
     return [(x0, y0, x1, y1) for x0, y0, x1, y1 in kept]

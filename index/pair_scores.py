@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aladin.encoding import Encoding
 from aladin.errors import InputError
@@ -38,6 +39,7 @@ def score_pair(
     item: StoredItem,
     query_text: str | None,
     query_size_px: tuple[int, int] | None,
+    query_boxes: NDArray[np.float32] | None = None,
 ) -> PairScores:
     """Score a query and an item of the other modality as a search does.
 
@@ -48,7 +50,8 @@ def score_pair(
         side: that holds the item.
         item: of that side.
         query_text: of a text query.
-        query_size_px: of a photo query; None: not known, and the boxes neither.
+        query_size_px: of a photo query; None: not known.
+        query_boxes: (regions, 4) of a photo query that brought its own regions.
 
     Raises:
         InputError: the side has no tokens, or the query's are not those of its text.
@@ -58,7 +61,9 @@ def score_pair(
     tokens = query.item_tokens(0).detach().float().cpu()
     embedding = query.embedding[0].detach().float().cpu()
     row = np.array([item.row], dtype=np.int64)
-    [evidence] = evidence_of_items(model, tokens, modality, side, [item], query_text, query_size_px)
+    [evidence] = evidence_of_items(
+        model, tokens, modality, side, [item], query_text, query_size_px, query_boxes
+    )
     return PairScores(
         match=float(embedding @ side.embedding(item.row).float()),
         align=float(side.align(tokens, modality, row)[0]),

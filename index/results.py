@@ -43,8 +43,9 @@ class WordEvidence(NamedTuple):
         start: first character of the word in the text.
         end: the character after its last.
         region: row of the region among the photo's.
-        box: (x0, y0, x1, y1) in fractions of the photo's width and height; None where the size
-            of the query photo is not known.
+        box: (x0, y0, x1, y1) in fractions of the photo's width and height; None where nothing
+            tells: the size of the query photo is not known, regions came without boxes, or no
+            region did better than nothing (`AlignmentHeadConfig.empty_fill`).
         score: cosine of the word and the region; the words' scores add up to the alignment score.
         share: the score divided by the sum of the sizes of all words' scores, so -1 to 1. Where no
             score is negative, this is the word's part of the alignment score. A word that speaks

@@ -61,6 +61,7 @@ class TwoStageSearcher:
         explain: bool = False,
         query_text: str | None = None,
         query_size_px: tuple[int, int] | None = None,
+        query_boxes: NDArray[np.float32] | None = None,
         min_probability: float | None = None,
         deadline_s: float | None = None,
     ) -> SearchResult:
@@ -82,6 +83,8 @@ class TwoStageSearcher:
             explain: add each word's best region to the hits.
             query_text: the query's text; explaining a text query needs it.
             query_size_px: width and height of the query's photo; boxes in it need them.
+            query_boxes: (regions, 4) of a photo query that brought its own regions, in fractions
+                of the photo.
             min_probability: leaves hits out that are less likely to belong to the query; `top_k`
                 and `offset` count before that. None leaves none out.
             deadline_s: by `time.monotonic`; where the second stage would end after it, the order
@@ -168,7 +171,7 @@ class TwoStageSearcher:
         if explain and aligned:
             model = self.index.checkpoint.model
             evidence = evidence_of_items(
-                model, tokens, modality, side, items, query_text, query_size_px
+                model, tokens, modality, side, items, query_text, query_size_px, query_boxes
             )
         explained = time.perf_counter()
         return SearchResult(

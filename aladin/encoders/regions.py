@@ -150,12 +150,12 @@ class RegionsImageEncoder(ImageEncoder):
 
     def forward(self, batch: RegionBatch) -> Features:
         """Encode labels and regions; the labels' own outputs are used by nothing."""
-        model = self.text_encoder.model
+        model = cast(Any, self.text_encoder.model)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             states = self._embed(batch)  # (batch, labels + regions, dim)
             mask = torch.cat([batch.label_mask, batch.region_mask], dim=1)
             attended = create_bidirectional_mask(model.config, states, mask)
-            states = cast(Any, model.encoder)(states, attention_mask=attended).last_hidden_state
+            states = model.encoder(states, attention_mask=attended).last_hidden_state
         labels, one = batch.label_ids.shape[1], batch.label_mask[:, :1]
         return Features(
             torch.cat([states[:, :1], states[:, labels:]], dim=1),  # (batch, 1 + regions, dim)

@@ -63,11 +63,11 @@ def _parts(
     """
     for shard in shards:
         kept = shard.format.codec
-        rows, sizes_px = shard.array(ROWS), shard.array(SIZES_PX)
+        rows, sizes_px, boxes = shard.array(ROWS), shard.array(SIZES_PX), shard.boxes()
         embeddings, lengths, tokens = shard.array(EMBEDDINGS), shard.array(LENGTHS), shard.tokens()
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         batches = rows // batch_size
-        ends = [*(np.flatnonzero(np.diff(batches)) + 1), len(rows)] if len(rows) else []
+        ends = [*(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(rows)] if len(rows) else []
         start = 0
         for end in ends:
             packed = tokens.take(slice(int(offsets[start]), int(offsets[end])))
@@ -79,8 +79,10 @@ def _parts(
             sizes = sizes_px[start:end].tolist()
             yield EncodedPart(
                 items=[
-                    stored_form(items[place], (width, height) if width else None)
-                    for place, (width, height) in zip(places, sizes, strict=True)
+                    stored_form(items[place], (width, height) if width else None, of_item)
+                    for place, (width, height), of_item in zip(
+                        places, sizes, boxes[start:end], strict=True
+                    )
                 ],
                 embeddings=embeddings[start:end],
                 tokens=packed,

@@ -19,7 +19,7 @@ from index.ann.first_stage import check_first_stages
 from index.building.assemble import side_source
 from index.building.catalogue import Catalogue, listed
 from index.building.generation_writer import SideSource, write_generation
-from index.building.item_encoders import LeftOut, encoder_of
+from index.building.item_encoders import LeftOut, RegionReader, check_regions, encoder_of
 from index.building.plan import (
     Plan,
     begin,
@@ -68,6 +68,7 @@ def build_index(
     texts: Iterable[TextItem] | None,
     settings: BuildSettings | None = None,
     progress: Progress | None = None,
+    regions: RegionReader | None = None,
 ) -> BuildReport:
     """Build a new generation of an index and make it live.
 
@@ -84,9 +85,11 @@ def build_index(
         texts: None for an index without texts.
         settings: options.
         progress: told of items, vectors and seconds by stage.
+        regions: of the images, for a network that reads regions.
 
     Raises:
-        InputError: nothing to index, an id repeats, or no item of a side can be used.
+        InputError: nothing to index, regions where the network reads photos or none where it
+            reads regions, an id repeats, or no item of a side can be used.
         ConfigError: the ANN that is asked for cannot be built.
         CheckpointError: the checkpoint cannot be loaded.
         IndexMismatchError: the index was built with another model, or the build to be resumed
@@ -103,6 +106,8 @@ def build_index(
     if not sources:
         raise InputError("expected images, texts or both to index, got neither")
     checkpoint = load_checkpoint(checkpoint_folder, settings.device)
+    if images is not None:
+        check_regions(checkpoint.model, regions)
     seconds = StageSeconds()
     with disk_errors(out), only_builder(out), ExitStack() as stack:
         if not settings.resume:
@@ -124,6 +129,8 @@ def build_index(
                 target: catalogue.fingerprint(rows[target])
                 for target, catalogue in catalogues.items()
             }
+        if regions is not None and "images" in sides:
+            sides["images"] += f" {regions.fingerprint}"
         calibration = read_calibration(checkpoint_folder, checkpoint.model_id)
         if calibration is None:
             calibration = _live_calibration(out)
@@ -135,7 +142,7 @@ def build_index(
             target: items_a_shard(of_target, settings) for target, of_target in rows.items()
         }
         plan = begin(out, fingerprint, shard_items, resume=settings.resume)
-        build = _Build(out, plan, catalogues, rows, settings, progress, seconds)
+        build = _Build(out, plan, catalogues, rows, regions, settings, progress, seconds)
         generation = build.run(checkpoint.model, model, calibration)
         discard(out)
     return _report(out, generation, seconds.seconds)
@@ -150,6 +157,7 @@ class _Build:
         plan: Plan,
         catalogues: Mapping[Target, Catalogue],
         rows: Mapping[Target, range],
+        regions: RegionReader | None,
         settings: BuildSettings,
         progress: Progress,
         seconds: StageSeconds,
@@ -158,6 +166,7 @@ class _Build:
         self._plan = plan
         self._catalogues = catalogues
         self._rows = rows
+        self._regions = regions
         self._settings = settings
         self._progress = progress
         self._seconds = seconds
@@ -191,7 +200,7 @@ class _Build:
         """Encode the shards that are not on the disk yet; return all."""
         settings, rows = self._settings, self._rows[target]
         form = ShardFormat.of(network)
-        encoder = encoder_of(target, network, settings.limits)
+        encoder = encoder_of(target, network, settings.limits, self._regions)
         work = self._root / BUILD / target
         planned = {
             work / f"shard-{number:05d}": of_shard

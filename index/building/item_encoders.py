@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin.encoders.base import RegionInput
 from aladin.encoding import Encoding
+from aladin.errors import InputError
 from aladin.images import ImageLimits, decode_image
 from aladin.inference import encode_images, encode_texts, tokenize
 from aladin.model import AladinModel
+from aladin.regions.region_set import RegionSet
 from index.building.source_items import ImageItem, TextItem
 from index.settings import Target
 
@@ -31,12 +37,15 @@ class Prepared(NamedTuple):
     Attributes:
         row: of the item in the build's input.
         data: what the encoder's `encode` takes.
-        size_px: width and height of an upright photo; None for a text.
+        size_px: width and height of an upright photo; None for a text, or not known.
+        boxes: (regions, 4) of a photo's regions, in fractions of it; None: not known, or the
+            network reads photos.
     """
 
     row: int
     data: Any
     size_px: tuple[int, int] | None
+    boxes: NDArray[np.float32] | None = None
 
 
 class ItemEncoder(Protocol):
@@ -63,6 +72,23 @@ class ItemEncoder(Protocol):
         ...
 
 
+class RegionReader(Protocol):
+    """Where the regions of photos come from; any number of threads may read."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify all regions that there are."""
+        ...
+
+    def read(self, key: str) -> RegionSet:
+        """Return the regions of a photo.
+
+        Raises:
+            InputError: there are none, or they cannot be used.
+        """
+        ...
+
+
 class PhotoEncoder:
     """Reads, decodes and encodes photos."""
 
@@ -82,6 +108,32 @@ class PhotoEncoder:
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode photos."""
+        return encode_images(self._model, [prepared.data for prepared in batch]).to("cpu")
+
+
+class RegionsEncoder:
+    """Reads and encodes the regions of photos; the photos themselves are only shown."""
+
+    def __init__(self, model: AladinModel, regions: RegionReader) -> None:
+        """Encode with `model`."""
+        self._model = model
+        self._regions = regions
+
+    def read(self, item: ImageItem) -> RegionSet:
+        """Read the regions of a photo."""
+        if item.regions_key is None:
+            raise InputError("expected the key of its regions, got none")
+        return self._regions.read(item.regions_key)
+
+    def decode(self, row: int, item: ImageItem, data: RegionSet) -> Prepared:  # noqa: ARG002
+        """Bring regions to the network's form."""
+        value = self._model.image.encoder.preprocess(data)
+        assert isinstance(value, RegionInput)  # this network's encoder reads regions
+        boxes = None if data.boxes is None else data.boxes[: len(value.vectors)]
+        return Prepared(row, value, data.size_px, boxes)
+
+    def encode(self, batch: Sequence[Prepared]) -> Encoding:
+        """Encode regions."""
         return encode_images(self._model, [prepared.data for prepared in batch]).to("cpu")
 
 
@@ -106,6 +158,33 @@ class SentenceEncoder:
         return encode_texts(self._model, [prepared.data for prepared in batch]).to("cpu")
 
 
-def encoder_of(target: Target, model: AladinModel, limits: ImageLimits) -> ItemEncoder:
-    """Return the encoder of one side; photos over the limits are refused."""
-    return PhotoEncoder(model, limits) if target == "images" else SentenceEncoder(model)
+def encoder_of(
+    target: Target, model: AladinModel, limits: ImageLimits, regions: RegionReader | None = None
+) -> ItemEncoder:
+    """Return the encoder of one side.
+
+    Args:
+        target: the side.
+        model: that encodes it.
+        limits: what a photo may cost.
+        regions: of the photos, for a network that reads regions; None for one that reads photos.
+
+    Raises:
+        InputError: the regions are missing, or the network reads none.
+    """
+    if target == "texts":
+        return SentenceEncoder(model)
+    check_regions(model, regions)
+    return PhotoEncoder(model, limits) if regions is None else RegionsEncoder(model, regions)
+
+
+def check_regions(model: AladinModel, regions: RegionReader | None) -> None:
+    """Refuse regions for a network of photos, and a network of regions without any.
+
+    Raises:
+        InputError: the two do not go together.
+    """
+    reads = model.image.encoder.reads
+    if (reads == "regions") != (regions is not None):
+        expected, found = ("regions", "none") if regions is None else ("photos", "regions")
+        raise InputError(f"images: this network reads {expected}, got {found}")

@@ -6,6 +6,8 @@ shard-00000/
   embeddings.npy   (items, d_match) float32
   tokens.npy       (tokens, d_align) float16
   lengths.npy      (items,) int64, number of tokens of each item
+  boxes.npy        (regions, 4) float32, of all photos one after the other; regions only
+  box_counts.npy   (items,) int64, of each photo, 0 where they are not known; regions only
   left_out.json    items that could not be used
 """
 
@@ -34,6 +36,7 @@ from index.tokens.codec import PackedTokens, TokenCodec
 from index.tokens.store import FILE_OF
 
 ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
+BOXES, BOX_COUNTS = "boxes.npy", "box_counts.npy"
 LEFT_OUT = "left_out.json"
 
 
@@ -44,10 +47,12 @@ class ShardFormat:
     Attributes:
         embedding_dim: size of an embedding.
         codec: of the tokens.
+        has_boxes: whether photos come with the boxes of their regions.
     """
 
     embedding_dim: int
     codec: TokenCodec
+    has_boxes: bool = False
 
     @classmethod
     def of(cls, model: AladinModel) -> ShardFormat:
@@ -57,7 +62,8 @@ class ShardFormat:
         they are rounded with what the other side's tokens are like.
         """
         codec = TokenCodec("float16", model.alignment.dim)
-        return cls(embedding_dim=model.matching.dim, codec=codec)
+        has_boxes = model.image.encoder.reads == "regions"
+        return cls(embedding_dim=model.matching.dim, codec=codec, has_boxes=has_boxes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +84,14 @@ class Shard:
         """Map one of the arrays."""
         mapped: NDArray[Any] = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
         return mapped
+
+    def boxes(self) -> Sequence[NDArray[np.float32] | None]:
+        """Read the boxes of each item's regions, None where they are not known."""
+        if not self.format.has_boxes:
+            return [None] * len(self.array(ROWS))
+        ends = np.cumsum(self.array(BOX_COUNTS))
+        each = np.split(self.array(BOXES), ends)[:-1]
+        return [boxes if len(boxes) else None for boxes in each]
 
     def tokens(self) -> PackedTokens:
         """Map the tokens."""
@@ -147,6 +161,10 @@ class _ShardFiles(ExitStack):
         self._sizes_px = open_npy(SIZES_PX, np.int32, (2,))
         self._embeddings = open_npy(EMBEDDINGS, np.float32, (format.embedding_dim,))
         self._lengths = open_npy(LENGTHS, np.int64, ())
+        self._boxes = self._box_counts = None
+        if format.has_boxes:
+            self._boxes = open_npy(BOXES, np.float32, (4,))
+            self._box_counts = open_npy(BOX_COUNTS, np.int64, ())
         self._tokens = {
             array.field: open_npy(FILE_OF[array.field], array.dtype, array.row_shape)
             for array in format.codec.arrays
@@ -156,6 +174,11 @@ class _ShardFiles(ExitStack):
         """Write what the network made of a batch."""
         self._rows.append(np.array([prepared.row for prepared in batch]))
         self._sizes_px.append(np.array([prepared.size_px or (0, 0) for prepared in batch]))
+        if self._boxes is not None and self._box_counts is not None:
+            none = np.zeros((0, 4), dtype=np.float32)
+            boxes = [none if prepared.boxes is None else prepared.boxes for prepared in batch]
+            self._boxes.append(np.concatenate(boxes))
+            self._box_counts.append(np.array([len(each) for each in boxes]))
         self._embeddings.append(encoding.embedding.numpy())
         self._lengths.append(encoding.mask.sum(dim=1).numpy())
         real = encoding.tokens[encoding.mask].to(torch.float32).numpy()  # (tokens, d_align)

@@ -9,8 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aladin.errors import InputError
 from aladin.photo_file import PhotoFile
+from index.items.boxes import pack_boxes
 from index.items.tables import StoredItem
 from index.settings import Target
 
@@ -27,6 +31,8 @@ class ImageItem:
         metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
         offset: of the photo in a file that holds many, such as a tar.
         length: of the photo there, in bytes; None: the file is the photo.
+        regions_key: of the photo's regions, for a network that reads regions; it then needs no
+            photo.
     """
 
     id: str
@@ -36,6 +42,7 @@ class ImageItem:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     offset: int = 0
     length: int | None = None
+    regions_key: str | None = None
 
     @property
     def photo(self) -> PhotoFile:
@@ -91,12 +98,17 @@ def check_id(item_id: str, target: Target) -> None:
         raise InputError(f"{target}: expected an id without control characters, got {item_id!r}")
 
 
-def stored_form(item: SourceItem, size_px: tuple[int, int] | None) -> StoredItem:
+def stored_form(
+    item: SourceItem,
+    size_px: tuple[int, int] | None,
+    boxes: NDArray[np.float32] | None = None,
+) -> StoredItem:
     """Return an item as it is stored; its row is given to it there.
 
     Args:
         item: as it came.
         size_px: width and height of an upright photo; None for a text.
+        boxes: (regions, 4) of a photo's regions, in fractions of it; None: not known.
     """
     photo = item if isinstance(item, ImageItem) else None
     width_px, height_px = size_px or (None, None)
@@ -112,6 +124,7 @@ def stored_form(item: SourceItem, size_px: tuple[int, int] | None) -> StoredItem
         metadata=dict(item.metadata),
         offset=photo.offset if photo else 0,
         length=photo.length if photo else None,
+        boxes=None if boxes is None else pack_boxes(boxes),
     )
 
 
@@ -120,6 +133,8 @@ def item_json(item: SourceItem) -> str:
     fields = {key: value for key, value in vars(item).items() if key != "path"}
     if isinstance(item, ImageItem):
         fields["path"] = str(item.path)
+        if item.regions_key is None:  # as before there were regions
+            del fields["regions_key"]
     return json.dumps(
         fields | {"metadata": dict(item.metadata)},
         ensure_ascii=False,

@@ -13,7 +13,7 @@ from aladin.errors import DuplicateItemError, InputError
 from aladin.images import DEFAULT_LIMITS, ImageLimits
 from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
-from index.building.item_encoders import LeftOut, Prepared, encoder_of
+from index.building.item_encoders import LeftOut, Prepared, RegionReader, encoder_of
 from index.building.read_ahead import NumberedItem, prepared_batches
 from index.building.source_items import SourceItem, check_item, stored_form
 from index.building.stage_seconds import StageSeconds
@@ -88,6 +88,7 @@ def add_items(
     items: Iterable[SourceItem],
     settings: AddSettings,
     progress: Progress | None = None,
+    regions: RegionReader | None = None,
 ) -> AddCounts:
     """Encode items and add them, batch by batch.
 
@@ -101,16 +102,18 @@ def add_items(
         items: read once, a few at a time in memory.
         settings: options.
         progress: advanced with the items that are done.
+        regions: of the images, for a network that reads regions.
 
     Raises:
         DuplicateItemError: an id is there, and that is an error; earlier batches stay.
-        InputError: an item that no index could hold; earlier batches stay.
+        InputError: the network and `regions` do not go together, or an item that no index could
+            hold; earlier batches stay.
         SearchIndexError: the index has no such side, or cannot be written.
     """
     progress = progress or NullProgress()
     progress.start(None, "photos" if target == "images" else "texts")
     counts, seconds = AddCounts(), StageSeconds()
-    encoder = encoder_of(target, model, settings.limits)
+    encoder = encoder_of(target, model, settings.limits, regions)
     # The items of the batches that are being read; there are a few at a time.
     sources: dict[int, SourceItem] = {}
     ahead = _numbered(writer, target, items, settings, sources, counts, progress)
@@ -121,7 +124,9 @@ def add_items(
             with seconds.measure("encode"):
                 encoding = encoder.encode(usable)
             with seconds.measure("write"):
-                stored = [stored_form(sources[each.row], each.size_px) for each in usable]
+                stored = [
+                    stored_form(sources[each.row], each.size_px, each.boxes) for each in usable
+                ]
                 report = writer.add(target, new_items(stored, encoding), settings.on_duplicate)
             counts.added += len(report.added)
             counts.replaced += len(report.replaced)

@@ -16,7 +16,7 @@ from index.changes.database import TOKEN_COLUMNS, open_to_read
 from index.changes.snapshot import SideChanges
 from index.items.filtered_rows import rows_passing
 from index.items.filters import Filter
-from index.items.tables import COLUMNS, StoredItem, stored_item
+from index.items.tables import StoredItem, columns_of, stored_item
 from index.tokens.codec import PackedTokens, TokenCodec
 from index.tokens.store import TokenStore
 
@@ -103,13 +103,14 @@ class ChangesReader:
 
     def items_by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
         """Read the items of some rows, in any order."""
-        lines = self._by_rows(f"SELECT {COLUMNS} FROM items", rows)
+        lines = self._by_rows(f"SELECT {self._guarded(columns_of)} FROM items", rows)
         return [stored_item(line) for line in lines]
 
     def items_by_id(self, item_id: str) -> list[StoredItem]:
         """Read all items that ever had an id."""
         try:
-            lines = self._read(f"SELECT {COLUMNS} FROM items WHERE id = ?", (item_id,))
+            columns = self._guarded(columns_of)
+            lines = self._read(f"SELECT {columns} FROM items WHERE id = ?", (item_id,))
         except UnicodeEncodeError:  # a lone surrogate is part of no stored id
             return []
         return [stored_item(line) for line in lines]

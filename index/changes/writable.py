@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from aladin.errors import IndexMismatchError, NoSuchTargetError
 from index.changes.database import changes_database, new_database, open_to_write
 from index.items.store import ItemStore
+from index.items.tables import add_missing_columns
 from index.layout import generation_folder
 from index.manifest import Manifest, SideEntry, read_manifest
 from index.settings import TARGETS, Target
@@ -163,6 +164,7 @@ class WritableSide:
         """Return the connection, kept; None while there is no database."""
         if self._connection is None and self.database.exists():
             self._connection = open_to_write(self.database)
+            add_missing_columns(self._connection)
         return self._connection
 
 

@@ -12,7 +12,8 @@ from index.items.tables import StoredItem
 from index.settings import Target
 
 # Columns of an export, with the names of their Arrow types. The first two are clip-retrieval's;
-# `file` is where a photo's bytes are, with `offset` and `length` where it lies in a larger file.
+# `file` is where a photo's bytes are, with `offset` and `length` where it lies in a larger file;
+# `boxes` are those of its regions, in the form of `index.items.boxes`.
 COLUMNS: dict[Target, dict[str, str]] = {
     "images": {
         "image_path": "string",
@@ -23,6 +24,7 @@ COLUMNS: dict[Target, dict[str, str]] = {
         "length": "int64",
         "width_px": "int32",
         "height_px": "int32",
+        "boxes": "binary",
         "metadata": "string",
     },
     "texts": {
@@ -46,6 +48,7 @@ def exported_row(item: StoredItem) -> dict[str, Any]:
         "length": item.length,
         "width_px": item.width_px,
         "height_px": item.height_px,
+        "boxes": item.boxes,
         "metadata": json.dumps(item.metadata, ensure_ascii=False),
     }
 
@@ -64,6 +67,7 @@ def imported_item(row: Mapping[str, Any]) -> StoredItem:
         metadata=json.loads(row["metadata"]),
         offset=row.get("offset", 0),
         length=row.get("length"),
+        boxes=row.get("boxes"),
     )
 
 

@@ -12,7 +12,7 @@ from aladin.errors import IndexCorruptError
 from index.items.filter_tree import Filter, leaves
 from index.items.filtered_rows import combine, masks_of
 from index.items.selection_cache import SelectionCache
-from index.items.tables import COLUMNS, StoredItem, stored_item
+from index.items.tables import StoredItem, columns_of, stored_item
 from index.selection import Selection
 
 # SQLite's default limit of variables in one statement is 999 in older builds.
@@ -41,6 +41,7 @@ class ItemStore:
         # To count the lines would be to read them all. Rows have no gaps.
         last = self._read("SELECT MAX(row) FROM items")[0][0]
         self.count = 0 if last is None else int(last) + 1
+        self._columns = self._guarded(columns_of)
 
     def close(self) -> None:
         """Close the connections of all threads."""
@@ -56,7 +57,7 @@ class ItemStore:
         for start in range(0, len(rows), _BATCH):
             batch = rows[start : start + _BATCH]
             marks = ",".join("?" * len(batch))
-            statement = f"SELECT {COLUMNS} FROM items WHERE row IN ({marks})"
+            statement = f"SELECT {self._columns} FROM items WHERE row IN ({marks})"
             for line in self._read(statement, tuple(int(row) for row in batch)):
                 found[line[0]] = stored_item(line)
         return [found[row] for row in rows]
@@ -64,7 +65,7 @@ class ItemStore:
     def by_id(self, item_id: str) -> StoredItem | None:
         """Return the item with this id, or None where there is none."""
         try:
-            lines = self._read(f"SELECT {COLUMNS} FROM items WHERE id = ?", (item_id,))
+            lines = self._read(f"SELECT {self._columns} FROM items WHERE id = ?", (item_id,))
         except UnicodeEncodeError:  # a lone surrogate is part of no stored id
             return None
         return stored_item(lines[0]) if lines else None

@@ -11,12 +11,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aladin.photo_file import PhotoFile
+from index.items.boxes import unpack_boxes
 from index.items.filter_tree import Kind, field_scalars
 
 # How a value's kind is stored: small integers take no room of their own in a line of `fields`.
 KIND_CODES: dict[Kind, int] = {"number": 0, "text": 1, "bool": 2}
-COLUMNS = "row, id, uri, path, text, image_id, width_px, height_px, metadata, offset, length"
+COLUMNS = "row, id, uri, path, text, image_id, width_px, height_px, metadata, offset, length, boxes"
+# Files that were written before there were regions have no column for them.
+_BOXES = "boxes"
 
 # `fields` holds a line for each value of each indexed field. The line is its own key, so that a
 # test is one walk over neighbouring lines. `filter_fields` numbers the fields that are indexed,
@@ -29,7 +35,8 @@ CREATE TABLE items (
     uri TEXT, path TEXT, text TEXT, image_id TEXT,
     width_px INTEGER, height_px INTEGER,
     metadata TEXT NOT NULL,
-    "offset" INTEGER NOT NULL, length INTEGER
+    "offset" INTEGER NOT NULL, length INTEGER,
+    boxes BLOB
 );
 CREATE TABLE fields (
     field INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, row INTEGER NOT NULL,
@@ -61,6 +68,8 @@ class StoredItem(NamedTuple):
         metadata: the user's own.
         offset: of an image in a file that holds many.
         length: of an image there, in bytes; None: the file is the image.
+        boxes: of an image's regions, as `pack_boxes` stores them; None: not known, or the network
+            reads photos, whose regions follow from the size.
     """
 
     row: int
@@ -74,6 +83,7 @@ class StoredItem(NamedTuple):
     metadata: dict[str, Any]
     offset: int = 0
     length: int | None = None
+    boxes: bytes | None = None
 
     @property
     def size_px(self) -> tuple[int, int] | None:
@@ -81,6 +91,11 @@ class StoredItem(NamedTuple):
         if self.width_px is None or self.height_px is None:
             return None
         return self.width_px, self.height_px
+
+    @property
+    def region_boxes(self) -> NDArray[np.float32] | None:
+        """(regions, 4), x0, y0, x1, y1 in fractions of the image; None: see `boxes`."""
+        return None if self.boxes is None else unpack_boxes(self.boxes)
 
     @property
     def photo(self) -> PhotoFile | None:
@@ -148,9 +163,25 @@ def write_items(
         connection.close()
 
 
+def columns_of(connection: sqlite3.Connection) -> str:
+    """Return `COLUMNS` as a database has them; of those that it lacks, nothing is known."""
+    return COLUMNS if _has_boxes(connection) else COLUMNS.replace(_BOXES, f"NULL AS {_BOXES}")
+
+
+def add_missing_columns(connection: sqlite3.Connection) -> None:
+    """Bring a database that is written to up to date; to commit is left to the caller."""
+    if not _has_boxes(connection):
+        connection.execute(f"ALTER TABLE items ADD COLUMN {_BOXES} BLOB")
+
+
 def stored_item(line: tuple[Any, ...]) -> StoredItem:
     """Make an item of a line with `COLUMNS`."""
     return StoredItem._make((*line[:8], json.loads(line[8]), *line[9:]))
+
+
+def _has_boxes(connection: sqlite3.Connection) -> bool:
+    lines = connection.execute("SELECT name FROM pragma_table_info('items')").fetchall()
+    return (_BOXES,) in lines
 
 
 def _create(connection: sqlite3.Connection, filter_fields: Sequence[str] | None) -> None:

@@ -1,0 +1,368 @@
+"""An index of regions: what a detector found goes in, and its boxes come out with every answer."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from aladin.checkpoint import load_checkpoint, save_checkpoint
+from aladin.config import (
+    AlignmentHeadConfig,
+    ImageEncoderConfig,
+    MatchingHeadConfig,
+    TextEncoderConfig,
+    TowerConfig,
+)
+from aladin.errors import DataError, IndexMismatchError, InputError
+from aladin.inference import encode_images, encode_texts
+from aladin.model import AladinModel
+from aladin.regions.region_set import RegionSet
+from index.building.builder import build_index
+from index.building.merge import merge_indexes
+from index.building.source_items import ImageItem, TextItem
+from index.changes.additions import AddSettings, add_items
+from index.changes.compact import compact_index
+from index.changes.database import changes_database
+from index.changes.writer import ChangesWriter
+from index.exchange.exporter import export_index
+from index.exchange.importer import import_index
+from index.items.boxes import pack_boxes, unpack_boxes
+from index.items.store import ItemStore
+from index.reader import open_index
+from index.searcher import TwoStageSearcher
+from index.settings import BuildSettings
+from index.side import ITEMS
+
+PHOTOS, DIM, MOST = 9, 5, 4
+SETTINGS = BuildSettings(shard_items=4, batch_size=2, token_dtype="float16")
+TEXT = "two dogs run on the green grass"
+Boxes = dict[str, list[tuple[float, float, float, float]]]
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The regions of some photos, in memory."""
+
+    sets: dict[str, RegionSet]
+    fingerprint: str = "of the first run"
+
+    def read(self, key: str) -> RegionSet:
+        """Return those of one photo."""
+        if key not in self.sets:
+            raise DataError("features.tsv", None, f"no regions of a photo {key!r}")
+        return self.sets[key]
+
+
+@pytest.fixture(scope="module")
+def regions() -> Regions:
+    """Photos of 1 to 6 regions, of which 4 are read; the last photo's have no boxes."""
+    rng = np.random.default_rng(5)
+    sets: dict[str, RegionSet] = {}
+    for number in range(PHOTOS):
+        count = number % 6 + 1
+        corners = rng.random((count, 2, 2), dtype=np.float32)
+        boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
+        sets[f"key {number}"] = RegionSet(
+            rng.normal(size=(count, DIM)).astype(np.float32),
+            boxes if number < PHOTOS - 1 else None,
+            ("dog",) * count,
+            (640, 480) if number % 2 else None,
+        )
+    return Regions(sets)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(
+    build_tiny: Callable[..., AladinModel], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The official code's options, with which an image has one region less and one of zeros."""
+    bert = {
+        "model_type": "bert",
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "max_position_embeddings": 32,
+        "initializer_range": 0.5,
+    }
+    model = build_tiny(
+        image_encoder=ImageEncoderConfig(
+            name="regions",
+            architecture={"region_dim": DIM, "max_regions": MOST, "max_label_tokens": 8},
+        ),
+        text_encoder=TextEncoderConfig(architecture=bert, max_tokens=32),
+        image_tower=TowerConfig(trunk=None, aggregate="first_region"),
+        text_tower=TowerConfig(trunk=None),
+        alignment=AlignmentHeadConfig(dim=None, empty_fill="zero"),
+        matching=MatchingHeadConfig(layers=1, heads=2),
+    )
+    folder = tmp_path_factory.mktemp("regions") / "checkpoint"
+    save_checkpoint(folder, model)
+    return folder
+
+
+def items(numbers: range = range(PHOTOS)) -> list[ImageItem]:
+    return [
+        ImageItem(
+            id=f"photo {number}",
+            path=Path(f"/nowhere/{number}.jpg"),  # regions need no photo
+            uri=f"{number}.jpg",
+            regions_key=f"key {number}",
+        )
+        for number in numbers
+    ]
+
+
+TEXTS = [TextItem(id="a", text=TEXT), TextItem(id="b", text="a small red circle")]
+
+
+@pytest.fixture(scope="module")
+def built(checkpoint: Path, regions: Regions, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of all photos; not to be written to."""
+    out = tmp_path_factory.mktemp("built") / "index"
+    build_index(checkpoint, out, items(), TEXTS, SETTINGS, regions=regions)
+    return out
+
+
+@pytest.fixture
+def copied(built: Path, tmp_path: Path) -> Path:
+    """A copy of `built`."""
+    return Path(shutil.copytree(built, tmp_path / "copy"))
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint: Path) -> AladinModel:
+    return load_checkpoint(checkpoint).model
+
+
+def expected_boxes(regions: Regions, number: int) -> list[list[float]] | None:
+    """The boxes that words can find: the first region is the CLS, the fifth is not read."""
+    boxes = regions.sets[f"key {number}"].boxes
+    return None if boxes is None else boxes[1:MOST].tolist()
+
+
+def check_answers(index: Path, model: AladinModel, regions: Regions, count: int = PHOTOS) -> None:
+    """Compare scores and evidence of a text query with the network's own."""
+    with open_index(index) as opened, torch.inference_mode():
+        query = encode_texts(model, [TEXT])
+        result = TwoStageSearcher(opened).search(
+            query, "text", "images", top_k=PHOTOS, explain=True, query_text=TEXT
+        )
+        assert len(result.hits) == count
+        for hit in result.hits:
+            number = int(hit.id.removeprefix("photo "))
+            photo = regions.sets[f"key {number}"]
+            image = encode_images(model, [model.image.encoder.preprocess(photo)])
+            assert hit.stages.align is not None
+            align = float(model.scores("alignment", image, query))
+            assert hit.stages.align.score == pytest.approx(align, abs=2e-2)  # float16 tokens
+            cosines = query.tokens[0] @ image.tokens[0].T
+            assert hit.evidence is not None
+            boxes = expected_boxes(regions, number)
+            for word, entry in enumerate(hit.evidence):
+                best = int(cosines[word].argmax())
+                assert entry.region == best
+                if boxes is None or best == len(boxes):  # the region of zeros
+                    assert entry.box is None
+                else:
+                    assert entry.box == pytest.approx(tuple(boxes[best]), abs=1e-5)
+
+
+def test_boxes_to_their_stored_form_and_back() -> None:
+    boxes = np.random.default_rng(0).random((50, 4), dtype=np.float32)
+    boxes[0] = [0, 0, 1, 1]
+    stored = pack_boxes(boxes)
+    assert len(stored) == 8 * 50
+    np.testing.assert_allclose(unpack_boxes(stored), boxes, atol=0.5 / 65535 + 1e-7)
+    assert unpack_boxes(stored)[0].tolist() == [0, 0, 1, 1]
+    assert pack_boxes(unpack_boxes(stored)) == stored
+    assert unpack_boxes(b"").shape == (0, 4)
+
+
+def test_texts_find_photos_with_boxes(built: Path, model: AladinModel, regions: Regions) -> None:
+    check_answers(built, model, regions)
+
+
+def test_words_of_both_kinds_are_met(model: AladinModel, regions: Regions) -> None:
+    """Some word finds a region, some word nothing better than zeros; else the test shows little."""
+    with torch.inference_mode():
+        query = encode_texts(model, [TEXT])
+        photos = [model.image.encoder.preprocess(each) for each in regions.sets.values()]
+        best = [
+            (query.tokens[0] @ encode_images(model, [photo]).tokens[0].T).max(dim=1).values
+            for photo in photos
+        ]
+    assert bool((torch.stack(best) == 0).any())
+    assert bool((torch.stack(best) > 0).any())
+
+
+def test_regions_find_texts_with_their_own_boxes(
+    built: Path, model: AladinModel, regions: Regions
+) -> None:
+    photo = regions.sets["key 4"]
+    query = encode_images(model, [model.image.encoder.preprocess(photo)])
+    assert photo.boxes is not None
+    with open_index(built) as opened:
+        searcher = TwoStageSearcher(opened)
+        result = searcher.search(
+            query, "image", "texts", top_k=2, explain=True, query_boxes=photo.boxes[:MOST]
+        )
+        bare = searcher.search(query, "image", "texts", top_k=2, explain=True)
+    allowed = [tuple(box) for box in photo.boxes[1:MOST].tolist()]
+    found = [entry for hit in result.hits for entry in hit.evidence or []]
+    for entry in found:
+        assert entry.box == (allowed[entry.region] if entry.region < len(allowed) else None)
+    assert any(entry.box is not None for entry in found)
+    assert all(entry.box is None for hit in bare.hits for entry in hit.evidence or [])
+
+
+def test_items_added_and_folded_in_keep_their_boxes(
+    checkpoint: Path, model: AladinModel, regions: Regions, tmp_path: Path
+) -> None:
+    out = tmp_path / "index"
+    build_index(checkpoint, out, items(range(5)), TEXTS, SETTINGS, regions=regions)
+    with open_index(out) as opened:
+        model_id = opened.manifest.model.id
+    with closing(ChangesWriter(out, model_id)) as writer:
+        counts = add_items(
+            writer, model, "images", items(range(5, PHOTOS)), AddSettings(), regions=regions
+        )
+    assert counts.added == PHOTOS - 5
+    check_answers(out, model, regions)
+    compact_index(out)
+    check_answers(out, model, regions)
+
+
+def test_parts_that_are_merged_keep_their_boxes(
+    checkpoint: Path, model: AladinModel, regions: Regions, tmp_path: Path
+) -> None:
+    parts = [tmp_path / "one", tmp_path / "two"]
+    for part, numbers in zip(parts, (range(4), range(4, PHOTOS)), strict=True):
+        build_index(checkpoint, part, items(numbers), None, SETTINGS, regions=regions)
+    merge_indexes(parts, tmp_path / "index")
+    check_answers(tmp_path / "index", model, regions)
+
+
+def test_an_export_takes_the_boxes_along(
+    built: Path, checkpoint: Path, model: AladinModel, regions: Regions, tmp_path: Path
+) -> None:
+    export_index(built, tmp_path / "exported")
+    import_index(tmp_path / "exported", checkpoint, tmp_path / "index")
+    check_answers(tmp_path / "index", model, regions)
+
+
+def test_a_build_that_was_cut_short_goes_on(
+    checkpoint: Path, built: Path, model: AladinModel, regions: Regions, tmp_path: Path
+) -> None:
+    out, read = tmp_path / "index", 0
+
+    class Failing(Regions):
+        def read(self, key: str) -> RegionSet:
+            nonlocal read
+            read += 1
+            if key == "key 7":
+                raise OSError("the disk with the regions is gone")
+            return super().read(key)
+
+    failing = Failing(regions.sets)
+    with pytest.raises(Exception, match="is gone"):
+        build_index(checkpoint, out, items(), TEXTS, SETTINGS, regions=failing)
+    assert read > 4
+    other = Regions(regions.sets, "of another run")
+    resumed = BuildSettings(shard_items=4, batch_size=2, token_dtype="float16", resume=True)
+    with pytest.raises(IndexMismatchError, match="cannot resume"):
+        build_index(checkpoint, out, items(), TEXTS, resumed, regions=other)
+    build_index(checkpoint, out, items(), TEXTS, resumed, regions=regions)
+    check_answers(out, model, regions)
+    for side in ("images", "texts"):
+        file = f"generations/000001/{side}/{ITEMS}"
+        assert (out / file).read_bytes() == (built / file).read_bytes()
+
+
+def test_a_photo_whose_regions_cannot_be_used_is_left_out(
+    checkpoint: Path, model: AladinModel, regions: Regions, tmp_path: Path
+) -> None:
+    sets = regions.sets | {"key 3": RegionSet(np.ones((2, DIM + 1), np.float32))}
+    del sets["key 5"]
+    photos = items()
+    photos[0] = ImageItem(id="photo 0", path=Path("/nowhere/0.jpg"), uri="0.jpg")
+    report = build_index(
+        checkpoint, tmp_path / "index", photos, None, SETTINGS, regions=Regions(sets)
+    )
+    assert dict(report.left_out) == {
+        "photo 0": "expected the key of its regions, got none",
+        "photo 3": "expected 5 numbers a region, got 6",
+        "photo 5": "features.tsv: no regions of a photo 'key 5'",
+    }
+    check_answers(tmp_path / "index", model, regions, count=PHOTOS - 3)
+
+
+def test_regions_and_network_go_together(
+    checkpoint: Path, tiny_checkpoint: Path, regions: Regions, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="this network reads regions, got none"):
+        build_index(checkpoint, tmp_path / "index", items(), None, SETTINGS)
+    with pytest.raises(InputError, match="this network reads photos, got regions"):
+        build_index(tiny_checkpoint, tmp_path / "index", items(), None, SETTINGS, regions=regions)
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.fixture
+def old(copied: Path) -> Iterator[Path]:
+    """An index as it was written before items had boxes."""
+    file = next(copied.glob(f"generations/*/images/{ITEMS}"))
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("ALTER TABLE items DROP COLUMN boxes")
+        connection.commit()
+    return copied
+
+
+def test_files_of_before_there_were_boxes(old: Path) -> None:
+    with closing(ItemStore(next(old.glob(f"generations/*/images/{ITEMS}")))) as store:
+        assert store.count == PHOTOS
+        found = [*store.by_rows(range(PHOTOS)), store.by_id("photo 4")]
+        assert all(item is not None and item.boxes is None for item in found)
+        assert found[4] == found[-1]
+
+
+def test_changes_of_before_there_were_boxes(
+    copied: Path, model: AladinModel, regions: Regions
+) -> None:
+    with open_index(copied) as opened:
+        model_id = opened.manifest.model.id
+        with closing(ChangesWriter(copied, model_id)) as writer:
+            add_items(
+                writer,
+                model,
+                "images",
+                items(range(2)),
+                AddSettings(on_duplicate="replace"),
+                regions=regions,
+            )
+        database = changes_database(copied, opened.generation, "images")
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("ALTER TABLE items DROP COLUMN boxes")
+        connection.commit()
+    with open_index(copied) as opened:
+        side = opened.side("images")
+        assert [side.items.by_id(f"photo {n}").boxes for n in range(2)] == [None, None]  # type: ignore[union-attr]
+        with closing(ChangesWriter(copied, model_id)) as writer:
+            add_items(
+                writer,
+                model,
+                "images",
+                items(range(1, 3)),
+                AddSettings(on_duplicate="replace"),
+                regions=regions,
+            )
+        later = opened.side("images")
+        known = [later.items.by_id(f"photo {n}").boxes is not None for n in range(4)]  # type: ignore[union-attr]
+        assert known == [False, True, True, True]
