@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -197,6 +198,31 @@ def test_a_file_of_another_kind_is_refused(
 ) -> None:
     with pytest.raises(CheckpointError, match=complaint):
         convert(**parts)
+
+
+@pytest.mark.parametrize(
+    ("own", "complaint"),
+    [
+        (
+            {"att_mask_type": "CR"},
+            r"opt\.att_mask_type: expected 'CLR', full attention, found 'CR'",
+        ),
+        ({"max_seq_length": "12"}, r"opt\.max_seq_length: expected a positive number, found '12'"),
+        ({"max_img_seq_length": 0}, r"opt\.max_img_seq_length: .* found 0"),
+    ],
+)
+def test_a_command_line_that_cannot_be_is_refused(
+    convert: Callable[..., AladinModel], own: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(CheckpointError, match=complaint):
+        convert(opt=argparse.Namespace(**own))
+
+
+def test_without_a_command_line_lengths_are_the_readmes(
+    convert: Callable[..., AladinModel],
+) -> None:
+    with pytest.raises(ConfigError, match="max_tokens 50: this network has 20 positions"):
+        convert(opt=None)
 
 
 def test_a_network_of_another_width_than_oscars_is_refused(

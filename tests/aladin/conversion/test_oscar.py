@@ -121,6 +121,20 @@ def test_old_names_of_layer_norms_give_the_same_network(
     assert new == old
 
 
+def test_regions_without_a_layer_norm(make_official: Callable[[], Any], tmp_path: Path) -> None:
+    official = make_official()
+    official.config["use_img_layernorm"] = 0
+    unknown = "unknown tensors: bert.LayerNorm.bias, bert.LayerNorm.weight"
+    with pytest.raises(CheckpointError, match=rf"{unknown}$"):
+        convert_oscar(official.write_oscar(tmp_path / "oscar"), tmp_path / "out", OPTIONS)
+
+    for name in ("weight", "bias"):
+        del official.oscar[f"bert.LayerNorm.{name}"]
+    convert_oscar(official.write_oscar(tmp_path / "oscar"), tmp_path / "out", OPTIONS)
+    encoder = load_checkpoint(tmp_path / "out").model.image.encoder
+    assert sorted(encoder.state_dict()) == ["embedding.bias", "embedding.weight"]
+
+
 def test_the_matching_head_is_new_and_drawn_with_the_seed(
     make_official: Callable[[], Any], tmp_path: Path
 ) -> None:
