@@ -6,7 +6,9 @@ from collections import Counter
 
 import pytest
 
-from training.batches import BatchPlan, BatchRows
+from aladin.errors import ConfigError
+from training.batches import BatchPlan, BatchRows, OfflineDraw, Share
+from training.mining.sampling import OfflineRows
 
 CAPTIONS_OF_PHOTO = [[0, 1], [2], [3, 4, 5], [6], [7, 8]]
 
@@ -64,3 +66,28 @@ def test_a_set_smaller_than_the_batch_is_one_batch() -> None:
     small = BatchPlan([[0], [1]], 128, None, 1, "0")
     assert small.batch_size == 2
     assert sorted(small.epoch(0)[0].captions) == [0, 1]
+
+
+@pytest.mark.parametrize(("photos", "world"), [(1, 1), (4, 2), (5, 2), (7, 3), (3, 3)])
+def test_shares_cover_a_batch_without_overlap(photos: int, world: int) -> None:
+    parts = [list(range(photos))[Share(rank, world).photos(photos)] for rank in range(world)]
+    assert [photo for part in parts for photo in part] == list(range(photos))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_a_batch_too_small_for_its_processes_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a batch of 2 photos is too small for 3"):
+        Share(0, 3).photos(2)
+
+
+def test_a_share_has_the_captions_and_negatives_of_its_own_photos() -> None:
+    offline = OfflineRows(
+        [10, 11, 12], [20, 21, 22], [30, 31, 32], [40, 41, 42], [True, False, True]
+    )
+    rows = BatchRows(
+        [7, 8, 9], [0, 1, 2, 3, 4, 5], [0, 1, 0], OfflineDraw(offline, [1, 2, 3], [4, 5, 6])
+    )
+    own = OfflineRows([11, 12], [21, 22], [31, 32], [41, 42], [False, True])
+    expected = BatchRows([8, 9], [2, 3, 4, 5], [1, 0], OfflineDraw(own, [2, 3], [5, 6]))
+    assert rows.of(Share(1, 2)) == expected
+    assert rows.of(Share(0, 1)) == rows
