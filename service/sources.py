@@ -7,7 +7,7 @@ from pathlib import Path
 
 from index.building.source_items import ImageItem, TextItem
 from training.data import iter_records
-from training.data.regions import RegionStore, region_keys
+from training.data.regions import RegionStore, region_key, region_keys
 from training.data.texts import iter_texts
 
 
@@ -23,8 +23,8 @@ def image_items(
             returned, the source is read through to see that each has its regions.
 
     Raises:
-        DataError: the source cannot be used, or photos have no regions; while reading, a photo
-            of it cannot.
+        DataError: the source cannot be used; while reading, a photo of it cannot.
+        RegionError: photos have no regions.
     """
     if regions is not None:
         region_keys(iter_records(source, split, require_captions=False), regions)
@@ -34,6 +34,7 @@ def image_items(
             path=record.photo.path,
             offset=record.photo.offset,
             length=record.photo.length,
+            regions_key=None if regions is None else region_key(record, regions),
             uri=record.uri,
             text=record.captions[0] if record.captions else None,
             metadata=record.metadata,

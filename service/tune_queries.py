@@ -10,23 +10,29 @@ from typing import TypeVar
 from aladin.encoding import Encoding, concatenate
 from aladin.errors import DataError, InputError
 from aladin.images import DEFAULT_LIMITS, read_image
-from aladin.inference import encode_photos, encode_texts
+from aladin.inference import encode_images, encode_photos, encode_texts
 from aladin.model import AladinModel
+from index.building.source_items import ImageItem
 from index.modality import Modality
 from index.tuning.queries import TuneQueries, queries_of_encoding
 from service.sources import image_items, text_items
+from training.data.regions import RegionStore
+from training.region_inputs import check_regions
 
 _TEXTS_AT_A_TIME = 64
 T = TypeVar("T")
 
 
-def queries_of(source: Path, count: int) -> Callable[[AladinModel], Mapping[Modality, TuneQueries]]:
+def queries_of(
+    source: Path, count: int, regions: RegionStore | None = None
+) -> Callable[[AladinModel], Mapping[Modality, TuneQueries]]:
     """Return what reads and encodes queries.
 
     Args:
         source: lines of text (``.txt``), or any source that an index is built from; captions
             ask for photos, and photos for texts.
         count: of each modality, drawn evenly from the file; all where there are fewer.
+        regions: of the photos, for a network that reads these.
 
     Returns:
         A function of the network, which raises InputError where the file has no query, or one
@@ -39,10 +45,10 @@ def queries_of(source: Path, count: int) -> Callable[[AladinModel], Mapping[Moda
         if texts:
             queries["text"] = queries_of_encoding(_encode_texts(model, texts), "text")
         if source.suffix.lower() != ".txt":
-            photos = _sample(_items(lambda: image_items(source, None)), count)
+            photos = _sample(_items(lambda: image_items(source, None, regions)), count)
             if photos:
-                pixels = [read_image(item.photo, DEFAULT_LIMITS) for item in photos]
-                queries["image"] = queries_of_encoding(encode_photos(model, pixels), "image")
+                encoding = _encode_images(model, photos, regions)
+                queries["image"] = queries_of_encoding(encoding, "image")
         if not queries:
             raise InputError(f"--queries: expected texts or photos, {source} has none")
         return queries
@@ -78,6 +84,17 @@ def _sample(items: Iterable[T], count: int) -> list[T]:
         elif (slot := generator.randrange(place + 1)) < count:
             sample[slot] = item
     return sample
+
+
+def _encode_images(
+    model: AladinModel, items: list[ImageItem], regions: RegionStore | None
+) -> Encoding:
+    encoder = model.image.encoder
+    check_regions(encoder, regions)
+    if regions is None:
+        return encode_photos(model, [read_image(item.photo, DEFAULT_LIMITS) for item in items])
+    keys = [item.regions_key for item in items if item.regions_key is not None]
+    return encode_images(model, [encoder.preprocess(regions.read(key)) for key in keys])
 
 
 def _encode_texts(model: AladinModel, texts: list[str]) -> Encoding:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from service.commands.detector_option import DetectorOption, detector_for
 from service.commands.index.arguments import IndexArgument
+from service.commands.region_options import RegionLabelsOption, RegionsOption, opened_regions
 from service.progress import stderr_progress
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ def add(
     split: Annotated[
         str | None, typer.Option("--split", help="Only this split of a data set; else all of it.")
     ] = None,
+    regions: RegionsOption = None,
+    region_labels: RegionLabelsOption = None,
+    detector: DetectorOption = None,
     on_duplicate: Annotated[
         Duplicates,
         typer.Option(
@@ -57,11 +62,13 @@ def add(
     """
     from aladin.checkpoint import load_checkpoint
     from aladin.errors import InputError
+    from index.building.item_encoders import RegionReader
     from index.building.source_items import SourceItem
     from index.changes.additions import AddSettings, add_items, check_new
     from index.changes.writer import ChangesWriter
     from index.layout import MODEL, live_generation
     from index.settings import Target
+    from service.detected_regions import DetectedRegions, with_photo_keys
     from service.sources import image_items, text_items
 
     sources: dict[Target, Path] = {}
@@ -72,12 +79,21 @@ def add(
     if not sources:
         raise InputError("expected --images, --texts or both, got neither")
 
-    def items(target: Target) -> Iterable[SourceItem]:
-        read = image_items if target == "images" else text_items
-        return read(sources[target], split)
-
+    store = opened_regions(regions, region_labels)
     live_generation(index)  # says so where there is no index
     checkpoint = load_checkpoint(index / MODEL)
+    finder = None
+    if images is not None and store is None:
+        finder = detector_for(checkpoint.model.image.encoder, detector)
+    reader: RegionReader | None = store if finder is None else DetectedRegions(finder)
+
+    def items(target: Target) -> Iterable[SourceItem]:
+        source = sources[target]
+        if target == "texts":
+            return text_items(source, split)
+        photos = image_items(source, split, store)
+        return photos if finder is None else with_photo_keys(photos)
+
     settings = AddSettings(on_duplicate=on_duplicate.value)
     with closing(ChangesWriter(index, checkpoint.model_id)) as writer:
         if on_duplicate is Duplicates.ERROR:
@@ -86,7 +102,7 @@ def add(
         for target in sources:
             with stderr_progress() as progress:
                 counts = add_items(
-                    writer, checkpoint.model, target, items(target), settings, progress
+                    writer, checkpoint.model, target, items(target), settings, progress, reader
                 )
             for item_id, reason in counts.left_out:
                 typer.echo(f"left out {item_id}: {reason}", err=True)

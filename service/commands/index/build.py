@@ -10,8 +10,10 @@ from typing import Annotated
 
 import typer
 
+from service.commands.detector_option import DetectorOption, detector_for, named_detector
 from service.commands.device_options import Device, network_device
 from service.commands.index.reports import print_generation
+from service.commands.region_options import RegionLabelsOption, RegionsOption, opened_regions
 from service.progress import stderr_progress
 from service.sizes import parse_bytes
 
@@ -85,6 +87,9 @@ def build(
     split: Annotated[
         str | None, typer.Option("--split", help="Only this split of a data set; else all of it.")
     ] = None,
+    regions: RegionsOption = None,
+    region_labels: RegionLabelsOption = None,
+    detector: DetectorOption = None,
     ann: AnnOption = "auto",
     memory_budget: MemoryOption = None,
     ann_recall: RecallOption = 0.99,
@@ -144,10 +149,13 @@ def build(
     by what the threads spend on each. If they are large, more --readers help; if encode_s is, a
     faster --device.
     """
+    from aladin.checkpoint import load_checkpoint
     from index.building.builder import build_index
+    from index.building.item_encoders import RegionReader
     from index.changes.pending import pending_changes
     from index.layout import CURRENT, live_generation
     from index.settings import BuildSettings
+    from service.detected_regions import DetectedRegions, with_photo_keys
     from service.sources import image_items, text_items
 
     settings = BuildSettings(
@@ -163,11 +171,18 @@ def build(
         device=network_device(device),
         resume=resume,
     )
-    photos = None if images is None else image_items(images, split)
+    store = opened_regions(regions, region_labels)
+    photos = None if images is None else image_items(images, split, store)
+    reader: RegionReader | None = store
+    if photos is not None and store is None and named_detector(detector) is not None:
+        encoder = load_checkpoint(model).model.image.encoder
+        finder = detector_for(encoder, detector, network_device(device))
+        if finder is not None:
+            reader, photos = DetectedRegions(finder), with_photo_keys(photos)
     lines = None if texts is None else text_items(texts, split)
     before = live_generation(out) if (out / CURRENT).exists() else None
     with stderr_progress() as progress:
-        report = build_index(model, out, photos, lines, settings, progress)
+        report = build_index(model, out, photos, lines, settings, progress, reader)
     print_generation(out, report.generation, report.counts, report.left_out)
     if before not in (None, report.generation) and any(
         any(changes) for changes in pending_changes(out, before).values()

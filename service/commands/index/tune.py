@@ -10,6 +10,7 @@ import typer
 
 from service.commands.device_options import Device, network_device
 from service.commands.index.arguments import IndexArgument, PlotOption
+from service.commands.region_options import RegionLabelsOption, RegionsOption, opened_regions
 from service.progress import stderr_progress
 
 
@@ -55,6 +56,8 @@ def tune(
             "processor.",
         ),
     ] = Device.cpu,
+    regions: RegionsOption = None,
+    region_labels: RegionLabelsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
     plot: PlotOption = None,
 ) -> None:
@@ -81,7 +84,8 @@ def tune(
         max_candidates=candidates,
         device=network_device(device),
     )
-    make_queries = None if queries is None else queries_of(queries, num_queries)
+    store = opened_regions(regions, region_labels)
+    make_queries = None if queries is None else queries_of(queries, num_queries, store)
     with stderr_progress() as progress:
         report = tune_index(index, options, make_queries, progress)
     for warning in report.warnings:
