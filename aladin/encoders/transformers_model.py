@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import transformers
 from torch import nn
-from transformers import MODEL_MAPPING, AutoConfig, PreTrainedModel
+from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedModel
 from transformers.configuration_utils import PretrainedConfig
 from transformers.utils import logging
 
@@ -16,6 +16,9 @@ from aladin.errors import CheckpointError, ConfigError
 
 # What the library raises where a model is not there, cannot be read, or needs another package.
 LOAD_ERRORS = (OSError, ValueError, KeyError, ImportError)
+
+# A pair of any two towers; its files name their weights otherwise than the towers do.
+_PAIR = "vision-text-dual-encoder"
 
 
 def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
@@ -33,8 +36,14 @@ def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
     """
     try:
         with quiet():
-            config = _part_of(AutoConfig.from_pretrained(source), part)
-            model = read_weights(_model_class(config), source, config, unused=("pooler.",))
+            whole = AutoConfig.from_pretrained(source)
+            config = _part_of(whole, part)
+            if whole.model_type == _PAIR:
+                model = cast(
+                    nn.Module, getattr(read_weights(AutoModel, source, whole), f"{part}_model")
+                )
+            else:
+                model = read_weights(_model_class(config), source, config, unused=("pooler.",))
     except LOAD_ERRORS as error:
         raise CheckpointError(f"{source}: cannot load a {part} encoder ({error})") from error
     return without_pooler(model), plain_config(config)

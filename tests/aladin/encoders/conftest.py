@@ -220,12 +220,12 @@ def _special_ids(tokenizer: Any) -> dict[str, Any]:
 def save_dual_encoder(family: Family, folder: Path) -> SavedDualEncoder:
     """Save a random dual encoder with weights wide enough to tell photos and texts apart."""
     config, tokenizer, processor, text_options = _build(family)
-    generator = torch.Generator().manual_seed(3)
-    model = AutoModel.from_config(AutoConfig.for_model(config.pop("model_type"), **config)).eval()
-    with torch.no_grad():
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(3)
+        configuration = AutoConfig.for_model(config.pop("model_type"), **config)
+        model = AutoModel.from_config(configuration).eval()
         for parameter in model.parameters():
-            noise = torch.randn(parameter.shape, generator=generator)
-            parameter.add_(0.3 * noise)
+            parameter.add_(0.3 * torch.randn(parameter.shape))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     processor.save_pretrained(folder)

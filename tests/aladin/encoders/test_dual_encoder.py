@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,16 +12,24 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModel, CLIPTextConfig, CLIPTextModelWithProjection
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 from aladin.checkpoint import load_checkpoint, save_checkpoint
 from aladin.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
+    ImagePreprocessing,
     MatchingHeadConfig,
     ModelConfig,
     TextEncoderConfig,
     TowerConfig,
 )
+from aladin.encoders.hf_image import HFImageEncoder
+from aladin.encoders.hf_text import HFTextEncoder, longest_text
+from aladin.errors import CheckpointError, ConfigError
 from aladin.inference import encode_photos, encode_texts
 from aladin.model import AladinModel
 from aladin.query_precision import QueryModels
@@ -41,6 +51,13 @@ TEXTS = [
     "ein Hund läuft " * 2,
 ]
 BARE = TowerConfig(trunk=None)
+SMALL_BERT = {
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+    "vocab_size": 20,
+}
 
 
 def config(folder: Path, family: str, **changes: Any) -> ModelConfig:
@@ -83,3 +100,126 @@ def test_the_untrained_matching_score_is_the_towers_own_similarity(
     texts = encode_texts(half, TEXTS)
     rounded = matching_scores(encode_photos(loaded, photos), texts)
     torch.testing.assert_close(rounded, expected, atol=0.05, rtol=0)
+
+
+def test_a_tower_saved_alone_keeps_its_projection(
+    dual_encoder: Callable[[str], Any], photos: list[Image.Image], tmp_path: Path
+) -> None:
+    """A text tower that was trained to fit a CLIP, e.g. for another language."""
+    saved = dual_encoder("clip")
+    alone = saved.model.config.text_config.to_dict() | {"projection_dim": 16}
+    text = CLIPTextModelWithProjection(CLIPTextConfig(**alone)).eval()
+    text.text_model.load_state_dict(saved.model.text_model.state_dict())
+    text.text_projection.load_state_dict(saved.model.text_projection.state_dict())
+    text.save_pretrained(tmp_path)
+    saved.tokenizer.save_pretrained(tmp_path)
+    own = config(saved.folder, "clip")
+    other = dataclasses.replace(own.text_encoder, source=str(tmp_path))
+    model = AladinModel.create(dataclasses.replace(own, text_encoder=other)).eval()
+    torch.testing.assert_close(
+        similarity(model, photos), saved.similarity(photos, TEXTS), atol=1e-4, rtol=0
+    )
+
+
+def test_photos_of_another_size_take_interpolated_positions(
+    dual_encoder: Callable[[str], Any], photos: list[Image.Image]
+) -> None:
+    for family in ("clip", "siglip"):
+        saved = dual_encoder(family)
+        size = {"height": 48, "width": 40}
+        if family == "clip":
+            processor: Any = CLIPImageProcessorPil(size={"shortest_edge": 50}, crop_size=size)
+        else:
+            processor = SiglipImageProcessorPil(size=size)
+        preprocessing = ImagePreprocessing(
+            height_px=48,
+            width_px=40,
+            shortest_edge_px=50 if family == "clip" else None,
+            mean=tuple(processor.image_mean),
+            std=tuple(processor.image_std),
+            resample="bicubic",
+        )
+        chosen = config(saved.folder, family, image={"preprocessing": preprocessing})
+        model = AladinModel.create(chosen).eval()
+        larger = saved._replace(processor=processor)
+        expected = larger.similarity(photos, TEXTS, interpolate_pos_encoding=True)
+        torch.testing.assert_close(similarity(model, photos), expected, atol=1e-4, rtol=0)
+        assert model.image.encoder.region_boxes(480, 480).shape == (6 * 5, 4)
+
+
+def test_a_tower_that_pools_at_a_token_which_no_text_has(
+    dual_encoder: Callable[[str], Any], tmp_path: Path
+) -> None:
+    saved = dual_encoder("clip")
+    shutil.copytree(saved.folder, tmp_path / "source")
+    file = tmp_path / "source" / "config.json"
+    data = json.loads(file.read_text())
+    data["text_config"]["eos_token_id"] = 7
+    file.write_text(json.dumps(data))
+    with pytest.raises(CheckpointError, match="pools at token 7, its tokenizer ends texts with 1"):
+        AladinModel.create(config(tmp_path / "source", "clip"))
+
+
+def test_weights_that_are_missing_are_named(
+    dual_encoder: Callable[[str], Any], tmp_path: Path
+) -> None:
+    saved = dual_encoder("clip")
+    shutil.copytree(saved.folder, tmp_path / "source")
+    file = tmp_path / "source" / "model.safetensors"
+    weights = load_file(file)
+    del weights["visual_projection.weight"]
+    save_file(weights, file, {"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"lacks 1 tensors: visual_projection\.weight"):
+        AladinModel.create(config(tmp_path / "source", "clip"))
+
+
+def test_what_pooling_refuses(dual_encoder: Callable[[str], Any], tmp_path: Path) -> None:
+    AutoModel.from_config(AutoConfig.for_model("bert", **SMALL_BERT)).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="no dual encoder with a pooling of its own"):
+        HFTextEncoder.from_source(TextEncoderConfig(source=str(tmp_path), pooled=True), None)
+    clip = str(dual_encoder("clip").folder)
+    with pytest.raises(ConfigError, match=r"max_tokens is 78, .* takes 77"):
+        HFTextEncoder.from_source(TextEncoderConfig(source=clip, max_tokens=78), None)
+    with pytest.raises(ConfigError, match="no further layers"):
+        HFImageEncoder.from_source(ImageEncoderConfig(source=clip, pooled=True, layers=(1,)))
+    naflex = str(dual_encoder("siglip2").folder)
+    with pytest.raises(ConfigError, match='needs name = "naflex"'):
+        HFImageEncoder.from_source(ImageEncoderConfig(source=naflex))
+
+
+def test_positions_of_roberta_count_from_its_own_padding(
+    dual_encoder: Callable[[str], Any],
+) -> None:
+    saved = dual_encoder("vit-xlm-roberta")
+    encoder = HFTextEncoder.from_source(TextEncoderConfig(source=str(saved.folder)), None)
+    assert encoder.config.pad_id == saved.tokenizer.pad_token_id == 1
+    assert longest_text(encoder.model) == 64  # of 66 positions, two belong to the padding
+    batch = encoder.preprocess(TEXTS)
+    assert bool((batch.ids[~batch.mask] == 1).all())
+
+
+def test_siglip_reads_padding_and_drops_it_afterwards(
+    dual_encoder: Callable[[str], Any],
+) -> None:
+    saved = dual_encoder("siglip")
+    encoder = HFTextEncoder.from_source(TextEncoderConfig(source=str(saved.folder)), None)
+    batch = encoder.preprocess(TEXTS)
+    assert encoder.config.pad_to == batch.ids.shape[1] == 64
+    features = encoder(batch)
+    assert features.states.shape[1] == int(batch.mask.sum(dim=1).max()) < 64
+    assert features.content.sum() == batch.content.sum()
+
+
+@pytest.mark.parametrize("family", ["clip", "siglip", "siglip2", "vit-xlm-roberta"])
+def test_words_are_spanned_without_their_spaces(
+    dual_encoder: Callable[[str], Any], family: str
+) -> None:
+    source = str(dual_encoder(family).folder)
+    encoder = HFTextEncoder.from_source(TextEncoderConfig(source=source), None)
+    text = "  two  dogs, ein Hund läuft "
+    spans = encoder.spans(text)
+    assert len(spans) == int(encoder.preprocess([text]).content.sum())
+    pieces = [text[start:end] for start, end in spans]
+    assert all(piece and piece == piece.strip() for piece in pieces)
+    covered = {place for start, end in spans for place in range(start, end)}
+    assert covered == {place for place, letter in enumerate(text) if letter != " "}
