@@ -97,6 +97,7 @@ class SearchEngine:
             explain=options.explain,
             query_text=query.text,
             query_size_px=query.size_px,
+            query_boxes=query.boxes,
             min_probability=options.min_probability,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
         )

@@ -123,7 +123,7 @@ class ItemChanger:
             check_item(source, "images")
             self._check_length(photo.id, photo.text or "")
             read = self._read(model, photo)
-            stored = stored_form(source, read.size_px)
+            stored = stored_form(source, read.size_px, read.boxes)
             items.append(stored if upload else stored._replace(path=None))
             # Of the size that the network takes: the photo itself may have 64 million pixels.
             inputs.append(read.value)

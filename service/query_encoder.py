@@ -312,7 +312,8 @@ def _look_up(searcher: TwoStageSearcher, item_id: str) -> EncodedQuery:
     item, modality = searcher.find_item(item_id)
     encoding, _ = searcher.encode_item(item_id)
     text = item.text if modality == "text" else None
-    return EncodedQuery(encoding, modality, text, item.size_px, encode_ms=_ms_since(started))
+    boxes, looked_up_ms = item.region_boxes, _ms_since(started)
+    return EncodedQuery(encoding, modality, text, item.size_px, boxes, encode_ms=looked_up_ms)
 
 
 def _take_embedding(searcher: TwoStageSearcher, values: Sequence[float]) -> EncodedQuery:

@@ -44,6 +44,7 @@ class BatchDetector(Detector, Protocol):
         ...
 
 
+@runtime_checkable
 class DetectorFactory(Protocol):
     """Makes a detector from what the user wrote; see `aladin.detectors.loading`."""
 

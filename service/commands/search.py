@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from aladin.errors import InputError
-from service.commands.detector_option import DetectorOption, opened_detector
+from service.commands.detector_option import DetectorOption, detector_for
 from service.commands.device_options import (
     Device,
     FirstStage,
@@ -234,11 +234,12 @@ def _search_here(
 
     with closing(place), open_index(index, device=place) as opened:
         finder = None
-        if isinstance(query, PhotoQuery) and opened.checkpoint.model.image.encoder.reads != "photo":
-            finder = opened_detector(detector, str(place.device))
+        if isinstance(query, PhotoQuery):
+            finder = detector_for(
+                opened.checkpoint.model.image.encoder, detector, str(place.device)
+            )
         searcher = TwoStageSearcher(opened)
         with closing(QueryEncoder(QueryLimits(), detector=finder)) as encoder:
-            encoder.check_detector(opened.checkpoint.model)
             received_s = time.monotonic()
             encoded = encoder.encode_one(searcher, query)
         engine = SearchEngine(searcher, QueryLimits())

@@ -146,7 +146,14 @@ def draw_pair(searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery) -> 
     text = encoded.text if pair.modality == "text" else pair.item.text
     size_px = pair.item.size_px if pair.modality == "text" else encoded.size_px
     scores = score_pair(
-        model, encoded.encoding, pair.modality, pair.side, pair.item, encoded.text, encoded.size_px
+        model,
+        encoded.encoding,
+        pair.modality,
+        pair.side,
+        pair.item,
+        encoded.text,
+        encoded.size_px,
+        encoded.boxes,
     )
     asked_id = None if pair.asked is None else pair.asked.id
     explained = ExplainedPair(
@@ -162,10 +169,10 @@ def draw_pair(searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery) -> 
     boxes: list[Box] = []
     if photo is None and size_px is not None:
         if pair.modality == "text":
-            regions = len(pair.side.tokens(pair.item.row))
+            regions, own = len(pair.side.tokens(pair.item.row)), pair.item.region_boxes
         else:
-            regions = encoded.encoding.item_tokens(0).shape[0]
-        boxes = region_boxes(model, regions, size_px)
+            regions, own = encoded.encoding.item_tokens(0).shape[0], encoded.boxes
+        boxes = region_boxes(model, regions, size_px, own)
     shown_px = size_px if photo is None else photo.size
     page = lay_out(explained, shown_px, boxes, has_photo=photo is not None)
     return write_png(draw_page(page, photo), [explained])

@@ -27,6 +27,7 @@ from aladin.errors import (
     InputError,
     NoSuchTargetError,
     OverloadedError,
+    RegionError,
     SearchIndexError,
     ShuttingDownError,
     TextTooLongError,
@@ -41,6 +42,7 @@ from service.http.access.errors import (
     UnauthorizedError,
     UnknownHostError,
 )
+from service.image_reader import RegionsNeededError
 from service.intake.photo_fetcher import ImageUrlFailedError
 from service.intake.photo_url import ImageUrlRefusedError
 from service.photos.photo_bytes import PhotoGoneError
@@ -122,6 +124,8 @@ FAILURES: dict[type[BaseException], Failure] = {
     ContentTypeError: Failure(415, "unsupported_content_type"),
     ImageError: Failure(415, "not_an_image"),
     UnknownHostError: Failure(421, "unknown_host"),
+    RegionError: Failure(422, "invalid_regions"),
+    RegionsNeededError: Failure(422, "regions_needed"),
     TextTooLongError: Failure(422, "text_too_long"),
     ImageUrlFailedError: Failure(422, "image_url_failed"),
     InputError: Failure(422, "invalid_field"),

@@ -1,0 +1,438 @@
+"""From a table of regions and captions to an index, and over HTTP to answers with boxes."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import pickle
+import shutil
+import zipfile
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from transformers import (
+    DetrConfig,
+    DetrForObjectDetection,
+    DetrImageProcessorPil,
+    ResNetConfig,
+)
+
+from aladin.checkpoint import load_checkpoint, save_checkpoint
+from aladin.config import (
+    AlignmentHeadConfig,
+    ImageEncoderConfig,
+    MatchingHeadConfig,
+    TextEncoderConfig,
+    TowerConfig,
+)
+from aladin.detectors.loading import load_detector
+from aladin.detectors.network import quiet
+from aladin.encoding import Encoding
+from aladin.errors import ConfigError
+from aladin.inference import encode_images, encode_texts
+from aladin.model import AladinModel
+from aladin.regions.npz import write_region_npz
+from aladin.regions.region_set import RegionSet, with_geometry
+from index.building.builder import build_index
+from index.settings import BuildSettings
+from service.image_reader import check_detector
+from service.sources import image_items, text_items
+from training.data.regions import open_regions
+
+pytestmark = pytest.mark.anyio
+
+APPEARANCE, MOST = 8, 5
+DIM = APPEARANCE + 6
+WIDTH, HEIGHT = 64, 48
+# Tokens and boxes of the index are kept in 16 bits.
+CLOSE = 5e-3
+Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+
+
+@dataclass(frozen=True)
+class World:
+    """An index of regions, and what is in it.
+
+    Attributes:
+        index: its folder.
+        model: that made it.
+        photos: by id, their regions.
+        texts: by id.
+    """
+
+    index: Path
+    model: AladinModel
+    photos: dict[str, RegionSet]
+    texts: dict[str, str]
+
+
+def random_regions(seed: int, count: int) -> RegionSet:
+    rng = np.random.default_rng(seed)
+    corners = rng.random((count, 2, 2), dtype=np.float32)
+    boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
+    appearance = rng.normal(size=(count, APPEARANCE)).astype(np.float32)
+    return RegionSet(with_geometry(appearance, boxes), boxes, ("dog",) * count, (WIDTH, HEIGHT))
+
+
+def region_model(build_tiny: Callable[..., AladinModel], **changes: Any) -> AladinModel:
+    bert = {
+        "model_type": "bert",
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "max_position_embeddings": 32,
+        "initializer_range": 0.5,
+    }
+    return build_tiny(
+        image_encoder=ImageEncoderConfig(
+            name="regions",
+            architecture={"region_dim": DIM, "max_regions": MOST, "max_label_tokens": 8},
+            **changes,
+        ),
+        text_encoder=TextEncoderConfig(architecture=bert, max_tokens=32),
+        image_tower=TowerConfig(trunk=None),
+        text_tower=TowerConfig(trunk=None),
+        alignment=AlignmentHeadConfig(dim=None),
+        matching=MatchingHeadConfig(layers=1, heads=2),
+    )
+
+
+@pytest.fixture(scope="module")
+def world(
+    build_tiny: Callable[..., AladinModel],
+    captions: list[tuple[str, str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> World:
+    """Photos that are not there, of which VinVL's tables have regions and labels."""
+    folder = tmp_path_factory.mktemp("world")
+    photos: dict[str, RegionSet] = {}
+    lines: list[str] = []
+    features: list[str] = []
+    labels: list[str] = []
+    for number, pair in enumerate(captions):
+        name, regions = f"photo-{number}", random_regions(number, number + 1)
+        photos[name] = regions
+        lines.append(json.dumps({"id": name, "image": f"{name}.jpg", "captions": pair}))
+        vectors = base64.b64encode(regions.vectors.astype("<f4").tobytes()).decode()
+        features.append(f"{name}\t{json.dumps({'num_boxes': len(regions), 'features': vectors})}")
+        assert regions.boxes is not None
+        objects = [
+            {"class": "dog", "rect": (box * [WIDTH, HEIGHT, WIDTH, HEIGHT]).tolist()}
+            for box in regions.boxes
+        ]
+        described = {"image_w": WIDTH, "image_h": HEIGHT, "objects": objects}
+        labels.append(f"{name}\t{json.dumps(described)}")
+    for name, content in (
+        ("data.jsonl", lines),
+        ("features.tsv", features),
+        ("predictions.tsv", labels),
+    ):
+        (folder / name).write_text("\n".join(content) + "\n", encoding="utf-8")
+    checkpoint = folder / "checkpoint"
+    save_checkpoint(checkpoint, region_model(build_tiny))
+    store, data = open_regions(folder / "features.tsv", folder / "predictions.tsv"), folder
+    build_index(
+        checkpoint,
+        folder / "index",
+        image_items(data / "data.jsonl", None, store),
+        text_items(data / "data.jsonl", None),
+        BuildSettings(token_dtype="float16"),
+        None,
+        store,
+    )
+    texts = {
+        f"photo-{number}#{place}": text
+        for number, pair in enumerate(captions)
+        for place, text in enumerate(pair)
+    }
+    return World(folder / "index", load_checkpoint(checkpoint).model, photos, texts)
+
+
+@pytest.fixture(scope="module")
+def detector_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random DETR, whose states are as long as the appearance of the index's regions."""
+    folder = tmp_path_factory.mktemp("detr")
+    torch.manual_seed(3)
+    backbone = ResNetConfig(
+        embedding_size=4,
+        hidden_sizes=[4, 8],
+        depths=[1, 1],
+        layer_type="basic",
+        out_features=["stage2"],
+    )
+    config = DetrConfig(
+        use_timm_backbone=False,
+        backbone=None,
+        use_pretrained_backbone=False,
+        backbone_config=backbone,
+        d_model=APPEARANCE,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=8,
+        decoder_ffn_dim=8,
+        num_queries=6,
+        num_labels=3,
+        init_std=1.0,
+    )
+    with quiet():
+        DetrForObjectDetection(config).save_pretrained(folder)
+    DetrImageProcessorPil(size={"shortest_edge": 32, "longest_edge": 64}).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+async def client(world: World, service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+    """The service of the index; it has no detector."""
+    async with service(world.index) as opened:
+        yield opened
+
+
+def npz(regions: RegionSet, folder: Path) -> bytes:
+    path = folder / "regions.npz"
+    write_region_npz(path, regions)
+    return path.read_bytes()
+
+
+def encoded_photo(model: AladinModel, regions: RegionSet) -> Encoding:
+    return encode_images(model, [model.image.encoder.preprocess(regions)])
+
+
+def align(model: AladinModel, text: str, regions: RegionSet) -> float:
+    """ALADIN's eq 2 by loops: each word takes its best region."""
+    words = encode_texts(model, [text]).item_tokens(0)
+    tokens = encoded_photo(model, regions).item_tokens(0)
+    return sum(max(float(word @ region) for region in tokens) for word in words)
+
+
+def check_hits(
+    world: World, hits: list[dict[str, Any]], pair: Callable[[str], tuple[str, RegionSet]]
+) -> None:
+    """Compare scores with the model's, and boxes with the photo's own.
+
+    Args:
+        world: of the index.
+        hits: of an answer with evidence.
+        pair: from a hit's id to the text and the regions that were compared.
+    """
+    assert hits
+    for hit in hits:
+        text, regions = pair(hit["id"])
+        score = hit["stages"]["align"]["score"]
+        assert score == pytest.approx(align(world.model, text, regions), abs=CLOSE)
+        assert sum(entry["score"] for entry in hit["evidence"]) == pytest.approx(score, abs=1e-4)
+        assert hit["evidence"]
+        assert regions.boxes is not None
+        for entry in hit["evidence"]:
+            assert text[entry["start"] : entry["end"]] == entry["token"]
+            np.testing.assert_allclose(entry["box"], regions.boxes[entry["region"]], atol=1e-3)
+
+
+async def test_a_text_finds_photos_with_their_boxes(
+    client: httpx.AsyncClient, world: World
+) -> None:
+    text = "two dogs run on the green grass"
+    body = {"text": text, "explain": True, "k": 6}
+    answer = await client.post("/v1/search/images", json=body)
+    assert answer.status_code == 200
+    hits = answer.json()["hits"]
+    assert {hit["id"] for hit in hits} == set(world.photos)
+    check_hits(world, hits, lambda item_id: (text, world.photos[item_id].first(MOST)))
+
+
+async def test_a_photo_of_the_index_finds_texts_with_its_boxes(
+    client: httpx.AsyncClient, world: World
+) -> None:
+    body = {"id": "photo-4", "explain": True, "k": 12}
+    answer = await client.post("/v1/search/texts", json=body)
+    assert answer.status_code == 200
+    check_hits(
+        world,
+        answer.json()["hits"],
+        lambda item_id: (world.texts[item_id], world.photos["photo-4"]),
+    )
+
+
+@pytest.mark.parametrize("form", [True, False])
+async def test_ready_made_regions_find_texts(
+    client: httpx.AsyncClient, world: World, tmp_path: Path, form: bool
+) -> None:
+    regions = random_regions(50, 4)
+    data = npz(regions, tmp_path)
+    if form:
+        files = {"regions": ("r.npz", data)}
+        answer = await client.post("/v1/search/texts", files=files, data={"explain": "true"})
+    else:
+        body = {"regions": base64.b64encode(data).decode(), "explain": True}
+        answer = await client.post("/v1/search/texts", json=body)
+    assert answer.status_code == 200, answer.text
+    check_hits(world, answer.json()["hits"], lambda item_id: (world.texts[item_id], regions))
+
+
+async def test_regions_in_a_batch_and_for_photos(
+    client: httpx.AsyncClient, world: World, tmp_path: Path
+) -> None:
+    data = base64.b64encode(npz(world.photos["photo-2"], tmp_path)).decode()
+    queries = [{"regions": data, "target": "images", "k": 1}, {"regions": "?", "target": "images"}]
+    answer = await client.post("/v1/search/batch", json={"queries": queries})
+    found, failed = answer.json()["answers"]
+    assert found["hits"][0]["id"] == "photo-2"
+    assert failed["status"] == 422
+
+
+async def test_a_photo_needs_a_detector(
+    client: httpx.AsyncClient, encoded: Callable[..., bytes], query_photo: Image.Image
+) -> None:
+    files = {"image": encoded(query_photo)}
+    answer = await client.post("/v1/search/texts", files=files)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (422, "regions_needed")
+    assert "send the regions" in error["message"]
+
+
+async def test_a_detector_finds_the_regions_of_a_photo(
+    world: World,
+    service: Service,
+    detector_folder: Path,
+    encoded: Callable[..., bytes],
+    query_photo: Image.Image,
+) -> None:
+    named = f"objects={detector_folder},min_regions=4,max_regions=4"
+    regions = load_detector(named).detect(query_photo)
+    assert regions.vectors.shape == (4, DIM)
+    async with service(world.index, detector=named) as client:
+        files = {"image": encoded(query_photo)}
+        answer = await client.post("/v1/search/texts", files=files, data={"explain": "true"})
+        assert answer.status_code == 200, answer.text
+        check_hits(world, answer.json()["hits"], lambda item_id: (world.texts[item_id], regions))
+        again = await client.post("/v1/search/texts", files=files, data={"explain": "true"})
+        assert again.json()["hits"] == answer.json()["hits"]  # the boxes are remembered, too
+        drawn = await client.post("/v1/explain.png", files=files, data={"id": "photo-0#0"})
+        assert drawn.headers["content-type"] == "image/png"
+
+
+async def test_evidence_is_drawn_without_a_photo(
+    client: httpx.AsyncClient, tmp_path: Path, encoded: Callable[..., bytes]
+) -> None:
+    drawn = await client.get("/v1/explain.png", params={"id": "photo-3", "text": "a red dog"})
+    assert drawn.status_code == 200
+    files = {"regions": npz(random_regions(51, 3), tmp_path)}
+    bare = await client.post("/v1/explain.png", files=files, data={"id": "photo-0#0"})
+    red = files | {"image": encoded(Image.new("RGB", (WIDTH, HEIGHT), (255, 0, 0)))}
+    shown = await client.post("/v1/explain.png", files=red, data={"id": "photo-0#0"})
+    pictures = [
+        np.asarray(Image.open(io.BytesIO(each.content)).convert("RGB")) for each in (bare, shown)
+    ]
+    reds = [int((picture == (255, 0, 0)).all(axis=2).sum()) for picture in pictures]
+    assert reds[0] == 0 < reds[1]
+
+
+async def test_items_are_added_by_their_regions(
+    world: World, service: Service, tmp_path: Path, encoded: Callable[..., bytes]
+) -> None:
+    index = tmp_path / "index"
+    shutil.copytree(world.index, index)
+    regions = random_regions(52, 3)
+    data = npz(regions, tmp_path)
+    photo = encoded(Image.new("RGB", (30, 20)))
+    async with service(index) as client:
+        bare = await client.post("/v1/items/images", files={"regions": data}, data={"id": "bare"})
+        assert bare.status_code == 201, bare.text
+        files = {"regions": data, "image": photo}
+        both = await client.post("/v1/items/images", files=files, data={"id": "both"})
+        assert both.status_code == 201, both.text
+        body = {"text": "a red dog", "explain": True, "k": 8}
+        answer = await client.post("/v1/search/images", json=body)
+        own = {hit["id"]: hit for hit in answer.json()["hits"]}
+        check_hits(world, [own["bare"], own["both"]], lambda _: ("a red dog", regions))
+        assert (await client.get("/v1/images/bare")).status_code == 404
+        assert (await client.get("/v1/images/both")).content == photo
+        alone = await client.post("/v1/items/images", files={"image": photo}, data={"id": "none"})
+        assert (alone.status_code, alone.json()["error"]["code"]) == (422, "regions_needed")
+
+
+def zipped(**arrays: Any) -> bytes:
+    target = io.BytesIO()
+    np.savez(target, **arrays)
+    return target.getvalue()
+
+
+def bomb() -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("vectors.npy", bytes(2**24))
+    return target.getvalue()
+
+
+VECTORS = np.ones((2, DIM), np.float32)
+HOSTILE: dict[str, tuple[bytes, str]] = {
+    "no zip": (b"PK\x03\x04 nothing", "cannot be read as an npz file"),
+    "empty": (b"", "cannot be read as an npz file"),
+    "bomb": (bomb(), "expected at most 8388608 bytes unpacked"),
+    "pickle": (pickle.dumps({"vectors": [1]}), "cannot be read as an npz file"),
+    "objects": (zipped(vectors=np.array([{}], dtype=object)), "expected numbers, got object"),
+    "NaN": (zipped(vectors=VECTORS * np.nan), "expected finite numbers"),
+    "other numbers": (zipped(vectors=VECTORS[:, :9]), f"expected {DIM} numbers a region"),
+    "no regions": (zipped(vectors=VECTORS[:0]), "expected at least one region"),
+    "too many": (zipped(vectors=np.ones((101, DIM), np.float32)), "expected at most 100 regions"),
+    "box outside": (
+        zipped(vectors=VECTORS, boxes=[[0, 0, 700, 9]] * 2, image_size=[640, 480]),
+        "expected inside the photo",
+    ),
+    "box inverted": (zipped(vectors=VECTORS, boxes=[[0.5, 0, 0.1, 1]] * 2), "x0 <= x1"),
+    "labels": (zipped(vectors=VECTORS, labels=["one"]), "labels: expected 2, got 1"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_regions(client: httpx.AsyncClient, name: str) -> None:
+    data, message = HOSTILE[name]
+    answer = await client.post("/v1/search/texts", files={"regions": ("r.npz", data)})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (422, "invalid_regions")
+    assert message in error["message"]
+
+
+async def test_regions_have_limits(world: World, service: Service, tmp_path: Path) -> None:
+    data = npz(random_regions(53, 3), tmp_path)
+    for limits, message in (
+        ({"max_regions": 2}, "expected at most 2 regions, got 3"),
+        ({"max_regions_bytes": 100}, f"expected at most 100 bytes, got {len(data)}"),
+    ):
+        async with service(world.index, **limits) as client:
+            answer = await client.post("/v1/search/texts", files={"regions": data})
+            assert answer.status_code == 422
+            assert message in answer.json()["error"]["message"]
+
+
+async def test_an_index_of_photos_takes_no_regions(service: Service, tmp_path: Path) -> None:
+    async with service() as client:
+        data = npz(random_regions(54, 2), tmp_path)
+        answer = await client.post("/v1/search/texts", files={"regions": data})
+        assert answer.status_code == 422
+        assert "this index's model reads photos" in answer.json()["error"]["message"]
+
+
+def test_another_detector_is_refused(
+    build_tiny: Callable[..., AladinModel], detector_folder: Path
+) -> None:
+    detector = load_detector(str(detector_folder))
+    own = region_model(build_tiny, detector=detector.id).image.encoder
+    other = region_model(build_tiny, detector="objects:another").image.encoder
+    check_detector(own, detector)
+    check_detector(other, None)
+    with pytest.raises(ConfigError, match="expected objects:another, as the model was trained"):
+        check_detector(other, detector)
+    with pytest.raises(ConfigError, match="reads photos"):
+        check_detector(build_tiny().image.encoder, detector)
