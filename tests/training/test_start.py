@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 import torch
 
+import training.run_log
 from aladin.checkpoint import load_checkpoint, read_model_id
 from aladin.errors import CheckpointError, ConfigError
 from aladin.progress import NullProgress
@@ -44,8 +46,9 @@ loss = "infonce"
 
 
 def test_the_run_begins_with_the_checkpoints_network_and_tokenizer(
-    start_recipe: Path, tiny_checkpoint: Path, tmp_path: Path
+    start_recipe: Path, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(training.run_log.RunLog, "draw", lambda _: None)
     recipe = load_recipe(start_recipe)
     assert recipe.model is None
     model = prepare_run(recipe, NullProgress()).model
@@ -104,6 +107,38 @@ def test_faults_are_named_and_leave_no_folder(
     with pytest.raises((ConfigError, CheckpointError), match=message):
         run_recipe(load_recipe(start_recipe, [override]), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_shipped_recipe_tunes_a_checkpoint(
+    data_set: Path, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training.run_log.RunLog, "draw", lambda _: None)
+    recipe = load_recipe(
+        Path(str(files("training") / "recipes" / "finetune-clip.toml")),
+        [
+            f"start={tiny_checkpoint}",
+            f"data.source={data_set}",
+            f"data.cache={tmp_path / 'cache'}",
+            "precision=float32",
+            "threads=1",
+            *(f"stage.{name}.epochs=1" for name in ("heads", "tuned")),
+            *(f"stage.{name}.batch_size=6" for name in ("heads", "tuned")),
+            "stage.tuned.chunk_size=4",
+        ],
+    )
+    run_recipe(recipe, tmp_path / "out")
+    start = load_checkpoint(tiny_checkpoint).model.state_dict()
+    heads, tuned = (
+        load_checkpoint(tmp_path / "out" / "stages" / name / "checkpoint").model.state_dict()
+        for name in ("heads", "tuned")
+    )
+    assert start.keys() == heads.keys() == tuned.keys()
+    encoders = [name for name in start if ".encoder.model." in name]
+    assert all(torch.equal(heads[name], start[name]) for name in encoders)
+    changed = [name for name in encoders if not torch.equal(tuned[name], start[name])]
+    # Both networks' one layer: four matrices of attention and two of the feed-forward block.
+    assert len(changed) == 12
+    assert all(".layer.0." in name or ".layers.0." in name for name in changed)
 
 
 def test_a_recipe_needs_a_network(recipe_path: Path) -> None:

@@ -20,9 +20,8 @@ from aladin.encoders.base import Features, TextBatch
 from aladin.fusion import Fusion
 from aladin.model import AladinModel
 from aladin.progress import NullProgress
-from training.batches import BatchRows
+from training.batches import BatchPlan, BatchRows
 from training.evaluation import encode_records
-from training.loop import StageTrainer
 from training.losses.triplet import TripletMarginLoss
 from training.mining.negatives import OfflineNegatives
 from training.preparation import PreparedRun, prepare_run
@@ -191,7 +190,7 @@ def test_anchors_see_their_own_encoders_features(recipe_path: Path, tmp_path: Pa
     trainer = set_up_stage(recipe, stage, prepared, tmp_path, Earlier(joint=before), NullProgress())
     batch = next(trainer.epoch(0))
     earlier, anew, target = (branch.eval() for branch in trainer.task.branches)
-    raw = _raw_batch(prepared, batch, trainer)
+    raw = _raw_batch(prepared, stage)
     for branch in (earlier, anew, target):
         with torch.inference_mode():
             expected = BatchScores(branch.model, raw)
@@ -212,7 +211,7 @@ def test_anchors_see_their_own_encoders_features(recipe_path: Path, tmp_path: Pa
     batch = next(trainer.epoch(0))
     (anchor,) = trainer.task.branches[0].scores(batch, encode_directly).anchors
     with torch.inference_mode():
-        expected = BatchScores(before.model, _raw_batch(prepared, batch, trainer))
+        expected = BatchScores(before.model, _raw_batch(prepared, stage))
     assert_sees_its_own(anchor, expected)
 
 
@@ -299,10 +298,10 @@ def test_the_last_layer_learns_as_in_a_loop_by_hand(recipe_path: Path, tmp_path:
     ).abs().max() > 1e-4
 
 
-def _raw_batch(prepared: PreparedRun, batch: Batch, trainer: StageTrainer) -> Batch:
-    """The first batch of an epoch as photos and captions."""
-    plan = trainer._batches._plan
-    rows = plan.epoch(0)[0]
-    raw = prepared.train_set.batch(rows)
-    assert torch.equal(raw.negatives, batch.negatives)
-    return raw
+def _raw_batch(prepared: PreparedRun, stage: StageConfig) -> Batch:
+    """The first batch of a stage's first epoch as photos and captions."""
+    pairs = prepared.train_set
+    plan = BatchPlan(
+        pairs.captions_of_photo, stage.batch_size, None, pairs.views, f"0:{stage.name}"
+    )
+    return pairs.batch(plan.epoch(0)[0])
