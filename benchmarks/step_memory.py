@@ -148,7 +148,7 @@ def _task() -> JointTask:
             }
         ),
         alignment=AlignmentHeadConfig(dim=64),
-        matching=MatchingHeadConfig(layers=1, heads=3),
+        matching=MatchingHeadConfig(layers=1, heads=4),
     )
     tokenizer = text_encoder_class(config).learn_tokenizer(["a red circle on the grass"], 100)
     tasks = {

@@ -71,13 +71,17 @@ def sum_gradients(shared: Iterable[nn.Parameter], alike: Iterable[nn.Parameter])
             gradient.copy_(total.view_as(gradient))
 
 
+@torch.no_grad()
 def copy_from_first(module: nn.Module) -> None:
-    """Give every process the first one's parameters and buffers."""
+    """Give every process the first one's parameters and statistics."""
     if world_size() == 1:
         return
-    with together():
-        for value in (*module.parameters(), *module.buffers()):
-            dist.broadcast(value.detach(), src=0)
+    for value in (*module.parameters(), *module.buffers()):
+        if value.is_floating_point():  # other buffers are constants
+            sent = value.contiguous()
+            with together():
+                dist.broadcast(sent, src=0)
+            value.copy_(sent)
 
 
 def _gather(rows: Tensor, *, summed: bool) -> Tensor:

@@ -183,8 +183,10 @@ class _EncodedAgain(Generic[Inputs]):
         self.leaf = Encoding(_leaf(embedding, True), _leaf(tokens, True), mask)
 
     def backward(self) -> None:
-        first = 0
         embedding, tokens = _gradients(self.leaf)
+        if embedding is None and tokens is None:  # no loss has read this
+            return
+        first = 0
         with kept_random_state(self._device):
             for chunk, random_state in zip(self._chunks, self._random_states, strict=True):
                 random_state.restore()

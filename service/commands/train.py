@@ -37,8 +37,8 @@ def train(
     stage the best and the last checkpoint, TensorBoard logs and a plot; on stdout, the path
     of the final checkpoint.
 
-    On several GPUs, or in several processes, all taking each step together:
-    torchrun --nproc-per-node N -m service train RECIPE --out DIR
+    On several GPUs, or in several processes, which take each step together and see the same
+    files: torchrun --nproc-per-node N -m service train RECIPE --out DIR
     """
     from training.distributed import is_first, joined_job
     from training.recipe import load_recipe

@@ -133,9 +133,9 @@ def test_memory_is_that_of_a_chunk() -> None:
         return kept.most
 
     case = CASES["gradient"]
-    plain = most_bytes(96, None)
-    chunked, twice = most_bytes(96, 6), most_bytes(192, 6)
-    assert chunked < plain / 5
+    plain = most_bytes(48, None)
+    chunked, twice = most_bytes(48, 6), most_bytes(96, 6)
+    assert chunked < plain / 3
     assert twice < 1.6 * chunked  # what grows are the scores, and the cut encodings
 
 

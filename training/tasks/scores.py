@@ -83,9 +83,11 @@ class BatchScores:
         self._encode = encode
         self._teacher = teacher
         self._of: dict[ScoreName, Tensor] = {}
-        self.negatives: Bool[Tensor, "images texts"] = batch.negatives
         self.images = encode(model.encode_images, batch.images)
         self.texts = encode(model.encode_texts, batch.texts)
+        # A batch that is encoded in chunks may wait for them on the CPU.
+        self._device = self.images.mask.device
+        self.negatives: Bool[Tensor, "images texts"] = batch.negatives.to(self._device)
         self.anchors = tuple(anchors)
 
     def of(self, score: ScoreName) -> Float[Tensor, "images texts"]:
@@ -134,7 +136,7 @@ class BatchScores:
             return OfflineScores(text, image)
         images_tilde = encode(model.encode_images, offline.images_tilde)
         texts_tilde = encode(model.encode_texts, offline.texts_tilde)
-        dropped = ~gather_results(offline.cross)
+        dropped = ~gather_results(offline.cross.to(self._device))
         return OfflineScores(
             text,
             image,
