@@ -133,7 +133,8 @@ class TowerConfig:
         trunk: the trainable layers; None hands the encoder's output to the heads as it is.
         aggregate: where element 0 comes from. "encoder": the encoder's own CLS; "mean": the
             mean of the content tokens; "learned": a trained vector; "first_region": the first
-            region plays the CLS and leaves the alignment, as in ALADIN's official code (A-1).
+            region plays the CLS and leaves the alignment, as in ALADIN's official code (A-1); the
+            encoder's own CLS, if it has one, is dropped.
         positions: add a learned position to every token (for grids without their own).
     """
 

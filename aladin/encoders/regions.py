@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from PIL import Image
@@ -133,8 +135,9 @@ class RegionsImageEncoder(ImageEncoder):
         known, own = photo.detector, self.config.detector
         if known is not None and own is not None and known != own:
             raise RegionError(f"expected regions of the detector {own}, got some of {known}")
-        vectors = torch.from_numpy(self._vectors(photo))
-        return RegionInput(self._label_ids(photo), vectors[: self.architecture.max_regions])
+        # A copy: a reader's arrays may be views of a file.
+        vectors = torch.tensor(self._vectors(photo)[: self.architecture.max_regions])
+        return RegionInput(self._label_ids(photo), vectors)
 
     def collate(self, inputs: Sequence[RegionInput]) -> RegionBatch:
         """Pad labels and regions, each to the longest."""
@@ -191,7 +194,7 @@ class RegionsImageEncoder(ImageEncoder):
         regions = self.dropout(self.norm(self.embedding(batch.vectors)))
         return torch.cat([labels, regions.to(labels.dtype)], dim=1)
 
-    def _vectors(self, regions: RegionSet) -> Any:
+    def _vectors(self, regions: RegionSet) -> npt.NDArray[np.float32]:
         dim = self.architecture.region_dim
         if regions.dim == dim:
             return regions.vectors
