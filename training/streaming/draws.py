@@ -13,6 +13,10 @@ from training.streaming.order import Lanes
 from training.streaming.samples import ReadSample, Sample, read_samples
 from training.streaming.tar_stream import TarStream
 
+# What was read last stands in for what is missing: as many as two batches, so that half of them
+# are in no batch at the same time, or more where batches are small and much may be missing.
+LEAST_SPARES = 256
+
 
 class DrawnBatch(NamedTuple):
     """The samples of a batch.
@@ -53,15 +57,14 @@ def draw_batches(
         place = lanes.place_of(photo)
         return place is not None and own.start <= place < own.stop
 
-    # Twice as many as a batch has, so that at least as many again are not in the batch.
-    last_read: deque[Sample] = deque(maxlen=2 * lanes.batch_size)
-    position = max(0, min(lanes.first_waiting, lanes.entered - 2 * lanes.batch_size))
+    spares = max(LEAST_SPARES, 2 * lanes.batch_size)
+    last_read: deque[Sample | None] = deque(maxlen=spares)
+    position = max(0, min(lanes.first_waiting, lanes.entered - spares))
     reading = enumerate(read_samples(stream, position, wants), start=position)
     held: dict[int, ReadSample] = {}
     for _ in wanted:
         for photo, read in islice(reading, lanes.entered - position):
-            if read.sample is not None:
-                last_read.append(read.sample)
+            last_read.append(read.sample)
             if lanes.place_of(photo) is not None:
                 held[photo] = read
         position = lanes.entered
@@ -69,17 +72,19 @@ def draw_batches(
 
 
 def _with_spares(
-    batch: Sequence[ReadSample], last_read: Sequence[Sample], own: slice, stream: TarStream
+    batch: Sequence[ReadSample], last_read: Sequence[Sample | None], own: slice, stream: TarStream
 ) -> DrawnBatch:
     """Put spares where photos are missing; every process comes to the same ones."""
     shown = {each.sample.id for each in batch if each.sample is not None}
-    spares = [*{sample.id: sample for sample in last_read if sample.id not in shown}.values()]
+    others = {each.id: each for each in last_read if each is not None and each.id not in shown}
+    spares = list(others.values())
     samples: list[Sample] = []
     for sample, _ in batch:
         if sample is None:
             if not spares:
-                reason = f"too few photos with captions for a batch of {len(batch)}"
-                raise DataError(stream.shards[0].root, None, reason)
+                root = stream.shards[0].root
+                reason = "too many photos were counted that have no caption or are not there"
+                raise DataError(root, None, f"{reason}; without *_stats.json tars are counted anew")
             sample = spares.pop()
         samples.append(sample)
     return DrawnBatch(samples, [each.content for each in batch[own]], spares)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from aladin.errors import DataError
 from aladin.images import DEFAULT_LIMITS
 from aladin.photo_file import PhotoFile
-from training.streaming.shards import Shard
+from training.data import Record
+from training.streaming.shards import Shard, ShardCount
 from training.streaming.tar_stream import TarStream
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ class ReadSample(NamedTuple):
     """What was read at one place of a stream.
 
     Attributes:
-        sample: None where a tar holds fewer photos than had been counted.
+        sample: None where a photo was counted that has no caption, or is not there.
         content: the photo's bytes, still encoded, if they are wanted.
     """
 
@@ -58,38 +59,50 @@ def read_samples(
     """
     start = 0
     for shard, count in zip(stream.shards, stream.counts, strict=True):
-        if first < start + count:
+        if first < start + count.photos:
             passed = max(0, first - start)
             yield from _read_shard(shard, count, passed, lambda n, start=start: wants(start + n))
-        start += count
+        start += count.photos
 
 
 def _read_shard(
-    shard: Shard, count: int, passed: int, wants: Callable[[int], bool]
+    shard: Shard, count: ShardCount, passed: int, wants: Callable[[int], bool]
 ) -> Iterator[ReadSample]:
     """Read a tar's photos from one on: as many as were counted, whatever is there now."""
-    usable = (record for record in shard.records() if record.captions)
-    found = 0
+    records = shard.records()
+    if count.without_captions is not None:
+        records = (record for record in records if record.captions)
+    found = missing = 0
     try:
         with shard.path.open("rb") as file:
-            for found, record in enumerate(islice(usable, count), start=1):
-                if found <= passed:
-                    continue
-                photo, content = record.photo, None
-                # One that is too large to be decoded is left to whoever tries.
-                if wants(found - 1) and (photo.length or 0) <= DEFAULT_LIMITS.max_bytes:
-                    content = os.pread(file.fileno(), photo.length or 0, photo.offset)
-                yield ReadSample(Sample(record.id, record.captions, photo), content)
+            for found, record in enumerate(islice(records, count.photos), start=1):
+                missing += not record.captions
+                if found > passed:
+                    yield _read_sample(record, file.fileno(), wants(found - 1))
     except OSError as error:
         raise DataError(shard.path, None, error.strerror or "cannot be read") from error
-    if found < count:
+    missing += count.photos - found
+    if missing:
         logger.warning(
-            "%s: %d photos with captions, %d were counted; others are shown in place of the rest",
+            "%s: %d of the %d photos that were counted have no caption, or are not there; others "
+            "are shown in their place",
             shard.path,
-            found,
-            count,
+            missing,
+            count.photos,
         )
-    elif next(usable, None) is not None:
-        logger.warning("%s: more than the %d photos that were counted; left out", shard.path, count)
-    for _ in range(max(found, passed), count):
+    elif next(records, None) is not None:
+        logger.warning(
+            "%s: more than the %d photos that were counted; left out", shard.path, count.photos
+        )
+    for _ in range(max(found, passed), count.photos):
         yield ReadSample(None, None)
+
+
+def _read_sample(record: Record, tar: int, wanted: bool) -> ReadSample:
+    if not record.captions:
+        return ReadSample(None, None)
+    photo, content = record.photo, None
+    # One that is too large to be decoded is left to whoever tries.
+    if wanted and photo.length is not None and photo.length <= DEFAULT_LIMITS.max_bytes:
+        content = os.pread(tar, photo.length, photo.offset)
+    return ReadSample(Sample(record.id, record.captions, photo), content)

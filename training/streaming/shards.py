@@ -54,13 +54,13 @@ class ShardCount(NamedTuple):
     """What a tar holds.
 
     Attributes:
-        photos: of the split, that can be shown. Where img2dataset counted them some may turn
-            out to have no caption.
-        without_captions: of the split, left out.
+        photos: of the split.
+        without_captions: of the split, not among `photos`; None: they are, and nobody has
+            counted them.
     """
 
     photos: int
-    without_captions: int = 0
+    without_captions: int | None = 0
 
 
 def find_shards(source: Path, split: str | None) -> list[Shard]:
@@ -102,7 +102,7 @@ def downloaded_photos(shard: Shard) -> ShardCount | None:
     successes: object = stats.get("successes") if isinstance(stats, dict) else None
     if type(successes) is not int or successes < 0 or not _is_ended(shard.path):
         return None
-    return ShardCount(successes)
+    return ShardCount(successes, without_captions=None)
 
 
 def count_shard(shard: Shard) -> ShardCount:

@@ -153,12 +153,8 @@ class StreamedBatches:
             captions = draw_captions(sample.captions, self._captions_per_photo, generator)
             return _Shown(image, captions, damaged)
         tar = drawn.samples[place].photo.path
-        raise DataError(
-            tar,
-            None,
-            f"{len(damaged)} damaged photos, and none to show in their place; is the batch "
-            f"of {len(drawn.samples)} all there is?",
-        )
+        reason = f"{len(damaged)} damaged photos, and no sound one to show in their place"
+        raise DataError(tar, None, reason)
 
     def _batch(self, drawn: DrawnBatch, shown: Sequence[_Shown]) -> Batch:
         captions = [caption for each in shown for caption in each.captions]

@@ -12,7 +12,7 @@ from pathlib import Path
 from aladin.errors import DataError
 from aladin.progress import Progress
 from training.streaming.counts import count_shards
-from training.streaming.shards import Shard, find_shards
+from training.streaming.shards import Shard, ShardCount, find_shards
 
 logger = logging.getLogger(__name__)
 
@@ -26,22 +26,23 @@ class TarStream:
 
     Attributes:
         shards: the tars.
-        counts: photos that each of them is taken to hold.
+        counts: what each of them is taken to hold.
     """
 
     shards: tuple[Shard, ...]
-    counts: tuple[int, ...]
+    counts: tuple[ShardCount, ...]
 
     @property
     def photos(self) -> int:
         """Number of photos in all shards."""
-        return sum(self.counts)
+        return sum(count.photos for count in self.counts)
 
     @property
     def digest(self) -> str:
         """Identify what shapes the batches: names, split and counts."""
         shards = [(each.name, each.split) for each in self.shards]
-        return hashlib.sha256(json.dumps([shards, self.counts]).encode()).hexdigest()
+        photos = [count.photos for count in self.counts]
+        return hashlib.sha256(json.dumps([shards, photos]).encode()).hexdigest()
 
     def reordered(self, numbers: Sequence[int]) -> TarStream:
         """Return the same shards in another order."""
@@ -71,11 +72,11 @@ def open_stream(source: Path, split: str | None, cache: Path, progress: Progress
     """
     shards = find_shards(source, split)
     counts = count_shards(shards, cache / _COUNTS, progress)
-    stream = TarStream(tuple(shards), tuple(count.photos for count in counts))
+    stream = TarStream(tuple(shards), tuple(counts))
     if not stream.photos:
         of_split = "" if split is None else f" of split {split!r}"
         raise DataError(source, None, f"holds no photo{of_split} with a caption")
-    without = sum(count.without_captions for count in counts)
+    without = sum(count.without_captions or 0 for count in counts)
     if without:
         logger.warning("%s: %d photos have no caption and are left out", source, without)
     return stream

@@ -63,7 +63,7 @@ def test_img2dataset_says_how_many_it_downloaded(
     stats = {"count": 9, "successes": 2, "failed_to_download": 7}
     (folder / "00000_stats.json").write_text(json.dumps(stats))
     (folder / "00001_stats.json").write_text("[]")
-    assert counted(folder, tmp_path / "cache") == [ShardCount(2), ShardCount(3)]
+    assert counted(folder, tmp_path / "cache") == [ShardCount(2, None), ShardCount(3)]
     assert reads == ["00001.tar"]
 
 
@@ -90,7 +90,7 @@ def test_photos_of_another_split_or_without_captions_do_not_count(
     for name in ("a", "train/b", "val/c"):
         (tmp_path / "data" / f"{name}_stats.json").write_text(stats)
     found = counted(tmp_path / "data", tmp_path / "cache", "train")
-    assert found == [ShardCount(1, without_captions=1), ShardCount(1), ShardCount(0)]
+    assert found == [ShardCount(1, without_captions=1), ShardCount(1, None), ShardCount(0)]
     # What img2dataset counted is of the split only where the folder says so.
     assert reads == ["a.tar", "c.tar"]
 

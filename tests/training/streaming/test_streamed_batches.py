@@ -125,6 +125,7 @@ def test_going_on_decodes_nothing_that_came_before_and_opens_no_tar_before(
     open_photos: Open,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("training.streaming.draws.LEAST_SPARES", 8)
     photos = open_photos(numbered_tars([8] * 6), shuffle=4)
     batches = StreamedBatches(photos, 4, None, "0")
     decoded, opened = 0, set[str]()
@@ -285,7 +286,7 @@ def test_a_stream_of_damaged_photos_alone_is_refused(
     write_tar: WriteTar, picture: Picture, open_photos: Open
 ) -> None:
     source = damaged_tars(write_tar, picture, set(range(20)))
-    with pytest.raises(DataError, match="6 damaged photos, and none"):
+    with pytest.raises(DataError, match="6 damaged photos, and no sound one"):
         next(StreamedBatches(open_photos(source), 5, None, "0").epoch(0))
 
 
@@ -317,11 +318,46 @@ def test_photos_that_were_counted_and_are_not_there_are_stood_in_for(
     for each in whole:
         assert len(set(each.photos)) == 4
     messages = sorted(caplog.messages)
-    assert "00001.tar: 4 photos with captions, 5 were counted" in messages[0]
-    assert "00002.tar: 4 photos with captions, 5 were counted" in messages[1]
+    assert "00001.tar: 1 of the 5 photos that were counted have no caption, or" in messages[0]
+    assert "00002.tar: 1 of the 5 photos that were counted have no caption, or" in messages[1]
     assert "00003.tar: more than the 4 photos that were counted" in messages[2]
     for start in range(len(whole)):
         assert [read_batch(batch) for batch in batches.epoch(0, start)] == whole[start:]
+
+
+def test_many_missing_photos_change_nothing_in_going_on(
+    write_tar: WriteTar,
+    picture: Picture,
+    open_photos: Open,
+    read_batch: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two of five have no caption, and the fifth is not even there."""
+    for shard in range(6):
+        members: list[tuple[str, bytes]] = []
+        for number in range(4 * shard, 4 * shard + 4):
+            caption = f"photo {number} 0" if number % 2 else ""
+            members.append((f"{number}.png", picture(number)))
+            members.append((f"{number}.txt", caption.encode()))
+        path = write_tar(f"tars/{shard:05d}.tar", members)
+        path.with_name(f"{shard:05d}_stats.json").write_text(json.dumps({"successes": 5}))
+    monkeypatch.setattr("training.streaming.draws.LEAST_SPARES", 10)
+    batches = StreamedBatches(open_photos(path.parent), 2, None, "0")
+    for epoch in range(3):
+        whole = [read_batch(batch) for batch in batches.epoch(epoch)]
+        assert all(photo % 2 for each in whole for photo in each.photos)
+        for start in range(1, len(whole), 3):
+            assert [read_batch(batch) for batch in batches.epoch(epoch, start)] == whole[start:]
+
+
+def test_tars_that_lack_most_of_what_was_counted_are_refused(
+    numbered_tars: Callable[..., Path], open_photos: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.streaming.draws.LEAST_SPARES", 10)
+    folder = numbered_tars([5])
+    (folder / "00000_stats.json").write_text(json.dumps({"successes": 50}))
+    with pytest.raises(DataError, match=r"too many photos .* without \*_stats\.json"):
+        list(StreamedBatches(open_photos(folder), 5, None, "0").epoch(0))
 
 
 def test_img2datasets_parquet_stands_in_for_captions(
@@ -389,6 +425,6 @@ def test_photos_too_large_to_decode_are_not_even_read(
     monkeypatch.setattr(
         PhotoFile, "read", lambda self, limit=None: (seen.append(limit), read(self, limit))[1]
     )
-    with pytest.raises(DataError, match="damaged photos, and none"):
+    with pytest.raises(DataError, match="damaged photos, and no sound one"):
         next(StreamedBatches(photos, 4, None, "0").epoch(0))
     assert set(seen) == {1}
