@@ -235,7 +235,7 @@ def _size(found: Mapping[str, Any], place: Place) -> tuple[int, int] | None:
     for names in _SIZES:
         if all(name in found for name in names):
             width, height = (
-                parse_count(int(np.asarray(found[name])), name, place) for name in names
+                parse_count(int(np.asarray(found[name]).flat[0]), name, place) for name in names
             )
             return width, height
     if "size" not in found:
