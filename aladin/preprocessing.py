@@ -152,7 +152,8 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
 
 def _normalised(photo: Image.Image, config: ImagePreprocessing) -> npt.NDArray[np.float32]:
     """Return a photo's (height, width, 3) numbers as the network wants them."""
-    values = np.asarray(photo, dtype=np.float32) / 255
+    values = np.array(photo, dtype=np.float32)
+    values /= 255
     values -= np.array(config.mean, dtype=np.float32)
     values /= np.array(config.std, dtype=np.float32)
     return values

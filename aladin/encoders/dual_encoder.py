@@ -187,9 +187,9 @@ def _projected_class(config: PretrainedConfig, part: Part) -> type[PreTrainedMod
 
 def _projection(whole: PreTrainedModel, tower: PreTrainedModel, part: Part) -> Projection:
     name = "visual_projection" if part == "vision" else "text_projection"
-    layer = getattr(whole, name, None)
+    layer: Any = getattr(whole, name, None)
     if layer is None and _type_of(tower) in _SIGLIP_TEXT:
-        layer = tower.head
+        layer = cast(Any, tower.head)
     if layer is None:
         return Projection(torch.eye(int(tower.config.hidden_size)), None)
     bias = cast(Tensor | None, layer.bias)
