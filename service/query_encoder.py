@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -219,7 +220,7 @@ class QueryEncoder:
         self, searcher: TwoStageSearcher, query: PhotoQuery | RegionsQuery
     ) -> _Input | EncodedQuery:
         started = time.perf_counter()
-        key = self._key(searcher, query.data)
+        key = self._key(searcher, _content(query))
         remembered = self._cache.get(key) if key else None
         if remembered is not None:
             encoding, size_px, boxes = remembered
@@ -277,6 +278,15 @@ class QueryEncoder:
         if not self._cache.is_on:
             return None
         return CacheKey.of(searcher.index.manifest.model.id, content)
+
+
+def _content(query: PhotoQuery | RegionsQuery) -> bytes:
+    """Return what an encoding is remembered under: no file may pass for one of the other kind."""
+    if isinstance(query, PhotoQuery):
+        return query.data
+    # The photo that regions came with has its part, too: it says the size.
+    files = (b"regions", query.data, query.photo or b"")
+    return b"".join(hashlib.sha256(each).digest() for each in files)
 
 
 def _encode(model: AladinModel, inputs: Sequence[_Input]) -> Encoding:

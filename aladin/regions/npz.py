@@ -6,8 +6,9 @@
     labels                             one text a region
     detector                           a text: which one made them
 
-An upload is not trusted: what an array takes is known from the file's directory and from the
-array's own header before memory is asked for, and nothing is ever unpickled.
+An upload is not trusted. What an array takes is known from the file's directory and from the
+array's own header before memory is asked for, no more is unpacked than the directory says, and
+nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import io
 import math
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +35,25 @@ _NUMBERS, _TEXTS = "fiu", "US"
 # Fractions end at 1, but for a detector's rounding; no photo has boxes of one pixel alone.
 _LARGEST_FRACTION = 1.01
 _MAX_HEADER_BYTES = 4096
-# By which the library says that a file ends early, is encrypted, packed in an unknown way, or has
-# texts that are none. A RuntimeError: NotImplementedError is one.
-_DAMAGED = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)
+# No label and no detector's id is longer.
+_MAX_TEXT_BYTES = 4096
+# What stands in front of each entry of a zip's directory, and the entries that an upload may have:
+# to read the directory itself takes time.
+_ENTRY = b"PK\x01\x02"
+_MAX_ENTRIES = 100
+# Numpy packs arrays so; of these alone the library unpacks no more than it is asked for.
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+# By which libraries say that a file ends early, is encrypted, packed in an unknown way, or has
+# texts that are none, or that an infinite number is no size. NotImplementedError is a RuntimeError.
+_DAMAGED = (
+    OSError,
+    EOFError,
+    ValueError,
+    RuntimeError,
+    OverflowError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +84,8 @@ def read_region_npz(data: bytes | Path, source: str, limits: RegionLimits) -> Re
         size = data.stat().st_size if isinstance(data, Path) else len(data)
         if size > limits.max_bytes:
             raise RegionError(f"expected at most {limits.max_bytes} bytes, got {size}")
+        if isinstance(data, bytes) and data.count(_ENTRY) > _MAX_ENTRIES:
+            raise RegionError(f"expected at most {_MAX_ENTRIES} arrays")
         with zipfile.ZipFile(data if isinstance(data, Path) else io.BytesIO(data)) as file:
             return _read(_Arrays(file, limits.max_bytes), limits.max_regions)
     except RegionError as error:
@@ -100,19 +120,18 @@ class _Arrays:
 
     def __init__(self, file: zipfile.ZipFile, max_bytes: int) -> None:
         self._file = file
-        self._sizes = {info.filename: info.file_size for info in file.infolist()}
-        unpacked = sum(self._sizes.values())
+        self._entries: Mapping[str, zipfile.ZipInfo] = file.NameToInfo
+        unpacked = sum(entry.file_size for entry in self._entries.values())
         if unpacked > max_bytes:
             raise RegionError(f"expected at most {max_bytes} bytes unpacked, got {unpacked}")
 
     def first_of(self, names: tuple[str, ...], kinds: str) -> npt.NDArray[Any] | None:
         """Return the first array there is among `names`; None: there is none of them."""
-        name = next((name for name in names if f"{name}.npy" in self._sizes), None)
+        name = next((name for name in names if f"{name}.npy" in self._entries), None)
         return None if name is None else self._read(name, kinds)
 
     def _read(self, name: str, kinds: str) -> npt.NDArray[Any]:
-        # The library reads no more of a member than the directory says.
-        content = io.BytesIO(self._file.read(f"{name}.npy"))
+        content = io.BytesIO(self._unpack(name))
         try:
             version = np.lib.format.read_magic(content)
             read = (
@@ -121,15 +140,25 @@ class _Arrays:
                 else np.lib.format.read_array_header_2_0
             )
             shape, fortran, dtype = read(content, max_header_size=_MAX_HEADER_BYTES)
-        except (ValueError, SyntaxError) as error:
+        except Exception as error:
+            # The header is Python's own syntax: a bad one fails in any of the parser's ways.
             raise RegionError(f"{name}: not an array ({error})") from error
-        if dtype.kind not in kinds:
+        if dtype.kind not in kinds or not dtype.itemsize:
             expected = "numbers" if kinds == _NUMBERS else "texts"
             raise RegionError(f"{name}: expected {expected}, got {dtype}")
         values = content.read()
-        if math.prod(shape) * dtype.itemsize != len(values):
+        sides = [int(side) for side in shape]
+        if min(sides, default=0) < 0 or math.prod(sides) * dtype.itemsize != len(values):
             raise RegionError(f"{name}: {len(values)} bytes are not {dtype} of shape {shape}")
-        return np.frombuffer(values, dtype).reshape(shape, order="F" if fortran else "C")
+        return np.frombuffer(values, dtype).reshape(sides, order="F" if fortran else "C")
+
+    def _unpack(self, name: str) -> bytes:
+        entry = self._entries[f"{name}.npy"]
+        if entry.compress_type not in _PACKED:
+            raise RegionError(f"{name}: packed in a way that numpy does not use")
+        # With a number of bytes: without one all is unpacked first, whatever the directory says.
+        with self._file.open(entry) as packed:
+            return packed.read(entry.file_size)
 
 
 def _read(arrays: _Arrays, max_regions: int) -> RegionSet:
@@ -138,17 +167,17 @@ def _read(arrays: _Arrays, max_regions: int) -> RegionSet:
         raise RegionError(f"expected an array {' or '.join(_VECTORS)}, found none of them")
     boxes = arrays.first_of(_BOXES, _NUMBERS)
     # bottom-up-attention.pytorch writes a vector a column.
-    if boxes is not None and vectors.ndim == 2 and vectors.shape[1] == len(boxes) != len(vectors):
+    if boxes is not None and vectors.shape[1:] == boxes.shape[:1] != vectors.shape[:1]:
         vectors = vectors.T
-    if len(vectors.shape) == 2 and len(vectors) > max_regions:
+    if vectors.ndim == 2 and len(vectors) > max_regions:
         raise RegionError(f"expected at most {max_regions} regions, got {len(vectors)}")
     size_px = _size_px(arrays)
     return RegionSet(
         vectors=_float32(vectors),
         boxes=None if boxes is None else _fractions(_float32(boxes), size_px),
-        labels=_texts(arrays, "labels"),
+        labels=_texts(arrays, "labels", max_regions),
         size_px=size_px,
-        detector=next(iter(_texts(arrays, "detector")), None),
+        detector=next(iter(_texts(arrays, "detector", 1)), None),
     )
 
 
@@ -176,7 +205,7 @@ def _fractions(
         return boxes
     if size_px is None:
         raise RegionError("boxes: in pixels; expected image_size, the photo's width and height")
-    if boxes.shape[-1] != 4:
+    if boxes.shape[-1:] != (4,):
         raise RegionError(f"boxes: expected four numbers a region, got shape {boxes.shape}")
     width_px, height_px = size_px
     if min(size_px) < 1:
@@ -184,11 +213,22 @@ def _fractions(
     return boxes / np.array([width_px, height_px] * 2, dtype=np.float32)
 
 
-def _texts(arrays: _Arrays, name: str) -> tuple[str, ...]:
+def _texts(arrays: _Arrays, name: str, at_most: int) -> tuple[str, ...]:
     values = arrays.first_of((name,), _TEXTS)
     if values is None:
         return ()
+    if values.size > at_most:
+        raise RegionError(f"{name}: expected at most {at_most}, got {values.size}")
+    width = values.dtype.itemsize
+    if width > _MAX_TEXT_BYTES:
+        raise RegionError(f"{name}: expected at most {_MAX_TEXT_BYTES} bytes each, got {width}")
+    # Decoded here: numpy does not check code points, and half a pair would fail much later.
+    codec = {"|": "utf-8", "<": "utf-32-le", ">": "utf-32-be"}[values.dtype.str[0]]
+    stored = values.tobytes()
     try:
-        return tuple(value if isinstance(value, str) else value.decode() for value in values.flat)
+        return tuple(
+            stored[start : start + width].decode(codec).rstrip("\0")
+            for start in range(0, len(stored), width)
+        )
     except UnicodeDecodeError as error:
-        raise RegionError(f"{name}: not UTF-8 ({error})") from error
+        raise RegionError(f"{name}: expected texts of Unicode ({error.reason})") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,8 @@ def test_what_is_written_is_read(tmp_path: Path, regions: RegionSet) -> None:
 
 def test_boxes_in_pixels() -> None:
     pixels = BOXES * [640, 480, 640, 480]
-    for size in ({"image_size": [640, 480]}, {"image_w": 640, "image_h": 480}):
+    sizes: list[dict[str, Any]] = [{"image_size": [640, 480]}, {"image_w": 640, "image_h": 480}]
+    for size in sizes:
         found = read(features=VECTORS.astype(np.float64), bbox=pixels, **size)
         assert found.size_px == (640, 480)
         assert found.boxes is not None
@@ -69,10 +71,16 @@ def test_a_vector_a_column() -> None:
         ({"boxes": BOXES}, "expected an array vectors or .*, found none of them"),
         ({"vectors": np.array([[{}]])}, "vectors: expected numbers, got object"),
         ({"vectors": VECTORS, "labels": np.array([{}, 1])}, "labels: expected texts, got object"),
-        ({"vectors": VECTORS, "labels": [b"\xff", b"a"]}, "labels: not UTF-8"),
+        ({"vectors": VECTORS, "labels": [b"\xff", b"a"]}, "expected texts of Unicode"),
+        ({"vectors": VECTORS, "labels": ["dog"] * 1001}, "labels: expected at most 1000, got 1001"),
+        ({"vectors": VECTORS, "labels": ["d" * 1025, "d"]}, "at most 4096 bytes each, got 4100"),
+        ({"vectors": VECTORS, "detector": ["a", "b"]}, "detector: expected at most 1, got 2"),
         ({"vectors": VECTORS * np.float64(1e300)}, "vectors: expected finite numbers"),
         ({"vectors": VECTORS, "image_size": [1, 2, 3]}, "a width and a height, got"),
         ({"vectors": VECTORS, "boxes": BOXES * 9, "image_size": [0, 9]}, "at least 1 x 1 px"),
+        ({"vectors": VECTORS, "boxes": np.float32(9), "image_size": [9, 9]}, "boxes: expected"),
+        ({"vectors": VECTORS, "image_size": [np.inf, 9]}, "cannot be read as an npz file"),
+        ({"vectors": VECTORS, "labels": ["dog", "\ud800"]}, "expected texts of Unicode"),
         ({"vectors": np.zeros((1001, 1))}, "expected at most 1000 regions, got 1001"),
     ],
 )
@@ -91,13 +99,53 @@ def test_sizes_are_known_before_anything_is_unpacked() -> None:
         read_region_npz(b"P" * 10_001, "upload", limits)
 
 
-def npy(header: str) -> bytes:
+@pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_directory_that_understates_is_no_way_around_the_limits(packing: int) -> None:
+    claimed = len(saved(VECTORS))
+    zeros = bytes(2**24)
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", packing) as archive:
+        archive.writestr("vectors.npy", saved(VECTORS) + zeros)
+    lying = bytearray(file.getvalue())
+    place = lying.rindex(b"PK\x01\x02") + 24  # where the directory says the unpacked size
+    assert int.from_bytes(lying[place : place + 4], "little") == claimed + len(zeros)
+    lying[place : place + 4] = claimed.to_bytes(4, "little")
+    tracemalloc.start()
+    try:
+        with pytest.raises(RegionError, match=r"Bad CRC-32|packed in a way"):
+            read_region_npz(bytes(lying), "upload", LIMITS)
+        assert tracemalloc.get_traced_memory()[1] < len(zeros) / 8
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_directory_has_few_entries() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for number in range(101):
+            archive.writestr(str(number), "")
+    with pytest.raises(RegionError, match="expected at most 100 arrays"):
+        read_region_npz(file.getvalue(), "upload", LIMITS)
+
+
+def saved(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def npy(header: str, name: str = "vectors") -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         text = header.encode()
         length = len(text).to_bytes(2, "little")
-        archive.writestr("vectors.npy", b"\x93NUMPY\x01\x00" + length + text + b"\0" * 8)
+        archive.writestr("vectors.npy", saved(VECTORS))
+        archive.writestr(f"{name}.npy", b"\x93NUMPY\x01\x00" + length + text + b"\xff" * 8)
     return file.getvalue()
+
+
+def header(dtype: str, shape: str) -> str:
+    return f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}}}"
 
 
 @pytest.mark.parametrize(
@@ -105,10 +153,14 @@ def npy(header: str) -> bytes:
     [
         (b"no zip", "cannot be read as an npz file"),
         (packed(vectors=VECTORS)[:-30], "cannot be read as an npz file"),
-        (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999, 9999)}"), "8 bytes"),
-        (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}"), r"expected shape"),
-        (npy("{'descr': __import__('os')}"), "vectors: not an array"),
-        (npy("{" * 5000), "vectors: not an array"),
+        (npy(header("<f4", "(9999999999, 9999)"), "boxes"), "8 bytes"),
+        (npy(header("<f4", "(-1, -2)"), "boxes"), "8 bytes"),
+        (npy(header("<f4", "(2,)"), "boxes"), r"expected shape|finite|in pixels"),
+        (npy(header("<U1", "(2,)"), "labels"), "expected texts of Unicode"),
+        (npy(header("<U0", "(99999999,)"), "labels"), "expected texts, got <U0"),
+        (npy("{'descr': __import__('os')}", "boxes"), "boxes: not an array"),
+        (npy("{'descr': (((", "boxes"), "boxes: not an array"),
+        (npy("{" * 5000, "boxes"), "boxes: not an array"),
     ],
 )
 def test_what_is_no_such_file(data: bytes, message: str) -> None:

@@ -18,7 +18,7 @@ from training.data.regions.store import FloatArray, RawRegions
 _NPZ, _NPY = ".npz", ".npy"
 _VECTORS, _BOXES = "_att", "_box"
 # These are the user's own files: what one photo may take is bounded by memory alone.
-_LIMITS = RegionLimits(max_bytes=2**31)
+_LIMITS = RegionLimits(max_bytes=2**31, max_regions=2**31)
 
 
 class FolderRegions:
