@@ -13,6 +13,8 @@ from aladin.errors import RegionError
 
 # Detectors round: a box may stand out of the photo by this fraction of it, and is then clipped.
 _SLACK = 1e-3
+# What an index has room for.
+_LONGEST_SIDE_PX = 2**31 - 1
 # Numbers by which VinVL tells a region's place, behind those of its appearance.
 GEOMETRY = 6
 
@@ -40,7 +42,8 @@ class RegionSet:
         """Check everything, and clip boxes that stand out by no more than rounding.
 
         Raises:
-            RegionError: shapes disagree, a number is not finite, or a box is impossible.
+            RegionError: shapes disagree, a number is not finite, a text holds half a character, or
+                a box or the size is impossible.
         """
         vectors = _real(self.vectors, "vectors")
         if vectors.ndim != 2 or vectors.shape[1] == 0:
@@ -50,8 +53,13 @@ class RegionSet:
             object.__setattr__(self, "boxes", _checked_boxes(self.boxes, len(vectors)))
         if self.labels and len(self.labels) != len(vectors):
             raise RegionError(f"labels: expected {len(vectors)}, got {len(self.labels)}")
-        if self.size_px is not None and min(self.size_px) < 1:
-            raise RegionError(f"size: expected at least 1 x 1 px, got {self.size_px}")
+        for text in (*self.labels, self.detector or ""):
+            if any("\ud800" <= letter <= "\udfff" for letter in text):
+                raise RegionError(f"expected texts of Unicode, got {text!a}")
+        if not all(1 <= side <= _LONGEST_SIDE_PX for side in self.size_px or ()):
+            raise RegionError(
+                f"size: expected 1 to {_LONGEST_SIDE_PX} px a side, got {self.size_px}"
+            )
 
     def __len__(self) -> int:
         """Return the number of regions."""
@@ -61,15 +69,6 @@ class RegionSet:
     def dim(self) -> int:
         """Numbers of each vector."""
         return self.vectors.shape[1]
-
-    def first(self, count: int) -> RegionSet:
-        """Return the first `count` regions."""
-        if len(self) <= count:
-            return self
-        boxes = None if self.boxes is None else self.boxes[:count]
-        return RegionSet(
-            self.vectors[:count], boxes, self.labels[:count], self.size_px, self.detector
-        )
 
     def digest(self) -> str:
         """Return the sha256 of all that a network or an answer may see of the regions."""
