@@ -49,5 +49,21 @@ def dump_config(config: object) -> dict[str, Any]:
     return dataclasses.asdict(cast(Any, config))
 
 
+def dump_changes(config: object) -> dict[str, Any]:
+    """Return `dump_config` without the fields that have their defaults, nested ones included.
+
+    It identifies a configuration for as long as no default changes: a field that is new, and has a
+    default, changes nothing.
+    """
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(cast(Any, config)):
+        value, default = getattr(config, field.name), field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        if value != default:
+            changes[field.name] = dump_changes(value) if dataclasses.is_dataclass(value) else value
+    return changes
+
+
 def _say(kind: str, message: str) -> str:
     return "unknown key" if kind == "unexpected_keyword_argument" else message

@@ -7,6 +7,7 @@ their weights are the same: a digest of these is a part of the cache's key.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -23,7 +24,7 @@ from aladin.inference import PHOTOS_AT_A_TIME
 from aladin.model import AladinModel
 from aladin.progress import Progress
 from aladin.regions.region_set import RegionSet
-from aladin.strict_config import dump_config
+from aladin.strict_config import dump_changes
 from training.image_items import ImageItems, in_threads
 from training.inputs import (
     CachedPhotos,
@@ -163,8 +164,10 @@ def text_digest(encoder: TokenizedTextEncoder) -> str:
 
 
 def _digest(encoder: ImageEncoder | TokenizedTextEncoder, more: str) -> str:
-    config = dump_config(encoder.config) | {"source": None}
-    content = json.dumps(config, sort_keys=True) + more + encoder.weights_digest()
+    # Where the weights come from, and whether they may change, shapes nothing.
+    config = dataclasses.replace(encoder.config, source=None, frozen=False)
+    # Fields to come shall not cost anybody the features that are cached.
+    content = json.dumps(dump_changes(config), sort_keys=True) + more + encoder.weights_digest()
     return hashlib.sha256(content.encode()).hexdigest()
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import pytest
 from pydantic import ConfigDict
 
-from aladin.config import ModelConfig
+from aladin.config import ImageEncoderConfig, ImagePreprocessing, ModelConfig
 from aladin.errors import ConfigError
-from aladin.strict_config import STRICT, dump_config, parse_config
+from aladin.strict_config import STRICT, dump_changes, dump_config, parse_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,3 +83,25 @@ def test_the_networks_config_survives_a_round_trip() -> None:
     assert config.image_encoder.pyramid == (4, 1)
     assert config.text_tower.trunk is None
     assert parse_config(ModelConfig, dump_config(config), "test") == config
+
+
+def test_changes_are_what_differs_from_the_defaults() -> None:
+    assert dump_changes(Outer(name="x")) == {"name": "x"}
+    changed = Outer(name="x", inner=Inner(kind="b"), maybe=0)
+    assert dump_changes(changed) == {"name": "x", "inner": {"kind": "b"}, "maybe": 0}
+    encoder = ImageEncoderConfig()
+    assert dump_changes(encoder) == {}
+    # A part that is there with its own defaults is not one that is absent.
+    there = dataclasses.replace(encoder, preprocessing=ImagePreprocessing())
+    assert dump_changes(there) == {"preprocessing": {}}
+
+
+def test_a_new_field_with_a_default_changes_nothing() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Larger(Inner):
+        """The schema of a later version."""
+
+        later: str = "as before"
+
+    assert dump_changes(Larger(size=4)) == dump_changes(Inner(size=4)) == {"size": 4}
+    assert dump_changes(Larger(size=4, later="otherwise")) == {"size": 4, "later": "otherwise"}

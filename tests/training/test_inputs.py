@@ -16,6 +16,7 @@ import torch
 from PIL import Image, ImageOps
 
 import training.image_items
+from aladin.config import ImageEncoderConfig, ImagePreprocessing
 from aladin.errors import ImageError
 from aladin.feature_cache import FeatureCache
 from aladin.images import read_image
@@ -23,7 +24,7 @@ from aladin.model import AladinModel
 from aladin.photo_file import PhotoFile
 from aladin.progress import NullProgress
 from training.image_items import PhotoItems, usable_photos
-from training.input_store import InputStore
+from training.input_store import InputStore, image_digest
 from training.inputs import CachedPhotos, CachedTexts, ReadPhotos, TokenisedTexts
 
 VIEWS = ["", "mirrored"]
@@ -54,6 +55,34 @@ def store_of(photos: list[PhotoFile], model: AladinModel, cache: Path) -> InputS
     return InputStore(items, TEXTS, model, cache, "float32", NullProgress())
 
 
+def test_the_key_of_a_cache_is_of_what_shapes_an_output(frozen_model: AladinModel) -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Later(ImageEncoderConfig):
+        """The configuration of a later version."""
+
+        later: str = "as before"
+
+    encoder = frozen_model.image.encoder
+    config, key = encoder.config, image_digest(encoder)
+
+    def key_of(config: ImageEncoderConfig) -> str:
+        encoder.config = config
+        return image_digest(encoder)
+
+    assert key_of(dataclasses.replace(config, source="elsewhere", frozen=False)) == key
+    assert key_of(Later(**vars(config))) == key
+    darker = ImagePreprocessing(height_px=32, width_px=32, mean=(0.1, 0.1, 0.1))
+    others = {
+        key_of(Later(**vars(config), later="otherwise")),
+        key_of(dataclasses.replace(config, pyramid=(1,))),
+        key_of(dataclasses.replace(config, preprocessing=darker)),
+    }
+    encoder.config = config
+    with torch.no_grad():
+        next(encoder.parameters()).add_(1)
+    assert len(others | {key, image_digest(encoder)}) == 5
+
+
 def test_cached_photos_equal_the_encoder_on_photo_and_mirror_image(
     photos: list[PhotoFile], tmp_path: Path, frozen_model: AladinModel
 ) -> None:
@@ -79,7 +108,9 @@ def test_read_photos_are_mirrored_on_demand(
     assert isinstance(found, torch.Tensor)
     upright, mirrored = found
     assert torch.equal(upright.flip(-1), mirrored)
-    assert torch.equal(upright, model.image.encoder.preprocess(read_image(photos[1])))
+    expected = model.image.encoder.preprocess(read_image(photos[1]))
+    assert isinstance(expected, torch.Tensor)
+    assert torch.equal(upright, expected)
 
 
 def test_decoded_photos_in_memory_are_bounded_whatever_the_batch(
@@ -174,7 +205,9 @@ def test_damaged_photos_are_left_out_before_training(
     assert usable == [0, 2]
     assert len(items) == 2
     assert "1.png" in caplog.text
-    assert items.load(1, [0])[0].tobytes() == read_image(photos[2]).tobytes()
+    [second] = items.load(1, [0])
+    assert isinstance(second, Image.Image)
+    assert second.tobytes() == read_image(photos[2]).tobytes()
     assert items.key(1, 0) != items.key(1, 1)
     assert len({items.key(row, view) for row in range(2) for view in range(2)}) == 4
 
