@@ -10,8 +10,6 @@ from training.dataset import PairDataset
 from training.look_ahead import look_ahead
 from training.tasks.batch import Batch
 
-__all__ = ["WHOLE", "BatchSource", "PlannedBatches", "Share"]
-
 WHOLE = Share(rank=0, world=1)
 # While the network works on one batch the next is being made; more would only cost memory.
 BATCHES_AHEAD = 2

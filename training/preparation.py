@@ -11,7 +11,6 @@ import torch
 from tokenizers import Tokenizer
 
 from aladin.config import ModelConfig
-from aladin.errors import ConfigError
 from aladin.model import AladinModel, text_encoder_class
 from aladin.progress import Progress
 from training.data import Record, read_records
@@ -72,7 +71,7 @@ def prepare_run(
         check_tuning(model, stage.tune)
     check_regions(model.image.encoder, regions)
     if regions is not None:
-        assert not isinstance(train, TarStream)  # refused by `_regions`
+        assert not isinstance(train, TarStream)  # refused by `DataConfig`
         region_items([*train, *validation_records], model.image.encoder, regions)
     before_encoding()
     model.to("cuda" if torch.cuda.is_available() else "cpu")
@@ -110,20 +109,10 @@ def _read(recipe: Recipe, source: str, split: str | None) -> list[Record]:
 
 
 def _regions(recipe: Recipe) -> RegionStore | None:
-    """Open the regions that a recipe names.
-
-    Raises:
-        ConfigError: the recipe asks for views or a stream of photos, too.
-    """
+    """Open the regions that a recipe names."""
     data = recipe.data
     if data.regions is None:
-        if data.region_labels is not None:
-            raise ConfigError("data: region_labels: expected also regions, which they belong to")
         return None
-    if data.mirror or data.crops:
-        raise ConfigError("data: mirror and crops are of photos, not of ready-made regions")
-    if data.stream is not None:
-        raise ConfigError("data: a stream is of photos, not of ready-made regions")
     labels = None if data.region_labels is None else Path(data.region_labels).expanduser()
     return open_regions(Path(data.regions).expanduser(), labels)
 

@@ -85,10 +85,18 @@ class DataConfig:
         """Refuse impossible combinations.
 
         Raises:
-            ConfigError: a stream is to show what its tars do not have.
+            ConfigError: ready-made regions are asked for what only photos can do, or there are
+                labels without regions.
         """
-        if self.stream is not None and self.regions is not None:
+        if self.regions is None:
+            if self.region_labels is not None:
+                raise ConfigError(
+                    "data: region_labels: expected also regions, which they belong to"
+                )
+        elif self.stream is not None:
             raise ConfigError("data: a stream shows the photos of its tars, not ready-made regions")
+        elif self.mirror or self.crops:
+            raise ConfigError("data: mirror and crops are of photos, not of ready-made regions")
 
 
 @dataclass(frozen=True, kw_only=True)

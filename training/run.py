@@ -22,7 +22,7 @@ from aladin.fusion import fit_fusion
 from aladin.metrics import DirectionMetrics, RetrievalMetrics
 from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
-from aladin.strict_config import dump_config
+from aladin.strict_config import dump_config, parse_config
 from training.distributed import agreed, check_divides, first_goes_ahead, is_first, wait
 from training.evaluation import evaluate_scores, score_encodings
 from training.loop import StageTrainer
@@ -176,8 +176,12 @@ def is_run_of(out: Path, recipe: Recipe) -> bool:
         text = (out / _RECIPE).read_text(encoding="utf-8")
     except FileNotFoundError:
         return False
-    # Through JSON: lists and tuples compare equal then.
-    return json.loads(text) == json.loads(json.dumps(dump_config(identified(recipe))))
+    try:
+        known = parse_config(Recipe, json.loads(text), _RECIPE)
+    except (ValueError, ConfigError):
+        return False
+    # Both parsed: tuples equal lists then, and a run older than a key has the key's default.
+    return known == parse_config(Recipe, dump_config(identified(recipe)), _RECIPE)
 
 
 def _load_weights(model: AladinModel, checkpoint: Path) -> None:

@@ -107,8 +107,17 @@ def _branches(
 
 def _anew(model: AladinModel) -> AladinModel:
     """Build a network with new weights, except for frozen encoders: these it has as they are."""
-    if not (model.image.encoder.frozen and model.text.encoder.frozen):
-        return AladinModel.create(model.config, model.text.encoder.tokenizer)
-    # Together: the image encoder may share the text encoder's weights.
-    encoders = copy.deepcopy((model.image.encoder, model.text.encoder))
-    return AladinModel(model.config, *encoders)
+    frozen = [tower.encoder.frozen for tower in (model.image, model.text)]
+    if all(frozen):
+        # Together: the image encoder may share the text encoder's weights.
+        encoders = copy.deepcopy((model.image.encoder, model.text.encoder))
+        return AladinModel(model.config, *encoders)
+    anew = AladinModel.create(model.config, model.text.encoder.tokenizer)
+    # An earlier stage may have tuned what the configuration's source still has untuned.
+    for new, own in (
+        (anew.image.encoder, model.image.encoder),
+        (anew.text.encoder, model.text.encoder),
+    ):
+        if own.frozen:
+            new.load_state_dict(own.state_dict())
+    return anew

@@ -79,17 +79,19 @@ def check_items_stand_alone(task: JointTask | OnlineBranches) -> None:
 
     Chunks, and the shares of several processes, would have other statistics than the batch.
 
+    Args:
+        task: put into training mode, which tells what a batch norm will look at.
+
     Raises:
-        ConfigError: batch normalisation is trained.
+        ConfigError: a batch norm takes its statistics from the batch.
     """
-    for module in task.modules():
-        if isinstance(module, _BatchNorm) and any(
-            value.requires_grad for value in module.parameters()
-        ):
-            raise ConfigError(
-                "this network trains batch normalisation, which sees the whole batch: leave out "
-                "chunk_size and train in one process, or freeze the encoder"
-            )
+    task.train()
+    if any(isinstance(module, _BatchNorm) and module.training for module in task.modules()):
+        raise ConfigError(
+            "this network trains batch normalisation, which sees the whole batch: leave out "
+            "chunk_size and train in one process, or freeze the encoder; a stage may then tune "
+            "it, with the statistics that it has"
+        )
 
 
 class CutEncodings:

@@ -59,4 +59,7 @@ def train(
 def silence() -> Generator[Progress]:
     """Keep this process from talking: another one of its job does."""
     logging.disable(logging.WARNING)
-    yield NullProgress()
+    try:
+        yield NullProgress()
+    finally:
+        logging.disable(logging.NOTSET)

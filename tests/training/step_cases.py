@@ -23,7 +23,8 @@ from aladin.config import (
 )
 from aladin.encoders.base import TextBatch
 from aladin.model import AladinModel, text_encoder_class
-from training.batch_source import WHOLE, Share
+from training.batch_source import WHOLE
+from training.batches import Share
 from training.losses.negatives import negative_mask
 from training.stage import AnchorsConfig, OfflineNegativesConfig, StageConfig, TaskConfig
 from training.tasks.batch import Batch, OfflineBatch

@@ -10,8 +10,8 @@ import torch
 from aladin.encoders.base import TextBatch
 from aladin.errors import ImageError
 from aladin.progress import NullProgress
-from training.batch_source import PlannedBatches, Share
-from training.batches import BatchPlan
+from training.batch_source import PlannedBatches
+from training.batches import BatchPlan, Share
 from training.dataset import PairDataset
 from training.preparation import prepare_run
 from training.recipe import load_recipe

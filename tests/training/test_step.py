@@ -142,7 +142,7 @@ def test_memory_is_that_of_a_chunk() -> None:
 def test_batch_normalisation_is_refused_where_it_is_trained() -> None:
     task = task_of(CASES["matching"])
     check_items_stand_alone(task)
-    task.add_module("normalised", torch.nn.BatchNorm2d(3).requires_grad_(False))
+    task.model.add_module("normalised", torch.nn.BatchNorm2d(3).requires_grad_(False))
     check_items_stand_alone(task)
     task.requires_grad_(True)
     with pytest.raises(ConfigError, match="batch normalisation"):

@@ -17,7 +17,7 @@ from PIL import Image
 from aladin.errors import ConfigError, DataError
 from aladin.images import ImageLimits
 from aladin.photo_file import PhotoFile
-from training.batch_source import Share
+from training.batches import Share
 from training.streaming import samples as samples_module
 from training.streaming import streamed_batches as batches_module
 from training.streaming.order import Lanes

@@ -16,6 +16,7 @@ from aladin.errors import ConfigError
 from aladin.model import AladinModel
 from training.optimization import build_optimizer
 from training.stage import StageConfig, TaskConfig
+from training.step import check_items_stand_alone
 from training.tasks.joint import JointTask
 from training.tasks.parts import set_trained_parts, set_training_mode
 from training.tuning.config import EncoderPart, TuneConfig
@@ -143,6 +144,7 @@ def test_a_convolutional_encoders_norms_stay_on_their_running_statistics(
     tune: dict[EncoderPart, TuneConfig] = {"image_encoder": TuneConfig()}
     start_tuning(model, tune)
     task = JointTask(model, stage(tune, frozen_dropout=True))
+    check_items_stand_alone(task)
     pixels = torch.randn(4, 3, 32, 32)
     for frozen_dropout in (True, False):
         task.stage = stage(tune, frozen_dropout=frozen_dropout)
