@@ -15,6 +15,8 @@ from aladin.errors import RegionError
 _SLACK = 1e-3
 # What an index has room for.
 _LONGEST_SIDE_PX = 2**31 - 1
+# Detectors' numbers are in the hundreds. Networks square them, and float32 ends at 3e38.
+_LARGEST = 1e9
 # Numbers by which VinVL tells a region's place, behind those of its appearance.
 GEOMETRY = 6
 
@@ -42,12 +44,14 @@ class RegionSet:
         """Check everything, and clip boxes that stand out by no more than rounding.
 
         Raises:
-            RegionError: shapes disagree, a number is not finite, a text holds half a character, or
-                a box or the size is impossible.
+            RegionError: shapes disagree, a number is too large or not finite, a text holds half a
+                character, or a box or the size is impossible.
         """
         vectors = _real(self.vectors, "vectors")
         if vectors.ndim != 2 or vectors.shape[1] == 0:
             raise RegionError(f"vectors: expected shape (regions, dim), got {vectors.shape}")
+        if vectors.size and float(np.abs(vectors).max()) > _LARGEST:
+            raise RegionError(f"vectors: expected numbers up to {_LARGEST:g}")
         object.__setattr__(self, "vectors", vectors)
         if self.boxes is not None:
             object.__setattr__(self, "boxes", _checked_boxes(self.boxes, len(vectors)))

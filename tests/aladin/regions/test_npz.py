@@ -102,7 +102,7 @@ def test_sizes_are_known_before_anything_is_unpacked() -> None:
 @pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_directory_that_understates_is_no_way_around_the_limits(packing: int) -> None:
     claimed = len(saved(VECTORS))
-    zeros = bytes(2**24)
+    zeros = bytes(2**21)
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", packing) as archive:
         archive.writestr("vectors.npy", saved(VECTORS) + zeros)
@@ -114,7 +114,7 @@ def test_a_directory_that_understates_is_no_way_around_the_limits(packing: int) 
     try:
         with pytest.raises(RegionError, match=r"Bad CRC-32|packed in a way"):
             read_region_npz(bytes(lying), "upload", LIMITS)
-        assert tracemalloc.get_traced_memory()[1] < len(zeros) / 8
+        assert tracemalloc.get_traced_memory()[1] < len(zeros) / 2
     finally:
         tracemalloc.stop()
 

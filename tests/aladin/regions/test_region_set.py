@@ -44,6 +44,7 @@ def test_what_is_sound_stays_as_it_is() -> None:
         ({"boxes": BOXES + np.float32(np.inf)}, "boxes: expected finite numbers"),
         ({"boxes": 2 * BOXES}, r"inside the photo, region 0 has \[0\.0, 0\.0, 1\.0, 2\.0\]"),
         ({"boxes": BOXES[:, [2, 1, 0, 3]]}, "x0 <= x1, y0 <= y1, region 0 has"),
+        ({"vectors": np.full((2, 3), 1e30, np.float32)}, r"vectors: expected numbers up to 1e\+09"),
         ({"labels": ("dog",)}, "labels: expected 2, got 1"),
         ({"size_px": (640, 0)}, r"size: expected 1 to .* px a side, got \(640, 0\)"),
         ({"size_px": (2**31, 1)}, "size: expected 1 to 2147483647 px a side"),

@@ -328,7 +328,8 @@ async def test_the_new_routes_are_documented(service: Service) -> None:
     add = paths["/v1/items/{target}"]["post"]
     assert set(add["requestBody"]["content"]) == {"application/json", "multipart/form-data"}
     one, several = add["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
-    assert set(one["properties"]) == {"id", "image", "image_url", "text", "uri", "metadata"}
+    files = {"image", "image_url", "regions"}
+    assert set(one["properties"]) == files | {"id", "text", "uri", "metadata"}
     assert several["properties"]["items"]["items"] == one
     assert {"201", "403", "409", "413", "415", "422", "429", "503"} <= set(add["responses"])
     assert json.dumps(paths["/v1/items/{target}/{item_id}"]["delete"]).count("read-only") == 1

@@ -218,6 +218,7 @@ async def test_the_surface_is_documented(service: Service) -> None:
             "min_probability",
             "timeout_ms",
             "image_url",
+            "regions",
         }
 
 

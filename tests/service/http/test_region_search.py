@@ -375,6 +375,21 @@ def bomb() -> bytes:
     return target.getvalue()
 
 
+async def test_regions_and_photos_are_remembered_apart(
+    client: httpx.AsyncClient, tmp_path: Path, encoded: Callable[..., bytes]
+) -> None:
+    data = npz(random_regions(55, 2), tmp_path)
+    for sent in (data, data):
+        found = await client.post("/v1/search/texts", files={"regions": sent})
+        assert found.status_code == 200
+    # The bytes that were good as regions are no photo, and nothing is drawn on a damaged one.
+    photo = await client.post("/v1/search/texts", files={"image": data})
+    assert photo.status_code == 422
+    files = {"regions": data, "image": encoded(Image.new("RGB", (9, 9)))[:40]}
+    drawn = await client.post("/v1/explain.png", files=files, data={"id": "photo-0#0"})
+    assert (drawn.status_code, drawn.json()["error"]["code"]) == (415, "not_an_image")
+
+
 VECTORS = np.ones((2, DIM), np.float32)
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "no zip": (b"PK\x03\x04 nothing", "cannot be read as an npz file"),
@@ -383,6 +398,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "pickle": (pickle.dumps({"vectors": [1]}), "cannot be read as an npz file"),
     "objects": (zipped(vectors=np.array([{}], dtype=object)), "expected numbers, got object"),
     "NaN": (zipped(vectors=VECTORS * np.nan), "expected finite numbers"),
+    "huge": (zipped(vectors=VECTORS * np.float32(3e38)), "expected numbers up to 1e+09"),
     "other numbers": (zipped(vectors=VECTORS[:, :9]), f"expected {DIM} numbers a region"),
     "no regions": (zipped(vectors=VECTORS[:0]), "expected at least one region"),
     "too many": (zipped(vectors=np.ones((101, DIM), np.float32)), "expected at most 100 regions"),

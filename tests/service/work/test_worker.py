@@ -15,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
+import service.image_reader as image_reader
 import service.query_encoder as query_encoder
 from aladin.encoding import Encoding
 from aladin.errors import (
@@ -253,7 +254,7 @@ def test_at_most_so_many_photos_are_decoded_at_a_time(
     encoded: Encoded,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real, lock, both = query_encoder.decode_image, threading.Lock(), threading.Barrier(2)
+    real, lock, both = image_reader.decode_image, threading.Lock(), threading.Barrier(2)
     running, most = 0, 0
 
     def watched(*args: Any) -> Image.Image:
@@ -267,7 +268,7 @@ def test_at_most_so_many_photos_are_decoded_at_a_time(
             running -= 1
         return photo
 
-    monkeypatch.setattr(query_encoder, "decode_image", watched)
+    monkeypatch.setattr(image_reader, "decode_image", watched)
     photos = [encoded(query_photo.rotate(angle)) for angle in range(6)]
     with closing(make_worker(index_folder, decode_threads=2)) as worker:
         results = answer(worker, [job(PhotoQuery(photo)) for photo in photos])
@@ -287,7 +288,7 @@ def test_a_query_that_comes_again_does_not_go_through_the_network(
 
         monkeypatch.setattr(query_encoder, "encode_texts", refuse)
         monkeypatch.setattr(query_encoder, "encode_images", refuse)
-        monkeypatch.setattr(query_encoder, "decode_image", refuse)
+        monkeypatch.setattr(image_reader, "decode_image", refuse)
         again = answer(worker, jobs)
     for place in range(len(jobs)):
         before, after = first[place], again[place]
