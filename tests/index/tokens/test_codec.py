@@ -47,6 +47,17 @@ def test_int8_spends_its_range_on_each_token() -> None:
     np.testing.assert_allclose(packed.scales, [1 / 127, 0.01 / 127, 1])
 
 
+@pytest.mark.parametrize("dtype", TOKEN_DTYPES)
+def test_a_region_of_zeros_stays_one(dtype: Any) -> None:
+    """The alignment head may give each image one; every word has to score 0 with it."""
+    tokens = clustered(700)
+    tokens[::35] = 0
+    codec = TokenCodec.train(dtype, tokens, queries=clustered(300, seed=1))
+    back = codec.unpack(codec.pack(tokens))
+    np.testing.assert_allclose(back[::35], 0, atol=1e-6)
+    assert float(np.linalg.norm(back, axis=1)[1:35].min()) > 0.8
+
+
 @pytest.mark.parametrize("dtype", ["int8", "4bit", "2bit"])
 def test_known_queries_keep_scores_better(dtype: Any) -> None:
     tokens, queries = clustered(900), clustered(900, seed=1)
