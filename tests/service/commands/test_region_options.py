@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from aladin.checkpoint import save_checkpoint
@@ -159,3 +160,59 @@ def test_a_network_of_photos_has_no_use_for_regions(
 ) -> None:
     says = run("evaluate", tiny_checkpoint, data / "captions.jsonl", *options, code=2)
     assert "this network reads photos, not regions" in says
+
+
+DETECTOR = """
+import numpy as np
+from aladin.regions.region_set import RegionSet, with_geometry
+
+BOXES = np.array([[0, 0, 0.5, 0.5], [0.25, 0, 1, 0.75]], np.float32)
+
+
+class Colours:
+    id, dim = "colours", 10
+
+    def detect(self, photo):
+        colours = np.asarray(photo)[0, :2].astype(np.float32)
+        appearance = np.concatenate([colours, np.ones((2, 1), np.float32)], axis=1) / 255
+        return RegionSet(with_geometry(appearance, BOXES), BOXES, (), photo.size, self.id)
+
+
+def make(source, options, device):
+    return Colours()
+"""
+
+
+def test_a_detector_of_the_user_s_own(
+    checkpoint: Path, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "colours.py").write_text(DETECTOR)
+    monkeypatch.syspath_prepend(tmp_path)
+    lines: list[str] = []
+    for number in range(2):
+        Image.new("RGB", (6, 4), (100 * number, 50, 7)).save(tmp_path / f"{number}.png")
+        lines.append(json.dumps({"image": f"{number}.png", "captions": ["a dog"]}) + "\n")
+    photos, out = tmp_path / "photos.jsonl", tmp_path / "regions"
+    photos.write_text("".join(lines))
+    detector = ["--detector", "colours:make"]
+    for counts in ("2 written, 0 were there", "0 written, 2 were there"):
+        says = run("regions", "extract", photos, *detector, "--out", out)
+        assert says == f"{out}: {counts}, 0 left out\n"
+
+    asked = ["search", index, "--explain", "--json", "--regions", out / "1.png.npz"]
+    by_regions = json.loads(run(*asked))["hits"]
+    boxes = [[0, 0, 0.5, 0.5], [0.25, 0, 1, 0.75]]
+    assert by_regions
+    for hit in by_regions:
+        for evidence in hit["evidence"]:
+            np.testing.assert_allclose(evidence["box"], boxes[evidence["region"]], atol=1e-3)
+    asked = ["search", index, "--explain", "--json", "--image", tmp_path / "1.png"]
+    by_photo = json.loads(run(*asked, *detector))["hits"]
+    assert [hit["id"] for hit in by_photo] == [hit["id"] for hit in by_regions]
+    assert by_photo[0]["evidence"] == by_regions[0]["evidence"]
+
+    built = tmp_path / "index"
+    run("index", "build", "--model", checkpoint, "--images", photos, *detector, "--out", built)
+    for hit in json.loads(run("search", built, "a dog", "--explain", "--json"))["hits"]:
+        for evidence in hit["evidence"]:
+            np.testing.assert_allclose(evidence["box"], boxes[evidence["region"]], atol=1e-3)
