@@ -106,7 +106,8 @@ def test_vectors_that_end_in_their_geometry_tell_the_boxes(tmp_path: Path) -> No
 def test_a_photo_without_the_geometry_that_the_first_has(tmp_path: Path) -> None:
     rows = [["1", "3", encoded(whole("391895"))], ["2", "2", encoded(vectors(2, 11, seed=5))]]
     store = open_regions(write_lines(tmp_path / "features.tsv", rows))
-    with pytest.raises(DataError, match=r"features\.tsv:2: photo '2': expected the boxes in the last 6"):
+    expected = r"features\.tsv:2: photo '2': expected the boxes in the last 6"
+    with pytest.raises(DataError, match=expected):
         store.read("2")
 
 
