@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import numpy as np
@@ -163,14 +163,16 @@ def detector_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random DETR, whose states are as long as the appearance of the index's regions."""
     folder = tmp_path_factory.mktemp("detr")
     torch.manual_seed(3)
-    backbone = ResNetConfig(
+    # Any: the library's signatures do not name what its configurations inherit.
+    make_backbone, make_config = cast(Any, ResNetConfig), cast(Any, DetrConfig)
+    backbone = make_backbone(
         embedding_size=4,
         hidden_sizes=[4, 8],
         depths=[1, 1],
         layer_type="basic",
         out_features=["stage2"],
     )
-    config = DetrConfig(
+    config = make_config(
         use_timm_backbone=False,
         backbone=None,
         use_pretrained_backbone=False,
