@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import ConfigDict
@@ -156,7 +156,7 @@ def _with_frozen(
         part: dataclasses.replace(getattr(config, part), frozen=value)
         for part, value in frozen.items()
     }
-    return dataclasses.replace(config, **cast(dict[str, Any], encoders))
+    return dataclasses.replace(config, **encoders)
 
 
 def read_model_id(folder: Path) -> str:

@@ -88,27 +88,31 @@ def _noise() -> Image.Image:
 
 
 def _detr() -> ObjectDetector:
-    config = DetrConfig(
-        use_timm_backbone=False,
-        backbone=None,
-        use_pretrained_backbone=False,
-        backbone_config=ResNetConfig(out_features=["stage4"]),
-        num_labels=91,
-    )
-    return _random(DetrForObjectDetection(config), DetrImageProcessorPil(size=_SIZE))
+    # Plain data: these configurations declare few of the names that they take.
+    backbone: dict[str, Any] = {"out_features": ["stage4"]}
+    settings: dict[str, Any] = {
+        "use_timm_backbone": False,
+        "backbone": None,
+        "use_pretrained_backbone": False,
+        "backbone_config": ResNetConfig(**backbone),
+        "num_labels": 91,
+    }
+    model = DetrForObjectDetection(DetrConfig(**settings))
+    return _random(model, DetrImageProcessorPil(size=_SIZE))
 
 
 def _yolos() -> ObjectDetector:
-    config = YolosConfig(
-        hidden_size=192,
-        num_hidden_layers=12,
-        num_attention_heads=3,
-        intermediate_size=768,
-        image_size=[800, 1333],
-        use_mid_position_embeddings=False,
-        num_labels=91,
-    )
-    return _random(YolosForObjectDetection(config), YolosImageProcessorPil(size=_SIZE))
+    settings: dict[str, Any] = {
+        "hidden_size": 192,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 3,
+        "intermediate_size": 768,
+        "image_size": [800, 1333],
+        "use_mid_position_embeddings": False,
+        "num_labels": 91,
+    }
+    model = YolosForObjectDetection(YolosConfig(**settings))
+    return _random(model, YolosImageProcessorPil(size=_SIZE))
 
 
 def _random(model: Any, processor: Any) -> ObjectDetector:
