@@ -6,6 +6,7 @@
         ImageError            a picture that cannot be used
           ImageTooLargeError  more pixels or bytes than the limit
         RegionError           regions of a photo that cannot be used
+          RegionsTooLargeError  more bytes than the limit
         TextTooLongError
         ShapeError            a tensor of the wrong shape
         DataError             a line of a data file
@@ -68,6 +69,10 @@ class ImageTooLargeError(ImageError):
 
 class RegionError(InputError):
     """Regions of a photo that cannot be used."""
+
+
+class RegionsTooLargeError(RegionError):
+    """A file of regions with more bytes than the limit; found before it is unpacked."""
 
 
 class TextTooLongError(InputError):

@@ -80,6 +80,7 @@ class ImageReader:
             source: names the regions in errors.
 
         Raises:
+            RegionsTooLargeError: they have too many bytes.
             RegionError: they cannot be used, or come from another detector than the model's.
             ImageError: the photo cannot be used.
             InputError: the model reads photos.

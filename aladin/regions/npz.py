@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from aladin.errors import RegionError
+from aladin.errors import RegionError, RegionsTooLargeError
 from aladin.regions.region_set import RegionSet
 
 # In the order in which they are looked for; the first is the one that is written.
@@ -78,18 +78,19 @@ def read_region_npz(data: bytes | Path, source: str, limits: RegionLimits) -> Re
         limits: what it may take.
 
     Raises:
-        RegionError: it is too large, no such file, or its regions cannot be used.
+        RegionsTooLargeError: it has too many bytes, as it is or unpacked.
+        RegionError: it is no such file, or its regions cannot be used.
     """
     try:
         size = data.stat().st_size if isinstance(data, Path) else len(data)
         if size > limits.max_bytes:
-            raise RegionError(f"expected at most {limits.max_bytes} bytes, got {size}")
+            raise RegionsTooLargeError(f"expected at most {limits.max_bytes} bytes, got {size}")
         if isinstance(data, bytes) and data.count(_ENTRY) > _MAX_ENTRIES:
             raise RegionError(f"expected at most {_MAX_ENTRIES} arrays")
         with zipfile.ZipFile(data if isinstance(data, Path) else io.BytesIO(data)) as file:
             return _read(_Arrays(file, limits.max_bytes), limits.max_regions)
     except RegionError as error:
-        raise RegionError(f"{source}: {error}") from None
+        raise type(error)(f"{source}: {error}") from None
     except _DAMAGED as error:
         reason = str(error) or type(error).__name__
         raise RegionError(f"{source}: cannot be read as an npz file ({reason})") from error
@@ -123,7 +124,9 @@ class _Arrays:
         self._entries: Mapping[str, zipfile.ZipInfo] = file.NameToInfo
         unpacked = sum(entry.file_size for entry in self._entries.values())
         if unpacked > max_bytes:
-            raise RegionError(f"expected at most {max_bytes} bytes unpacked, got {unpacked}")
+            raise RegionsTooLargeError(
+                f"expected at most {max_bytes} bytes unpacked, got {unpacked}"
+            )
 
     def first_of(self, names: tuple[str, ...], kinds: str) -> npt.NDArray[Any] | None:
         """Return the first array there is among `names`; None: there is none of them."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin.errors import RegionError
+from aladin.errors import RegionError, RegionsTooLargeError
 from aladin.regions.npz import RegionLimits, read_region_npz, write_region_npz
 from aladin.regions.region_set import RegionSet
 
@@ -93,9 +93,9 @@ def test_sizes_are_known_before_anything_is_unpacked() -> None:
     limits = RegionLimits(max_bytes=10_000)
     bomb = packed(vectors=np.zeros((100, 1000), np.float32))
     assert len(bomb) < limits.max_bytes
-    with pytest.raises(RegionError, match="at most 10000 bytes unpacked, got 400128"):
+    with pytest.raises(RegionsTooLargeError, match=r"^upload: .+ 10000 bytes unpacked, got 400128"):
         read_region_npz(bomb, "upload", limits)
-    with pytest.raises(RegionError, match="at most 10000 bytes, got 10001"):
+    with pytest.raises(RegionsTooLargeError, match=r"^upload: .+ 10000 bytes, got 10001"):
         read_region_npz(b"P" * 10_001, "upload", limits)
 
 
