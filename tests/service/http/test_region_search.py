@@ -4,107 +4,43 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import pickle
 import shutil
 import zipfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-import torch
 from PIL import Image
-from transformers import (
-    DetrConfig,
-    DetrForObjectDetection,
-    DetrImageProcessorPil,
-    ResNetConfig,
-)
 
-from aladin.checkpoint import load_checkpoint, save_checkpoint
-from aladin.config import (
-    AlignmentHeadConfig,
-    ImageEncoderConfig,
-    MatchingHeadConfig,
-    TextEncoderConfig,
-    TowerConfig,
-)
 from aladin.detectors.loading import load_detector
-from aladin.detectors.network import quiet
 from aladin.encoding import Encoding
 from aladin.errors import ConfigError
 from aladin.inference import encode_images, encode_texts
 from aladin.model import AladinModel
 from aladin.regions.npz import write_region_npz
-from aladin.regions.region_set import RegionSet, with_geometry
-from index.building.builder import build_index
-from index.settings import BuildSettings
+from aladin.regions.region_set import RegionSet
 from service.image_reader import check_detector
-from service.sources import image_items, text_items
-from training.data.regions import open_regions
+from tests.service.region_world import (
+    DIM,
+    HEIGHT,
+    WIDTH,
+    World,
+    build_world,
+    random_regions,
+    region_model,
+    save_detector,
+)
 
 pytestmark = pytest.mark.anyio
 
-APPEARANCE, MOST = 8, 5
-DIM = APPEARANCE + 6
-WIDTH, HEIGHT = 64, 48
 # Tokens and boxes of the index are kept in 16 bits.
 CLOSE = 5e-3
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
-
-
-@dataclass(frozen=True)
-class World:
-    """An index of regions, and what is in it.
-
-    Attributes:
-        index: its folder.
-        model: that made it.
-        photos: by id, their regions.
-        texts: by id.
-    """
-
-    index: Path
-    model: AladinModel
-    photos: dict[str, RegionSet]
-    texts: dict[str, str]
-
-
-def random_regions(seed: int, count: int) -> RegionSet:
-    rng = np.random.default_rng(seed)
-    corners = rng.random((count, 2, 2), dtype=np.float32)
-    boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
-    appearance = rng.normal(size=(count, APPEARANCE)).astype(np.float32)
-    return RegionSet(with_geometry(appearance, boxes), boxes, ("dog",) * count, (WIDTH, HEIGHT))
-
-
-def region_model(build_tiny: Callable[..., AladinModel], **changes: Any) -> AladinModel:
-    bert = {
-        "model_type": "bert",
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-        "max_position_embeddings": 32,
-        "initializer_range": 0.5,
-    }
-    return build_tiny(
-        image_encoder=ImageEncoderConfig(
-            name="regions",
-            architecture={"region_dim": DIM, "max_regions": MOST, "max_label_tokens": 8},
-            **changes,
-        ),
-        text_encoder=TextEncoderConfig(architecture=bert, max_tokens=32),
-        image_tower=TowerConfig(trunk=None),
-        text_tower=TowerConfig(trunk=None),
-        alignment=AlignmentHeadConfig(dim=None),
-        matching=MatchingHeadConfig(layers=1, heads=2),
-    )
 
 
 @pytest.fixture(scope="module")
@@ -114,83 +50,14 @@ def world(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> World:
     """Photos that are not there, of which VinVL's tables have regions and labels."""
-    folder = tmp_path_factory.mktemp("world")
-    photos: dict[str, RegionSet] = {}
-    lines: list[str] = []
-    features: list[str] = []
-    labels: list[str] = []
-    for number, pair in enumerate(captions):
-        name, regions = f"photo-{number}", random_regions(number, number + 1)
-        photos[name] = regions
-        lines.append(json.dumps({"id": name, "image": f"{name}.jpg", "captions": pair}))
-        vectors = base64.b64encode(regions.vectors.astype("<f4").tobytes()).decode()
-        features.append(f"{name}\t{json.dumps({'num_boxes': len(regions), 'features': vectors})}")
-        assert regions.boxes is not None
-        objects = [
-            {"class": "dog", "rect": (box * [WIDTH, HEIGHT, WIDTH, HEIGHT]).tolist()}
-            for box in regions.boxes
-        ]
-        described = {"image_w": WIDTH, "image_h": HEIGHT, "objects": objects}
-        labels.append(f"{name}\t{json.dumps(described)}")
-    for name, content in (
-        ("data.jsonl", lines),
-        ("features.tsv", features),
-        ("predictions.tsv", labels),
-    ):
-        (folder / name).write_text("\n".join(content) + "\n", encoding="utf-8")
-    checkpoint = folder / "checkpoint"
-    save_checkpoint(checkpoint, region_model(build_tiny))
-    store, data = open_regions(folder / "features.tsv", folder / "predictions.tsv"), folder
-    build_index(
-        checkpoint,
-        folder / "index",
-        image_items(data / "data.jsonl", None, store),
-        text_items(data / "data.jsonl", None),
-        BuildSettings(token_dtype="float16"),
-        None,
-        store,
-    )
-    texts = {
-        f"photo-{number}#{place}": text
-        for number, pair in enumerate(captions)
-        for place, text in enumerate(pair)
-    }
-    return World(folder / "index", load_checkpoint(checkpoint).model, photos, texts)
+    return build_world(tmp_path_factory.mktemp("world"), region_model(build_tiny), captions)
 
 
 @pytest.fixture(scope="module")
 def detector_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random DETR, whose states are as long as the appearance of the index's regions."""
+    """A random detector, whose vectors are as long as those of the index's regions."""
     folder = tmp_path_factory.mktemp("detr")
-    torch.manual_seed(3)
-    # Any: the library's signatures do not name what its configurations inherit.
-    make_backbone, make_config = cast(Any, ResNetConfig), cast(Any, DetrConfig)
-    backbone = make_backbone(
-        embedding_size=4,
-        hidden_sizes=[4, 8],
-        depths=[1, 1],
-        layer_type="basic",
-        out_features=["stage2"],
-    )
-    config = make_config(
-        use_timm_backbone=False,
-        backbone=None,
-        use_pretrained_backbone=False,
-        backbone_config=backbone,
-        d_model=APPEARANCE,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=8,
-        decoder_ffn_dim=8,
-        num_queries=6,
-        num_labels=3,
-        init_std=1.0,
-    )
-    with quiet():
-        DetrForObjectDetection(config).save_pretrained(folder)
-    DetrImageProcessorPil(size={"shortest_edge": 32, "longest_edge": 64}).save_pretrained(folder)
+    save_detector(folder)
     return folder
 
 
