@@ -74,9 +74,11 @@ def test_copies_tie_in_the_indexes_of_these_tests(
 ) -> None:
     hits = tied.search(tied_queries.texts[0].query, "text", "images", top_k=27).hits
     score = {hit.id: hit.score for hit in hits}
-    assert [score[f"photo {number} again"] for number in range(4)] == [
-        score[f"photo {number}"] for number in range(4)
-    ]
+    originals = [score[f"photo {number}"] for number in range(4)]
+    # Where a row lies in a product may change its last digit.
+    assert [score[f"photo {number} again"] for number in range(4)] == pytest.approx(
+        originals, abs=1e-7
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -141,7 +142,9 @@ def test_photos_alone_need_queries_for_the_fidelity(
         words = encode_texts(model, [item.text for item in texts])
         return {"text": queries_of_encoding(words, "text")}
 
-    report = tune_index(tmp_path, OPTIONS, make_queries)
+    # With all photos as candidates every fidelity can be had.
+    all_photos = replace(OPTIONS, max_candidates=len(images))
+    report = tune_index(tmp_path, all_photos, make_queries)
     tuning = report.sides["images"].tuning
     assert tuning is not None
     assert tuning.queries == 16
