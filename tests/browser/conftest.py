@@ -103,14 +103,14 @@ def _told_by_length(direction: DirectionCalibration) -> DirectionCalibration:
 def open_service(
     index_folder: Path, serve_in_thread: Callable[..., AbstractContextManager[str]]
 ) -> OpenService:
-    """Opens services of the index: ``with open_service(keys_file=FILE) as url``."""
+    """Opens services of an index: ``with open_service(keys_file=FILE) as url``."""
 
     @contextmanager
-    def run(port: int = 0, **changes: object) -> Generator[str]:
+    def run(port: int = 0, index: Path = index_folder, **changes: object) -> Generator[str]:
         # In float32, wherever the tests run: values are compared.
         settings = ServiceSettings(query_precision="float32", **changes)  # type: ignore[arg-type]
         metrics = Metrics()
-        worker = WorkerPlan(index=index_folder, settings=settings).make()
+        worker = WorkerPlan(index=index, settings=settings).make()
         app = create_app(ThreadWorkers(worker, settings, metrics), settings, metrics)
         with serve_in_thread(app, port) as url:
             yield url
