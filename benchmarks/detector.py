@@ -35,6 +35,7 @@ from aladin.config import ImageEncoderConfig
 from aladin.detectors.base import Detector
 from aladin.detectors.loading import load_detector
 from aladin.detectors.objects import ObjectDetector, ObjectOptions
+from aladin.encoders.base import ImageEncoder
 from aladin.encoders.hf_image import HFImageEncoder
 from aladin.images import read_image
 from benchmarks.timing import ratio, time_in_turn
@@ -74,7 +75,7 @@ def main() -> None:
 
 
 @torch.inference_mode()
-def _encode(encoder: HFImageEncoder, photo: Image.Image, _: int) -> object:
+def _encode(encoder: ImageEncoder, photo: Image.Image, _: int) -> object:
     return encoder(encoder.collate([encoder.preprocess(photo)]))
 
 

@@ -31,6 +31,7 @@ from aladin.encoders.dual_encoder import is_dual_encoder, takes_any_shape
 from aladin.encoders.hf_image import HFImageEncoder
 from aladin.encoders.hf_text import HFTextEncoder, longest_text
 from aladin.encoders.naflex import NaFlexImageEncoder
+from aladin.encoders.vision_tower import VisionTowerEncoder
 from aladin.errors import ConfigError
 from aladin.fusion import DirectionFusion, Fusion
 from aladin.model import AladinModel
@@ -155,9 +156,7 @@ def _text_encoder(source: str, pooled: bool, max_tokens: int | None) -> HFTextEn
     return whole
 
 
-def _image_encoder(
-    source: str, pooled: bool, options: TowersOptions
-) -> HFImageEncoder | NaFlexImageEncoder:
+def _image_encoder(source: str, pooled: bool, options: TowersOptions) -> VisionTowerEncoder:
     any_shape = takes_any_shape(source)
     config = ImageEncoderConfig(
         name="naflex" if any_shape else "hf",
@@ -209,7 +208,7 @@ def _towers_own(align_dim: int) -> dict[str, Any]:
 
 
 def _new(
-    image_encoder: HFImageEncoder | NaFlexImageEncoder,
+    image_encoder: VisionTowerEncoder,
     text_encoder: HFTextEncoder,
     options: TowersOptions,
 ) -> dict[str, Any]:
@@ -222,5 +221,5 @@ def _new(
     }
 
 
-def _has_front(encoder: HFImageEncoder | NaFlexImageEncoder) -> bool:
+def _has_front(encoder: VisionTowerEncoder) -> bool:
     return encoder.config.pooled or (isinstance(encoder, HFImageEncoder) and encoder.has_cls)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
-from transformers.utils import logging
 
+from aladin.encoders.transformers_model import quiet
 from aladin.errors import CheckpointError
 
 
@@ -37,20 +35,6 @@ def load_network(auto_class: Any, source: str, revision: str | None, device: str
         hint = "; some hubs have a version of it without timm, e.g. revision=no_timm"
         raise CheckpointError(f"{source}: cannot load a detector ({reason}{hint})") from error
     return model.to(device).eval()
-
-
-@contextmanager
-def quiet() -> Generator[None]:
-    """Keep the library from drawing its own bar and from reporting what it loads."""
-    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bar:
-            logging.enable_progress_bar()
 
 
 def network_digest(model: nn.Module, preprocessing: object) -> str:

@@ -18,8 +18,9 @@ from pydantic import ConfigDict, Field
 from torch import Tensor
 from transformers import AutoImageProcessor, AutoModelForObjectDetection
 
-from aladin.detectors.network import load_network, network_digest, quiet
+from aladin.detectors.network import load_network, network_digest
 from aladin.detectors.options import options_text, parse_options
+from aladin.encoders.transformers_model import quiet
 from aladin.errors import CheckpointError, ConfigError, InputError
 from aladin.regions.region_set import GEOMETRY, RegionSet, with_geometry
 from aladin.strict_config import STRICT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Sequence
-from typing import ClassVar, Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Float
@@ -15,16 +15,16 @@ from torch.nn import functional as F
 from transformers.configuration_utils import PretrainedConfig
 
 from aladin.config import ImageEncoderConfig, ImagePreprocessing
-from aladin.encoders.base import Features, ImageEncoder, TextEncoder, with_front
+from aladin.encoders.base import Features, TextEncoder, with_front
 from aladin.encoders.dual_encoder import (
     build_dual_tower,
-    load_dual_tower,
     pool_photos,
 )
 from aladin.encoders.grids import Grid, pooled_boxes, pooled_cells
-from aladin.encoders.transformers_model import build_tower, load_tower
+from aladin.encoders.transformers_model import build_tower
+from aladin.encoders.vision_tower import VisionTowerEncoder
 from aladin.errors import ConfigError, InputError
-from aladin.preprocessing import input_window, preprocess_photo, read_preprocessing
+from aladin.preprocessing import input_window, preprocess_photo
 from aladin.regions.region_set import RegionSet
 
 
@@ -44,7 +44,7 @@ class _Layout(NamedTuple):
     covered: tuple[float, float]
 
 
-class HFImageEncoder(ImageEncoder):
+class HFImageEncoder(VisionTowerEncoder):
     """Patches of a vision transformer, or cells of a convolutional network's last map.
 
     They are the last layer's states, as the network of the transformers library returns them. A
@@ -53,8 +53,6 @@ class HFImageEncoder(ImageEncoder):
     similarity compares comes first. The cells may be averaged to coarser grids, of several sizes
     at once. Photos of another size than the network's own take interpolated positions.
     """
-
-    reads: ClassVar[Literal["photo", "regions"]] = "photo"
 
     def __init__(
         self,
@@ -96,24 +94,6 @@ class HFImageEncoder(ImageEncoder):
         self._has_front = self.has_cls or config.pooled
         regions = sum(rows * columns for rows, columns in self._levels)
         self.num_tokens = regions + int(self._has_front)
-
-    @classmethod
-    def from_source(
-        cls, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None
-    ) -> HFImageEncoder:
-        """Load the pretrained weights that ``config.source`` names."""
-        if config.source is None:
-            return cls(config, text_encoder)
-        projection = None
-        if config.pooled:
-            model, architecture, projection = load_dual_tower(config.source, "vision")
-        else:
-            model, architecture = load_tower(config.source, "vision")
-        preprocessing = config.preprocessing or read_preprocessing(config.source)
-        config = dataclasses.replace(config, architecture=architecture, preprocessing=preprocessing)
-        encoder = cls(config, text_encoder, model)
-        encoder.projection = projection
-        return encoder
 
     def preprocess(self, photo: Image.Image | RegionSet) -> Float[Tensor, "3 height width"]:
         """Turn an RGB photo into the network's input."""

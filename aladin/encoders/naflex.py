@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar, Literal, cast
+from typing import cast
 
 import torch
 from jaxtyping import Float
@@ -14,20 +14,19 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers.configuration_utils import PretrainedConfig
 
 from aladin.config import ImageEncoderConfig, ImagePreprocessing
-from aladin.encoders.base import Features, ImageEncoder, PatchBatch, TextEncoder, with_front
+from aladin.encoders.base import Features, PatchBatch, TextEncoder, with_front
 from aladin.encoders.dual_encoder import (
     build_dual_tower,
-    load_dual_tower,
     pool_photos,
 )
 from aladin.encoders.grids import pooled_boxes, pooled_cells
-from aladin.encoders.transformers_model import build_tower, load_tower
+from aladin.encoders.transformers_model import build_tower
+from aladin.encoders.vision_tower import VisionTowerEncoder
 from aladin.errors import ConfigError, InputError
 from aladin.preprocessing import (
     PhotoPatches,
     patch_grid,
     preprocess_patches,
-    read_preprocessing,
 )
 from aladin.regions.region_set import RegionSet
 
@@ -35,15 +34,13 @@ from aladin.regions.region_set import RegionSet
 _MAX_PATCHES = 256
 
 
-class NaFlexImageEncoder(ImageEncoder):
+class NaFlexImageEncoder(VisionTowerEncoder):
     """Patches of photos that keep their aspect ratio, so that photos differ in their grids.
 
     The states are the last layer's after the network's last norm. There is no CLS; with
     ``pooled`` the network's attention pooling comes in front. A pyramid gives every photo the
     same number of regions.
     """
-
-    reads: ClassVar[Literal["photo", "regions"]] = "photo"
 
     def __init__(
         self,
@@ -84,24 +81,6 @@ class NaFlexImageEncoder(ImageEncoder):
             )
         regions = sum(rows * columns for rows, columns in self._levels)
         self.num_tokens = regions + int(config.pooled) if self._levels else None
-
-    @classmethod
-    def from_source(
-        cls, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None
-    ) -> NaFlexImageEncoder:
-        """Load the pretrained weights that ``config.source`` names."""
-        if config.source is None:
-            return cls(config, text_encoder)
-        projection = None
-        if config.pooled:
-            model, architecture, projection = load_dual_tower(config.source, "vision")
-        else:
-            model, architecture = load_tower(config.source, "vision")
-        preprocessing = config.preprocessing or read_preprocessing(config.source)
-        config = dataclasses.replace(config, architecture=architecture, preprocessing=preprocessing)
-        encoder = cls(config, text_encoder, model)
-        encoder.projection = projection
-        return encoder
 
     def preprocess(self, photo: Image.Image | RegionSet) -> PhotoPatches:
         """Cut an RGB photo into patches."""

@@ -23,7 +23,7 @@ from transformers import (
     YolosImageProcessorPil,
 )
 
-from aladin.detectors.network import quiet
+from aladin.encoders.transformers_model import quiet
 
 WIDTH, QUERIES = 8, 6
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForObjectDetection
 
 from aladin.detectors.base import detect_all
 from aladin.detectors.loading import load_detector
-from aladin.detectors.network import quiet
+from aladin.encoders.transformers_model import quiet
 from aladin.errors import CheckpointError, ConfigError, InputError
 
 WIDTH, QUERIES = 8, 6

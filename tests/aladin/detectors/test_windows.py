@@ -10,8 +10,8 @@ from PIL import Image
 from transformers import AutoModelForImageClassification
 
 from aladin.detectors.loading import load_detector
-from aladin.detectors.network import quiet
 from aladin.detectors.windows import window_boxes
+from aladin.encoders.transformers_model import quiet
 
 
 def test_where_the_windows_are() -> None:
