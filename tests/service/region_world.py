@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +15,6 @@ from transformers import (
     DetrConfig,
     DetrForObjectDetection,
     DetrImageProcessorPil,
-    ResNetConfig,
 )
 
 from aladin.checkpoint import load_checkpoint, save_checkpoint
@@ -26,12 +25,13 @@ from aladin.config import (
     TextEncoderConfig,
     TowerConfig,
 )
-from aladin.detectors.network import quiet
+from aladin.encoders.transformers_model import quiet
 from aladin.model import AladinModel
 from aladin.regions.region_set import RegionSet, with_geometry
 from index.building.builder import build_index
 from index.settings import BuildSettings
 from service.sources import image_items, text_items
+from tests.aladin.detectors.small_detr import small_detr
 from training.data.regions import open_regions
 
 # Numbers of a region without its geometry; regions of a photo that the network takes.
@@ -146,31 +146,7 @@ def build_world(folder: Path, model: AladinModel, captions: Sequence[tuple[str, 
 def save_detector(folder: Path) -> None:
     """Write a random DETR, whose states are as long as the appearance of the index's regions."""
     torch.manual_seed(3)
-    # Any: the library's signatures do not name what its configurations inherit.
-    make_backbone, make_config = cast(Any, ResNetConfig), cast(Any, DetrConfig)
-    backbone = make_backbone(
-        embedding_size=4,
-        hidden_sizes=[4, 8],
-        depths=[1, 1],
-        layer_type="basic",
-        out_features=["stage2"],
-    )
-    config = make_config(
-        use_timm_backbone=False,
-        backbone=None,
-        use_pretrained_backbone=False,
-        backbone_config=backbone,
-        d_model=APPEARANCE,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=8,
-        decoder_ffn_dim=8,
-        num_queries=6,
-        num_labels=3,
-        init_std=1.0,
-    )
+    config = small_detr(DetrConfig, APPEARANCE)
     with quiet():
         DetrForObjectDetection(config).save_pretrained(folder)
     DetrImageProcessorPil(size={"shortest_edge": 32, "longest_edge": 64}).save_pretrained(folder)

@@ -19,32 +19,9 @@ import training.loop
 from aladin.calibration.store import CALIBRATION
 from aladin.checkpoint import load_checkpoint
 from aladin.errors import AladinError, CheckpointError, ConfigError, NonFiniteLossError
-from aladin.progress import NullProgress
+from tests.training.interruption import InterruptAfter, InterruptionError
 from training.recipe import load_recipe
 from training.run import read_validation, run_recipe
-
-
-class InterruptionError(Exception):
-    """Stands for whatever ends a process between two steps."""
-
-
-class InterruptAfter(NullProgress):
-    """Interrupts the run after a number of optimizer steps."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-        self.unit = ""
-
-    def start(self, total: int | None, unit: str) -> None:  # noqa: ARG002
-        """Note what is counted."""
-        self.unit = unit
-
-    def advance(self, count: int = 1) -> None:
-        """Count steps down."""
-        if self.unit == "steps":
-            self.steps -= count
-            if self.steps < 0:
-                raise InterruptionError
 
 
 def weights(out: Path, stage: str = "student") -> dict[str, torch.Tensor]:

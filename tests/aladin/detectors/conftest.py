@@ -17,41 +17,15 @@ from transformers import (
     MobileNetV2Config,
     MobileNetV2ForImageClassification,
     MobileNetV2ImageProcessorPil,
-    ResNetConfig,
     YolosConfig,
     YolosForObjectDetection,
     YolosImageProcessorPil,
 )
 
 from aladin.encoders.transformers_model import quiet
+from tests.aladin.detectors.small_detr import QUERIES, small_detr
 
-WIDTH, QUERIES = 8, 6
-
-
-def _detr(config: Callable[..., Any]) -> Any:
-    backbone = ResNetConfig(
-        embedding_size=4,
-        hidden_sizes=[4, 8],
-        depths=[1, 1],
-        layer_type="basic",
-        out_features=["stage2"],
-    )
-    return config(
-        use_timm_backbone=False,
-        backbone=None,
-        use_pretrained_backbone=False,
-        backbone_config=backbone,
-        d_model=WIDTH,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=8,
-        decoder_ffn_dim=8,
-        num_queries=QUERIES,
-        num_labels=3,
-        init_std=1.0,
-    )
+WIDTH = 8
 
 
 def _yolos() -> Any:
@@ -73,11 +47,11 @@ def detector_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
     sizes = {"size": {"shortest_edge": 32, "longest_edge": 64}}
     makers: dict[str, tuple[Callable[[], Any], Any]] = {
         "detr": (
-            lambda: DetrForObjectDetection(_detr(DetrConfig)),
+            lambda: DetrForObjectDetection(small_detr(DetrConfig, WIDTH)),
             DetrImageProcessorPil(**sizes),
         ),
         "conditional_detr": (
-            lambda: ConditionalDetrForObjectDetection(_detr(ConditionalDetrConfig)),
+            lambda: ConditionalDetrForObjectDetection(small_detr(ConditionalDetrConfig, WIDTH)),
             DetrImageProcessorPil(**sizes),
         ),
         "yolos": (

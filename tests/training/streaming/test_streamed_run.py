@@ -13,32 +13,10 @@ from safetensors.torch import load_file
 import training.loop
 from aladin.errors import ConfigError, DataError
 from aladin.progress import NullProgress
+from tests.training.interruption import InterruptAfter, InterruptionError
 from training.preparation import prepare_run
 from training.recipe import Recipe, StreamConfig, load_recipe
 from training.run import run_recipe
-
-
-class InterruptionError(Exception):
-    """Stands for whatever ends a process between two steps."""
-
-
-class InterruptAfter(NullProgress):
-    """Interrupts the run after a number of optimizer steps."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-        self.unit = ""
-
-    def start(self, total: int | None, unit: str) -> None:  # noqa: ARG002
-        """Note what is counted."""
-        self.unit = unit
-
-    def advance(self, count: int = 1) -> None:
-        """Count steps down."""
-        if self.unit == "steps":
-            self.steps -= count
-            if self.steps < 0:
-                raise InterruptionError
 
 
 @pytest.fixture

@@ -1,0 +1,28 @@
+"""Interrupting a run between two of its steps."""
+
+from __future__ import annotations
+
+from aladin.progress import NullProgress
+
+
+class InterruptionError(Exception):
+    """Stands for whatever ends a process between two steps."""
+
+
+class InterruptAfter(NullProgress):
+    """Interrupts the run after a number of optimizer steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.unit = ""
+
+    def start(self, total: int | None, unit: str) -> None:  # noqa: ARG002
+        """Note what is counted."""
+        self.unit = unit
+
+    def advance(self, count: int = 1) -> None:
+        """Count steps down."""
+        if self.unit == "steps":
+            self.steps -= count
+            if self.steps < 0:
+                raise InterruptionError
