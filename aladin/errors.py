@@ -199,6 +199,19 @@ class DuplicateItemError(SearchIndexError):
         self.item_id = item_id
 
 
+class EngineError(SearchIndexError):
+    """The engine that keeps the index refuses what it was asked."""
+
+    def __init__(self, engine: str, reason: str) -> None:
+        super().__init__(f"{engine}: {reason}")
+        self.engine = engine
+        self.reason = reason
+
+
+class EngineUnavailableError(EngineError):
+    """The engine that keeps the index does not answer, or not in time; it may later."""
+
+
 class OverloadedError(AladinError):
     """The queue is full; try again after ``retry_after_s`` seconds."""
 

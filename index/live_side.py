@@ -146,7 +146,7 @@ class LiveSide:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `index.engines.SecondStage`."""
+        """Compare tokens, see `index.stages.SecondStage`."""
         if self.changes is None:
             return self.base.second_stage.similarities(query, modality, rows)
         built = rows < self.base.entry.count

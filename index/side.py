@@ -12,12 +12,12 @@ from aladin.errors import IndexCorruptError
 from index.ann.ann_index import EXACT_UP_TO, AnnIndex
 from index.ann.exact import exact_search
 from index.ann.retrieval import retrieve
-from index.engines import FirstStage, SecondStage, TokenAlignment
 from index.items.store import ItemStore
 from index.manifest import SideEntry
 from index.npy import map_npy
 from index.selection import Selection
 from index.settings import Target
+from index.stages import FirstStage, SecondStage, TokenAlignment
 from index.tokens.store import OFFSETS, TokenStore, token_files
 
 ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from index.ann.ann_index import AnnIndex
 from index.ann.exact import exact_search
 from index.ann.faiss_library import faiss
-from index.engines import FirstStage
 from index.selection import Selection
+from index.stages import FirstStage
 
 
 def retrieve(

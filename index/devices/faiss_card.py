@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from index.ann.ann_index import AnnIndex
 from index.ann.faiss_library import faiss
 from index.devices.owner_thread import OwnerThread
-from index.engines import with_margin
 from index.selection import Selection
+from index.stages import with_margin
 
 # The most neighbours, and the most lists, that FAISS's kernels for cards can take.
 MOST_ON_CARD = 2048
@@ -100,7 +100,7 @@ class GpuAnn:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
-        """Find near rows, see `index.engines.FirstStage`.
+        """Find near rows, see `index.stages.FirstStage`.
 
         Raises:
             OwnerFailedError: the card has failed.

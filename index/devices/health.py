@@ -13,9 +13,9 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from index.engines import FirstStage, SecondStage
 from index.modality import Modality
 from index.selection import Selection
+from index.stages import FirstStage, SecondStage
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class GuardedFirstStage:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
-        """Find near rows, see `index.engines.FirstStage`."""
+        """Find near rows, see `index.stages.FirstStage`."""
         return self._health.guard(
             partial(self._on_device.search, query, count, allowed),
             partial(self._spare.search, query, count, allowed),
@@ -86,7 +86,7 @@ class GuardedSecondStage:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items by late interaction, see `index.engines.SecondStage`."""
+        """Score items by late interaction, see `index.stages.SecondStage`."""
         return self._health.guard(
             partial(self._on_device.align, query, modality, rows),
             partial(self._spare.align, query, modality, rows),
@@ -98,7 +98,7 @@ class GuardedSecondStage:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `index.engines.SecondStage`."""
+        """Compare tokens, see `index.stages.SecondStage`."""
         return self._health.guard(
             partial(self._on_device.similarities, query, modality, rows),
             partial(self._spare.similarities, query, modality, rows),

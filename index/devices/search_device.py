@@ -14,8 +14,8 @@ from index.ann.faiss_library import faiss
 from index.devices.faiss_card import FaissCard, GpuAnn
 from index.devices.health import DeviceHealth, GuardedFirstStage, GuardedSecondStage
 from index.devices.torch_engines import TorchAlignment, TorchExact
-from index.engines import FirstStage
 from index.side import Side
+from index.stages import FirstStage
 
 _LOG = logging.getLogger(__name__)
 

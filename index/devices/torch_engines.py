@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin.scoring import maxsim
-from index.engines import with_margin
 from index.modality import Modality
 from index.rerank import split_items
 from index.selection import Selection
+from index.stages import with_margin
 from index.tokens.store import TokenStore
 
 # Vectors that are compared at a time: with float16 scores 2 MiB.
@@ -48,7 +48,7 @@ class TorchExact:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
-        """Find near rows, see `index.engines.FirstStage`.
+        """Find near rows, see `index.stages.FirstStage`.
 
         Raises:
             RuntimeError: the device has failed.
@@ -112,7 +112,7 @@ class TorchAlignment:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items by late interaction, see `index.engines.SecondStage`.
+        """Score items by late interaction, see `index.stages.SecondStage`.
 
         Raises:
             RuntimeError: the device has failed.
@@ -135,7 +135,7 @@ class TorchAlignment:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `index.engines.SecondStage`; few items are no work for the device."""
+        """Compare tokens, see `index.stages.SecondStage`; few items are no work for the device."""
         del modality  # the product of float32 tokens is the same from either side
         block = self._tokens.read(rows)
         similarity = (query.float().cpu() @ block.values.T).numpy()

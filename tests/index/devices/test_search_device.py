@@ -12,10 +12,10 @@ import torch
 from index.devices.health import DeviceHealth, GuardedSecondStage
 from index.devices.search_device import SearchDevice
 from index.devices.torch_engines import TorchAlignment
-from index.engines import TokenAlignment
 from index.reader import open_index
 from index.searcher import TwoStageSearcher
 from index.side import Side
+from index.stages import TokenAlignment
 from tests.index.devices.fake_faiss_card import FakeFaissCard
 
 MakeSide = Callable[..., Side]

@@ -1,0 +1,209 @@
+"""What a searcher and a service need of an index, wherever it is kept.
+
+`index.reader.SearchIndex` is FAISS and files, in the process that searches;
+`index.remote.remote_index.RemoteIndex` is an engine on other machines. Both have the checkpoint
+here, for queries are encoded where they are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aladin.checkpoint import Checkpoint
+from index.changes.writer import AddReport, DeleteReport, NewItems
+from index.items.filter_tree import Filter
+from index.items.tables import StoredItem
+from index.manifest import Manifest, SideEntry
+from index.modality import Modality
+from index.settings import OnDuplicate, Target
+
+
+class Ordered(NamedTuple):
+    """What the first stage found.
+
+    Attributes:
+        rows: (found,) int64, best first, those of equal score in ascending order.
+        match: (found,) float32, their cosines.
+        candidates: how many the first stage took for candidates: as many as were asked for, or
+            all that there are.
+    """
+
+    rows: NDArray[np.int64]
+    match: NDArray[np.float32]
+    candidates: int
+
+
+class Items(Protocol):
+    """What the user said of the items of a side."""
+
+    def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
+        """Return the items at some rows, in the order asked for."""
+        ...
+
+    def by_id(self, item_id: str) -> StoredItem | None:
+        """Return the item with this id, or None where there is none."""
+        ...
+
+
+class SearchSide(Protocol):
+    """The images or the texts at one moment, narrowed to what passes a filter; for one search.
+
+    Items are named by their rows: numbers that mean an item to this object alone. An item looked
+    up by its id need not pass the filter.
+    """
+
+    @property
+    def target(self) -> Target:
+        """Which of the two sides."""
+        ...
+
+    @property
+    def entry(self) -> SideEntry:
+        """What the manifest says of it."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Number of items that a search without a filter may find."""
+        ...
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there is anything to re-rank by."""
+        ...
+
+    @property
+    def items(self) -> Items:
+        """Ids, texts and metadata."""
+        ...
+
+    def order(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        num_candidates: int,
+        words: Float[Tensor, "words dim"] | None = None,
+    ) -> Ordered:
+        """Order the first `count` items; a longer order always begins with a shorter one.
+
+        Args:
+            query: (d_match,), L2-normalised.
+            count: items wanted; fewer are found only where there are no more.
+            num_candidates: of the first stage.
+            words: the tokens of a text by which `align` will be asked to score the images that
+                are found; an engine that can do it scores them on the way.
+        """
+        ...
+
+    def align(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Score items by late interaction, see `index.rerank.alignment_with_candidates`.
+
+        Raises:
+            EngineUnavailableError: the tokens cannot be had now.
+        """
+        ...
+
+    def similarities(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> list[NDArray[np.float32]]:
+        """Compare tokens, see `index.stages.SecondStage`."""
+        ...
+
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of tokens of some items."""
+        ...
+
+    def tokens(self, row: int) -> Float[Tensor, "tokens dim"]:
+        """Read the tokens of one item, in float32."""
+        ...
+
+    def embedding(self, row: int) -> Float[Tensor, " dim"]:
+        """Read the embedding of one item."""
+        ...
+
+
+class ItemWriter(Protocol):
+    """Adds items and removes items; durable when a call returns, see `ChangesWriter`."""
+
+    def known(self, target: Target, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids that are in the index now."""
+        ...
+
+    def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
+        """Add items in one step."""
+        ...
+
+    def delete(
+        self, target: Target, ids: Sequence[str], *, ignore_missing: bool = False
+    ) -> DeleteReport:
+        """Remove items in one step."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+        ...
+
+
+class SearchBackend(Protocol):
+    """One open generation of an index; safe to use from any number of threads."""
+
+    @property
+    def path(self) -> Path:
+        """The index's folder: its model, and photos that were uploaded."""
+        ...
+
+    @property
+    def manifest(self) -> Manifest:
+        """Of the generation."""
+        ...
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The model that the index was built with."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """Number of the generation."""
+        ...
+
+    def side(self, target: Target, filter: Filter | None = None) -> SearchSide:
+        """Return one side as it is now, narrowed to what passes a filter.
+
+        Raises:
+            NoSuchTargetError: the index was built without it.
+            InputError: the filter is one that this index cannot apply.
+            EngineUnavailableError: the engine does not answer.
+        """
+        ...
+
+    def check_health(self) -> None:
+        """Return where searches can be answered now; asks an engine, if there is one.
+
+        Raises:
+            EngineUnavailableError: the engine does not answer.
+        """
+        ...
+
+    def warm(self) -> None:
+        """Have what searches read brought into memory, without waiting for it."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what it holds; no search may run any more."""
+        ...

@@ -1,0 +1,148 @@
+"""What is asked of an engine: the seam at which one takes the place of another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.items.filter_tree import Filter
+from index.remote.entry import Entry, FoundEntry
+from index.settings import Target
+from index.tokens.codec import TokenCodec
+
+
+class SideSchema(NamedTuple):
+    """What an engine has to know of a side before it takes its items.
+
+    Attributes:
+        embedding_dim: size of an embedding.
+        codec: of the tokens; there may be none, then items have 0 tokens.
+        max_tokens: the most that an item of the generation has; later ones may have more.
+        count: items that are to come.
+    """
+
+    embedding_dim: int
+    codec: TokenCodec
+    max_tokens: int
+    count: int
+
+
+class EngineClient(Protocol):
+    """An engine under one name; safe to use from any number of threads.
+
+    The name stands for numbered generations, of which one is live. A generation has a record
+    (small named pieces of bytes: the manifest, codebooks) and a collection for each side. Calls
+    are tried again within their time where that is safe.
+
+    Every method raises EngineUnavailableError where the engine does not answer in time, and
+    EngineError where it refuses.
+    """
+
+    @property
+    def kind(self) -> str:
+        """Which engine: "milvus", "qdrant"."""
+        ...
+
+    @property
+    def max_results(self) -> int:
+        """The most that one search may ask for."""
+        ...
+
+    def generations(self) -> list[int]:
+        """List the generations that are there, whole or not, ascending."""
+        ...
+
+    def live_generation(self) -> int | None:
+        """Return the generation that the name stands for; None: none yet."""
+        ...
+
+    def make_live(self, generation: int) -> None:
+        """Let the name stand for a generation from now on, in one step."""
+        ...
+
+    def drop_generation(self, generation: int) -> None:
+        """Remove a generation that is not live; one that is not there is no error."""
+        ...
+
+    def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
+        """Keep a generation's record in the place of the one before."""
+        ...
+
+    def read_record(self, generation: int) -> dict[str, bytes] | None:
+        """Return a generation's record; None where it has none."""
+        ...
+
+    def create_side(self, generation: int, target: Target, schema: SideSchema) -> None:
+        """Make an empty collection, unless it is there."""
+        ...
+
+    def open_side(self, generation: int, target: Target, schema: SideSchema) -> None:
+        """Index what is in a collection and make it searchable; returns when it is."""
+        ...
+
+    def upsert(self, generation: int, target: Target, entries: Sequence[Entry]) -> None:
+        """Put items in, in the place of those with the same ids; kept when it returns.
+
+        Entries have embeddings and tokens. They are sent in batches of a size that the engine
+        takes; where a later batch fails, earlier ones stay.
+        """
+        ...
+
+    def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
+        """Remove items; ids that are not there are no error."""
+        ...
+
+    def count(self, generation: int, target: Target) -> int:
+        """Return the number of items, all changes that were acknowledged included."""
+        ...
+
+    def search(
+        self,
+        generation: int,
+        target: Target,
+        query: NDArray[np.float32],
+        count: int,
+        filter: Filter | None,
+        *,
+        with_tokens: bool = False,
+        words: NDArray[np.float32] | None = None,
+    ) -> list[FoundEntry]:
+        """Find the items that are nearest to a query, best first.
+
+        Args:
+            generation: to search.
+            target: the side.
+            query: (d_match,), L2-normalised.
+            count: items wanted, at most `max_results`.
+            filter: to pass; None: none.
+            with_tokens: return the tokens too.
+            words: (words, d_align) of a text: score each image that is found by the sum over
+                words of the best region, if the engine can; it then leaves the tokens out.
+
+        Raises:
+            InputError: the engine cannot apply the filter.
+        """
+        ...
+
+    def fetch(
+        self,
+        generation: int,
+        target: Target,
+        ids: Sequence[str],
+        *,
+        with_embeddings: bool = False,
+        with_tokens: bool = False,
+    ) -> list[Entry]:
+        """Return the items with some ids, in any order; those that are not there are left out."""
+        ...
+
+    def check_health(self) -> None:
+        """Return where the engine answers."""
+        ...
+
+    def close(self) -> None:
+        """Close its connections."""
+        ...
