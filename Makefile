@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard index/kernel/*.[ch])
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser check bench image docker-check
+.PHONY: help demo test test-browser test-cluster check bench image docker-check
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,6 +20,9 @@ test: $(VENV)/.installed-dev ## run the default tests: no network, no weights, n
 
 test-browser: $(VENV)/.installed-dev ## run the tests of the page in Chromium; skipped where there is none
 	$(BIN)/python -m pytest -m browser tests/browser tests/benchmarks/test_page.py
+
+test-cluster: $(VENV)/.installed-cluster ## run the tests against a real Milvus server, two Ray nodes and Redis, all on this machine
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster
 
 check: $(VENV)/.installed-dev ## formatting, lint, strict types, import contracts
 	$(BIN)/ruff format --check .
@@ -47,3 +50,7 @@ $(VENV)/.installed-cpu: $(INSTALLED_FROM) | $(BIN)/python
 $(VENV)/.installed-dev: $(INSTALLED_FROM) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev]'
 	@touch $@ $(VENV)/.installed-cpu
+
+$(VENV)/.installed-cluster: $(INSTALLED_FROM) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,dev,cluster-test]'
+	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-cpu

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,8 @@ from index.settings import Target
 from index.tokens.codec import TokenCodec
 
 
-class SideSchema(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class SideSchema:
     """What an engine has to know of a side before it takes its items.
 
     Attributes:
