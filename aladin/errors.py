@@ -21,6 +21,8 @@
         NoSuchTargetError     the index has no images, or no texts
         UnknownItemError      no item with this id
         DuplicateItemError    an item with this id is there already
+        EngineError           the engine that keeps the index refuses
+          EngineUnavailableError  it does not answer, or not in time
       OverloadedError         queue full
       ShuttingDownError       the service ends and takes nothing more
       WorkerDiedError         whoever ran the request ended before it was done
@@ -209,7 +211,13 @@ class EngineError(SearchIndexError):
 
 
 class EngineUnavailableError(EngineError):
-    """The engine that keeps the index does not answer, or not in time; it may later."""
+    """The engine that keeps the index does not answer, or not in time; it may later.
+
+    Attributes:
+        retry_after_s: by then the engine has been looked at again.
+    """
+
+    retry_after_s = 1.0
 
 
 class OverloadedError(AladinError):

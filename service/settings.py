@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from aladin.errors import ConfigError
@@ -86,6 +86,13 @@ class ServiceSettings(BaseSettings):
         max_items: items that one request may add.
         slow_queries: the slowest queries of about the last hour, so many of which are kept in
             memory, for those who may read the metrics; 0: none.
+        engine_url: where the engine of an index is that is kept in one; None: where the index's
+            folder says.
+        engine_token: by which the engine lets the service in; None: it lets everybody in.
+        engine_timeout_s: for an engine to answer one call, further tries included.
+        engine_retries: further tries of a call that does no harm when it is done twice.
+        engine_poll_s: between two looks at an engine: whether it answers, and which generation is
+            live; so long may a service answer from the one before.
         detector: finds the regions of uploaded photos, for an index whose model reads regions; as
             `aladin regions extract` takes it. None: such an index takes ready-made regions alone.
         read_only: refuse to add and to delete items.
@@ -98,6 +105,8 @@ class ServiceSettings(BaseSettings):
         anonymous_requests_per_s: that a client without a key may send in the long run, told by
             its address; None: any number. A key has a rate of its own.
         anonymous_burst: of them that may come at once after a pause.
+        rate_store: a Redis in which the rates of keys and of clients are counted for all services
+            that name it, as ``redis://host:6379/0``; None: each process counts alone.
         allowed_hosts: names by which clients without a key may call the service, besides
             localhost and any address; * stands for all.
         cors_origins: of the pages that may use the service from a browser, besides its own.
@@ -134,6 +143,11 @@ class ServiceSettings(BaseSettings):
     max_batch_queries: int = Field(default=256, ge=1)
     max_items: int = Field(default=100, ge=1)
     slow_queries: int = Field(default=20, ge=0, le=1000)
+    engine_url: str | None = None
+    engine_token: SecretStr | None = None
+    engine_timeout_s: float = Field(default=5.0, gt=0)
+    engine_retries: int = Field(default=2, ge=0)
+    engine_poll_s: float = Field(default=1.0, gt=0)
     detector: str | None = None
     read_only: bool = False
     log_format: Literal["text", "json"] = "text"
@@ -142,6 +156,7 @@ class ServiceSettings(BaseSettings):
     allow_anonymous: bool = False
     anonymous_requests_per_s: float | None = Field(default=None, gt=0)
     anonymous_burst: int = Field(default=20, ge=1)
+    rate_store: str | None = None
     allowed_hosts: CommaList = ()
     cors_origins: CommaList = ()
 

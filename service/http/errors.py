@@ -19,6 +19,7 @@ from aladin.errors import (
     CheckpointError,
     ConfigError,
     DuplicateItemError,
+    EngineUnavailableError,
     GenerationRefusedError,
     ImageError,
     ImageTooLargeError,
@@ -136,6 +137,7 @@ FAILURES: dict[type[BaseException], Failure] = {
     RateLimitedError: Failure(429, "rate_limited"),
     IndexNotReadyError: Failure(503, "index_not_ready"),
     ShuttingDownError: Failure(503, "shutting_down"),
+    EngineUnavailableError: Failure(503, "engine_unavailable"),
     WorkersMissingError: Failure(503, "workers_missing"),
     WorkerDiedError: Failure(503, "worker_died"),
     GenerationRefusedError: Failure(503, "generation_refused"),
@@ -194,7 +196,7 @@ _DESCRIPTIONS = {
     421: "without a key, under a name that is not this service's",
     422: "invalid field",
     429: "overloaded, or more requests than this client may send",
-    503: "no index is live, the newest one is unsound, or a worker ended",
+    503: "no index is live, the newest one is unsound, its engine is away, or a worker ended",
     507: "the disk is full, or cannot be written; nothing of the request was applied",
 }
 
@@ -223,8 +225,12 @@ def part_error(error: Exception, request_id: str) -> ErrorResponse:
     message = str(error) if foreseen else "the service failed; its log has this request's id"
     if isinstance(error, IndexWriteError):
         message = error.reason  # without the path, which is nobody's business
+    if isinstance(error, EngineUnavailableError):  # nor is where the engine is
+        message = "the engine that keeps the index does not answer, try again later"
     headers: dict[str, str] = {}
-    if isinstance(error, (OverloadedError, RateLimitedError, WorkerDiedError)):
+    if isinstance(
+        error, (OverloadedError, RateLimitedError, WorkerDiedError, EngineUnavailableError)
+    ):
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
     if isinstance(error, BodyTimeoutError):
         headers["Connection"] = "close"
