@@ -110,6 +110,11 @@ class Metrics:
             "Workers that were started in the place of one that ended.",
             registry=self.registry,
         )
+        self._counted_alone = Counter(
+            "aladin_rates_counted_alone",
+            "Requests whose rate was counted here alone, for the shared store did not answer.",
+            registry=self.registry,
+        )
         # Known from the start: a rate of a counter that only appears with its first event misses
         # that event, and looking a label up costs more than counting.
         lanes: tuple[Lane, ...] = get_args(Lane)
@@ -141,6 +146,10 @@ class Metrics:
             reason: the code of the error.
         """
         self._rejected.labels(reason).inc()
+
+    def rate_counted_alone(self) -> None:
+        """Count a request whose rate the shared store was not there to count."""
+        self._counted_alone.inc()
 
     def answered(self, lane: Lane, answered: Answered) -> None:
         """Count a search.

@@ -60,7 +60,7 @@ def create_app(
     Raises:
         ConfigError: the settings of who gets in are impossible.
     """
-    policy = policy or make_policy(settings)
+    policy = policy or make_policy(settings, metrics=metrics)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -70,6 +70,8 @@ def create_app(
             yield
         finally:
             await workers.stop()
+            if policy.rates is not None:
+                await policy.rates.close()
             if tracing is not None:
                 await asyncio.to_thread(tracing.close)
 

@@ -79,7 +79,8 @@ def serve_index(
         settings = settings.model_copy(update={"allow_anonymous": True})
     if detector is not None:
         settings = settings.model_copy(update={"detector": detector})
-    policy = make_policy(settings, host)
+    metrics = Metrics()
+    policy = make_policy(settings, host, metrics=metrics)
     limit_free_memory()
     # Each query runs on one thread of the pool: more threads inside it would only fight.
     torch.set_num_threads(1)
@@ -87,7 +88,6 @@ def serve_index(
     plan = WorkerPlan(
         index=path, settings=settings, device=device, first_stage=first_stage, warm=warm
     )
-    metrics = Metrics()
     with ExitStack() as stack:
         unserved = stack.enter_context(ExitStack())
         workers = _make_workers(plan, metrics, unserved)

@@ -20,7 +20,7 @@ from service.http.access.errors import (
 )
 from service.http.access.origins import foreign_origin, is_own_host
 from service.http.access.policy import AccessPolicy
-from service.http.access.rate_limits import TokenBucket
+from service.http.access.rate_limits import RateLimit, client_network
 from service.http.access.scopes import Needed, rows_of
 from service.http.errors import error_response, unknown_route_response
 from service.keys.api_key import ApiKey
@@ -47,7 +47,7 @@ class AccessControl:
             await self._app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
-        state["key"] = state["bucket"] = None
+        state["key"] = state["limit"] = None
         headers = Headers(scope=scope)
         rows = rows_of(scope["path"])
         needed = rows.get(scope["method"])
@@ -62,13 +62,13 @@ class AccessControl:
         self, needed: Needed, headers: Headers, scope: Scope, receive: Receive, send: Send
     ) -> None:
         try:
-            self._admit(needed, headers, scope)
+            await self._admit(needed, headers, scope)
         except AladinError as error:
             await error_response(error, scope["state"]["request_id"])(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    def _admit(self, needed: Needed, headers: Headers, scope: Scope) -> None:
+    async def _admit(self, needed: Needed, headers: Headers, scope: Scope) -> None:
         if needed.scope == "open":
             return
         policy, state = self._policy, scope["state"]
@@ -84,10 +84,10 @@ class AccessControl:
             raise MissingScopeError(needed.scope, None if key is None else key.name)
         if key is None and not is_own_host(headers.get("host", ""), policy.hosts):
             raise UnknownHostError(headers.get("host", ""))
-        bucket = self._bucket(key, scope)
-        state["bucket"] = bucket
-        if bucket is not None:
-            bucket.take(1)
+        limit = self._limit(key, scope)
+        state["limit"] = limit
+        if limit is not None:
+            await limit.take(1)
 
     def _key(self, headers: Headers) -> ApiKey | None:
         keys = self._policy.keys
@@ -101,12 +101,16 @@ class AccessControl:
             raise UnauthorizedError("this key is not known here")
         return key
 
-    def _bucket(self, key: ApiKey | None, scope: Scope) -> TokenBucket | None:
-        if key is not None and self._policy.keys is not None:
-            return self._policy.keys.bucket(key)
-        if self._policy.clients is None:
+    def _limit(self, key: ApiKey | None, scope: Scope) -> RateLimit | None:
+        policy = self._policy
+        if key is not None and policy.keys is not None:
+            who, bucket = f"key:{key.name}", policy.keys.bucket(key)
+        elif policy.clients is not None:
+            address = _client(scope)
+            who, bucket = f"client:{client_network(address)}", policy.clients.of(address)
+        else:
             return None
-        return self._policy.clients.of(_client(scope))
+        return None if bucket is None else RateLimit(who, bucket, policy.rates)
 
     async def _audited(
         self, needed: Needed, headers: Headers, scope: Scope, receive: Receive, send: Send

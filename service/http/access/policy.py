@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from aladin.errors import ConfigError
 from service.http.access.key_ring import KeyRing
 from service.http.access.origins import check_origins, is_loopback
-from service.http.access.rate_limits import ClientBuckets, Clock
+from service.http.access.rate_limits import ClientBuckets, Clock, RateStore
+from service.http.access.shared_rates import RedisRates
 from service.keys.api_key import SCOPES, Scope
+from service.metrics import Metrics
 from service.settings import ServiceSettings
 
 _LOG = logging.getLogger(__name__)
@@ -24,6 +26,7 @@ class AccessPolicy:
         keys: that are known; None: the service has none, and looks at none.
         anonymous: scopes of a request without a key.
         clients: what limits requests without a key; None: nothing does.
+        rates: where rates are counted for all replicas; None: each service counts alone.
         hosts: names that a request without a key may ask for, in lower case.
         origins: of the pages that may use the service, besides its own.
     """
@@ -31,12 +34,16 @@ class AccessPolicy:
     keys: KeyRing | None
     anonymous: frozenset[Scope]
     clients: ClientBuckets | None
+    rates: RateStore | None
     hosts: frozenset[str]
     origins: frozenset[str]
 
 
 def make_policy(
-    settings: ServiceSettings, host: str = "127.0.0.1", clock: Clock = time.monotonic
+    settings: ServiceSettings,
+    host: str = "127.0.0.1",
+    clock: Clock = time.monotonic,
+    metrics: Metrics | None = None,
 ) -> AccessPolicy:
     """Decide who gets in.
 
@@ -47,10 +54,11 @@ def make_policy(
         settings: of the service.
         host: that it listens on.
         clock: of the rates, in seconds.
+        metrics: where is counted what a store of rates does not answer; None: nowhere.
 
     Raises:
-        ConfigError: the file of keys cannot be used, an origin is none, or without keys the
-            service would be open to others.
+        ConfigError: the file of keys cannot be used, an origin is none, the store of rates is not
+            one that is known, or without keys the service would be open to others.
     """
     check_origins(settings.cors_origins)
     keys = None if settings.keys_file is None else KeyRing(settings.keys_file, clock)
@@ -72,10 +80,14 @@ def make_policy(
     clients = None
     if settings.anonymous_requests_per_s is not None:
         clients = ClientBuckets(settings.anonymous_requests_per_s, settings.anonymous_burst, clock)
+    rates = None
+    if settings.rate_store is not None:
+        rates = RedisRates(settings.rate_store, metrics or Metrics(), clock)
     return AccessPolicy(
         keys=keys,
         anonymous=anonymous,
         clients=clients,
+        rates=rates,
         hosts=frozenset(name.lower() for name in (*settings.allowed_hosts, host)),
         origins=frozenset(settings.cors_origins),
     )

@@ -6,6 +6,7 @@ import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from fastapi import Request
 
@@ -48,13 +49,63 @@ class TokenBucket:
         Raises:
             RateLimitedError: there are too few; none is taken.
         """
-        now = self._clock()
-        self._tokens = min(self.burst, self._tokens + (now - self._filled_s) * self.per_s)
-        self._filled_s = now
+        self._fill()
         missing = min(count, self.burst) - self._tokens
         if missing > 0:
             raise RateLimitedError(missing / self.per_s)
         self._tokens -= count
+
+    def note(self, count: int) -> None:
+        """Take tokens that were given elsewhere, be there as many or not."""
+        self._fill()
+        self._tokens -= count
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._tokens = min(self.burst, self._tokens + (now - self._filled_s) * self.per_s)
+        self._filled_s = now
+
+
+class RateStore(Protocol):
+    """Keeps the buckets that several services share."""
+
+    async def take(self, who: str, bucket: TokenBucket, count: int) -> None:
+        """Take tokens from a shared bucket.
+
+        Args:
+            who: names the bucket.
+            bucket: what this service counts alone; it has the rate and the burst of the shared one.
+            count: at least 1.
+
+        Raises:
+            RateLimitedError: there are too few; none is taken.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+        ...
+
+
+class RateLimit(NamedTuple):
+    """What limits the client of one request.
+
+    Attributes:
+        who: the client, the same to all services.
+        bucket: of this service.
+        store: of all services together; None: this one counts alone.
+    """
+
+    who: str
+    bucket: TokenBucket
+    store: RateStore | None
+
+    async def take(self, count: int) -> None:
+        """Take tokens, see `TokenBucket.take`."""
+        if self.store is None:
+            self.bucket.take(count)
+        else:
+            await self.store.take(self.who, self.bucket, count)
 
 
 class ClientBuckets:
@@ -92,7 +143,7 @@ def client_network(address: str) -> str:
     return str(ipaddress.IPv6Network((int(ip) >> 64 << 64, 64)))
 
 
-def charge(request: Request, count: int) -> None:
+async def charge(request: Request, count: int) -> None:
     """Make a request that holds several queries cost as much as they would one by one.
 
     The request itself has cost 1 when it reaches its route.
@@ -104,6 +155,6 @@ def charge(request: Request, count: int) -> None:
     Raises:
         RateLimitedError: its client may not ask for so many now.
     """
-    bucket: TokenBucket | None = request.state.bucket
-    if bucket is not None and count > 1:
-        bucket.take(count - 1)
+    limit: RateLimit | None = request.state.limit
+    if limit is not None and count > 1:
+        await limit.take(count - 1)

@@ -54,7 +54,7 @@ async def read_batch(request: Request, service: Service) -> list[BatchEntry]:
     limit = service.settings.max_batch_queries
     if not 1 <= len(queries) <= limit:
         raise InputError(f"queries: expected 1 to {limit}, got {len(queries)}")
-    charge(request, len(queries))
+    await charge(request, len(queries))
     return [_read_entry(query) for query in queries]
 
 

@@ -1,0 +1,158 @@
+"""Rates that several services count together, in a Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from aladin.errors import ConfigError
+from service.http.access.errors import RateLimitedError
+from service.http.access.rate_limits import Clock, TokenBucket
+from service.metrics import Metrics
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+_LOG = logging.getLogger(__name__)
+
+# What a request waits for an answer at most. One from a Redis nearby takes a millisecond.
+_TIMEOUT_S = 0.1
+# One that did not answer is asked again so much later; until then nobody waits for it.
+_ASK_AGAIN_S = 1.0
+# Each is used by one request at a time.
+_MAX_CONNECTIONS = 32
+
+_PREFIX = "aladin:rate:"
+
+# `TokenBucket.take`, by the clock of the Redis: those of the services may differ. Nobody else is
+# served while it runs. Numbers are handed over as text, for Redis cuts them to integers. A bucket
+# that is full again is forgotten: one that is not there is full.
+_TAKE = """
+local per_s, burst, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
+local known = redis.call('HMGET', KEYS[1], 'tokens', 'filled_s')
+local tokens = burst
+if known[1] then
+    local passed_s = math.max(0, now - tonumber(known[2]))
+    tokens = math.min(burst, tonumber(known[1]) + passed_s * per_s)
+end
+local missing = math.min(count, burst) - tokens
+if missing > 0 then
+    return string.format('%.9g', missing / per_s)
+end
+tokens = tokens - count
+redis.call('HSET', KEYS[1],
+    'tokens', string.format('%.17g', tokens), 'filled_s', string.format('%.17g', now))
+redis.call('PEXPIRE', KEYS[1], math.ceil(1000 * (burst - tokens) / per_s) + 1000)
+return ''
+"""
+
+
+class RedisRates:
+    """Takes from buckets in a Redis; while it does not answer, from those of this service.
+
+    Whoever was let in by all services together is noted in the bucket of the one that let it in, so
+    that a Redis which goes away gives nobody a full bucket. Alone, each of N services gives a
+    client its rate: N times as much in all, never less than it may have.
+    """
+
+    def __init__(self, url: str, metrics: Metrics, clock: Clock = time.monotonic) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            url: ``redis://[[user]:password@]host[:port][/database]``, ``rediss://`` for TLS, or
+                ``unix:///socket``.
+            metrics: where requests are counted that were counted alone.
+            clock: tells when to ask again, in seconds.
+
+        Raises:
+            ConfigError: the URL is none of a Redis, or the package is missing.
+        """
+        self._redis = _connect(url)
+        self._script = self._redis.register_script(_TAKE)
+        self._where = _without_password(url)
+        self._metrics = metrics
+        self._clock = clock
+        self._away = False
+        self._ask_again_s = 0.0
+
+    async def take(self, who: str, bucket: TokenBucket, count: int) -> None:
+        """See `RateStore.take`."""
+        retry_after_s = await self._ask(who, bucket, count)
+        if retry_after_s is None:
+            self._metrics.rate_counted_alone()
+            bucket.take(count)
+        elif retry_after_s > 0:
+            raise RateLimitedError(retry_after_s)
+        else:
+            bucket.note(count)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._redis.aclose()
+
+    async def _ask(self, who: str, bucket: TokenBucket, count: int) -> float | None:
+        """Take tokens there.
+
+        Returns:
+            seconds until there are enough; 0: they were taken; None: the Redis does not answer.
+        """
+        from redis.exceptions import RedisError
+
+        now_s = self._clock()
+        if self._away:
+            if now_s < self._ask_again_s:
+                return None
+            self._ask_again_s = now_s + _ASK_AGAIN_S  # this request tries, no other with it
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                said = await self._script([_PREFIX + who], [bucket.per_s, bucket.burst, count])
+        except (RedisError, OSError, TimeoutError) as error:
+            self._ask_again_s = self._clock() + _ASK_AGAIN_S
+            if not self._away:
+                self._away = True
+                why = str(error) or f"no answer in {_TIMEOUT_S} s"
+                _LOG.warning("%s: %s; rates are counted here alone until it is", self._where, why)
+            return None
+        if self._away:
+            self._away = False
+            _LOG.info("%s answers again; rates are counted together", self._where)
+        return float(said or 0)
+
+
+def _connect(url: str) -> Redis:
+    try:
+        from redis.asyncio import BlockingConnectionPool, Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+    except ImportError:
+        raise ConfigError(
+            "ALADIN_RATE_STORE needs the package redis: pip install 'aladin-search[redis]'"
+        ) from None
+    try:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=_MAX_CONNECTIONS,
+            timeout=_TIMEOUT_S,
+            socket_timeout=_TIMEOUT_S,
+            socket_connect_timeout=_TIMEOUT_S,
+            # Once, at once: a connection that lay idle while the Redis was started again is dead.
+            retry=Retry(NoBackoff(), 1),
+            decode_responses=True,
+        )
+    except ValueError:
+        # Without the URL and without what was wrong with it: either may hold a password.
+        raise ConfigError(
+            "ALADIN_RATE_STORE: expected redis://host:port/database, rediss://... or unix:///..."
+        ) from None
+    return Redis.from_pool(pool)
+
+
+def _without_password(url: str) -> str:
+    """Return a URL as it may be shown."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
