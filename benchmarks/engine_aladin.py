@@ -48,7 +48,7 @@ class AladinEngine:
 
     def candidates(self, embedding: NDArray[np.float32]) -> Sequence[int]:
         """Find the `CANDIDATES` nearest photos."""
-        return self._side.candidates(embedding, CANDIDATES)[0].tolist()
+        return self._side.order(embedding, CANDIDATES, CANDIDATES).rows.tolist()
 
     def search(self, task: Task, query: int, filtered: bool) -> Sequence[int]:
         """Find the `TOP` photos for a query, best first; its window alone where `filtered`."""

@@ -125,7 +125,7 @@ class SearchSide(Protocol):
         ...
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of tokens of some items."""
+        """Return the number of tokens of some items; asks for no tokens of those just found."""
         ...
 
     def tokens(self, row: int) -> Float[Tensor, "tokens dim"]:

@@ -13,7 +13,7 @@ from aladin.encoding import Encoding
 from aladin.errors import InputError
 from aladin.inference import encode_texts
 from aladin.progress import NullProgress, Progress
-from index.live_side import LiveSide
+from index.backend import SearchSide
 from index.searcher import TwoStageSearcher
 
 _TEXTS_AT_A_TIME = 64
@@ -116,7 +116,7 @@ def _stored_image(searcher: TwoStageSearcher, image_id: str) -> Encoding:
     return encoding
 
 
-def _check_known(side: LiveSide, ids: Iterable[str]) -> None:
+def _check_known(side: SearchSide, ids: Iterable[str]) -> None:
     # One by one: the index may have many times as many items as are evaluated.
     unknown = [item_id for item_id in ids if side.items.by_id(item_id) is None]
     if unknown:

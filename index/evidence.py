@@ -12,8 +12,8 @@ from torch import Tensor
 
 from aladin.errors import InputError
 from aladin.model import AladinModel
+from index.backend import SearchSide
 from index.items.tables import StoredItem
-from index.live_side import LiveSide
 from index.modality import Modality
 from index.results import Box, WordEvidence
 
@@ -22,7 +22,7 @@ def evidence_of_items(
     model: AladinModel,
     query: Float[Tensor, "query_tokens dim"],
     modality: Modality,
-    side: LiveSide,
+    side: SearchSide,
     items: Sequence[StoredItem],
     query_text: str | None,
     query_size_px: tuple[int, int] | None,
@@ -41,7 +41,7 @@ def evidence_of_items(
         query_boxes: (regions, 4) of a photo query that brought its own regions.
 
     Returns:
-        For each item see `word_evidence`; the scores add up to what `LiveSide.align` says of it.
+        For each item see `word_evidence`; the scores add up to what `SearchSide.align` says of it.
 
     Raises:
         InputError: the query's tokens are not those of its text.

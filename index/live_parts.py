@@ -20,7 +20,7 @@ def live_parts(side: LiveSide, items_at_a_time: int = ITEMS_AT_A_TIME) -> Iterat
         side: at one moment; changes that come later are not seen.
         items_at_a_time: of a part, at most.
     """
-    selection, base, changes = side.select(None), side.base, side.changes
+    selection, base, changes = side.selection, side.base, side.changes
     rows = base.entry.count if changes is None else changes.rows
     live = np.arange(rows) if selection is None else selection.rows
     built, added = live[live < base.entry.count], live[live >= base.entry.count]

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from index.ann.exact import exact_search
+from index.backend import Ordered
 from index.changes.snapshot import SideChanges
-from index.items.filters import Filter
+from index.items.filter_tree import Filter
 from index.items.tables import StoredItem
 from index.manifest import SideEntry
 from index.modality import Modality
@@ -34,10 +35,12 @@ class LiveSide:
     Attributes:
         base: of the generation.
         changes: since the generation was built; None: no change.
+        filter: that what `order` finds passes; None: none.
     """
 
     base: Side
     changes: SideChanges | None = None
+    filter: Filter | None = None
 
     @property
     def target(self) -> Target:
@@ -51,7 +54,7 @@ class LiveSide:
 
     @property
     def count(self) -> int:
-        """Number of items that a search may find."""
+        """Number of items that a search without a filter may find."""
         return self.base.entry.count if self.changes is None else self.changes.count
 
     @property
@@ -59,37 +62,44 @@ class LiveSide:
         """Whether there is anything to re-rank by; imported embeddings come without tokens."""
         return self.base.entry.token_count > 0
 
-    @cached_property
+    @property
     def items(self) -> LiveItems:
         """Ids, texts and metadata."""
         return LiveItems(self)
 
-    def candidates(
-        self, query: NDArray[np.float32], count: int, selection: Selection | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Find the items whose embeddings are nearest to the query's, see `order`."""
-        return self.order(query, count, count, selection)
+    @cached_property
+    def selection(self) -> Selection | None:
+        """The live rows that pass the filter; None: all of them, and nothing is removed."""
+        changes = self.changes
+        if self.filter is None:
+            return None if changes is None else changes.live
+        passing = self.base.items.select(self.filter)
+        return passing if changes is None else changes.select(passing, self.filter)
 
     def order(
         self,
         query: NDArray[np.float32],
         count: int,
         num_candidates: int,
-        selection: Selection | None = None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Order the first `count` items; a longer order always begins with a shorter one.
+        words: Float[Tensor, "words dim"] | None = None,  # noqa: ARG002  # scored by `align`
+    ) -> Ordered:
+        """Order the first `count` items, see `index.backend.SearchSide`.
 
-        The generation's items are found as `Side.order` does, added ones by exact search.
-
-        Args:
-            query: (d_match,), L2-normalised.
-            count: items wanted.
-            num_candidates: of the first stage.
-            selection: rows to choose from, as `select` returns them; None: all that are live.
-
-        Returns:
-            Rows, best first, those of equal score in ascending order, and their exact cosines.
+        The generation's items are found as `Side.order` does, added ones by exact search; the
+        cosines are exact.
         """
+        selection = self.selection
+        total = self.count if selection is None else selection.count
+        rows, match = self._order(query, count, num_candidates, selection)
+        return Ordered(rows, match, min(num_candidates, total))
+
+    def _order(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        num_candidates: int,
+        selection: Selection | None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         changes = self.changes
         if changes is None:
             return self.base.order(query, count, num_candidates, selection)
@@ -102,14 +112,6 @@ class LiveSide:
         if len(added) == 0:
             return rows, scores
         return _merge(rows, scores, added + changes.base_count, added_scores, count)
-
-    def select(self, filter: Filter | None) -> Selection | None:
-        """Return the live rows that pass a filter; None: all of them, and nothing is removed."""
-        changes = self.changes
-        if filter is None:
-            return None if changes is None else changes.live
-        passing = self.base.items.select(filter)
-        return passing if changes is None else changes.select(passing, filter)
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of tokens of some items."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from aladin.encoding import Encoding
 from aladin.errors import InputError
 from aladin.model import AladinModel
+from index.backend import SearchSide
 from index.evidence import evidence_of_items
 from index.items.tables import StoredItem
-from index.live_side import LiveSide
 from index.modality import Modality
 from index.results import WordEvidence
 
@@ -35,7 +35,7 @@ def score_pair(
     model: AladinModel,
     query: Encoding,
     modality: Modality,
-    side: LiveSide,
+    side: SearchSide,
     item: StoredItem,
     query_text: str | None,
     query_size_px: tuple[int, int] | None,

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor
 
 from aladin.calibration.calibration import Calibration
 from aladin.calibration.scores import CandidateScores
 from aladin.fusion import Direction
-from index.live_side import LiveSide
+from index.backend import Ordered, SearchSide
 from index.ranking import AlignScorer, Ranking
-from index.selection import Selection
 
 
 class QueryPool(NamedTuple):
@@ -63,12 +64,11 @@ class Verdict(NamedTuple):
 
 
 def find_pool(
-    side: LiveSide,
+    side: SearchSide,
     embedding: NDArray[np.float32],
-    rows: NDArray[np.int64],
-    match: NDArray[np.float32],
+    words: Float[Tensor, "words dim"] | None,
+    ordered: Ordered,
     num_candidates: int,
-    selection: Selection | None,
     *,
     size: int,
     ranks_head: bool,
@@ -78,17 +78,17 @@ def find_pool(
     Args:
         side: that is searched.
         embedding: (d_match,), of the query, L2-normalised.
-        rows: best first; at least as many as the pool has, unless the candidates are fewer.
-        match: their cosines.
-        num_candidates: of the first stage.
-        selection: rows to choose from; None: all.
+        words: see `SearchSide.order`.
+        ordered: at least as many items as the pool has, unless the candidates are fewer.
+        num_candidates: that were asked for.
         size: of the pool.
         ranks_head: whether the second stage orders the first candidates.
     """
     if num_candidates < size:
         # Asked for anew: fewer candidates must not make another pool.
-        return QueryPool(*side.candidates(embedding, size, selection), heads_ranking=False)
-    return QueryPool(rows[:size], match[:size], heads_ranking=ranks_head)
+        pool = side.order(embedding, size, size, words)
+        return QueryPool(pool.rows, pool.match, heads_ranking=False)
+    return QueryPool(ordered.rows[:size], ordered.match[:size], heads_ranking=ranks_head)
 
 
 def judge_page(

@@ -25,6 +25,7 @@ from index.changes.generation_lease import (
 from index.changes.reader import ChangesReader
 from index.devices.search_device import SearchDevice
 from index.file_pages import read_ahead
+from index.items.filter_tree import Filter
 from index.layout import MODEL, generation_folder
 from index.live_side import LiveSide
 from index.manifest import Manifest, check_lengths, read_manifest
@@ -59,8 +60,12 @@ class SearchIndex:
         """Number of the generation."""
         return self.manifest.generation
 
-    def side(self, target: Target) -> LiveSide:
+    def side(self, target: Target, filter: Filter | None = None) -> LiveSide:
         """Return one side as it is now, with all changes that any process has committed.
+
+        Args:
+            target: which side.
+            filter: that what it finds passes; None: none.
 
         Raises:
             NoSuchTargetError: the index was built without it.
@@ -69,7 +74,10 @@ class SearchIndex:
         base = self.images if target == "images" else self.texts
         if base is None:
             raise NoSuchTargetError(target, " and ".join(self.manifest.targets))
-        return LiveSide(base=base, changes=self.changes[target].snapshot())
+        return LiveSide(base=base, changes=self.changes[target].snapshot(), filter=filter)
+
+    def check_health(self) -> None:
+        """Return at once: the files are here for as long as it is open."""
 
     def warm(self) -> None:
         """Ask the system to read the generation's files into memory, without waiting for it."""

@@ -117,7 +117,9 @@ class SearchResult:
         candidates: how many items the first stage hands to the second at a time.
         generation: of the index.
         degraded: what was asked for and left out: "rerank" where the index has no tokens, for its
-            embeddings were imported without them; "rerank_timeout" where there was no time.
+            embeddings were imported without them; "rerank_timeout" where there was no time;
+            "rerank_unavailable" where an engine that keeps the index could not give the tokens,
+            "evidence_unavailable" where it could not give those that explain the hits.
         match_probability: that what was searched holds anything that belongs to the query, 0 to 1;
             None as the hits' probabilities.
         no_match: whether that is too little to show a hit for, or no hit of the first page was

@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 
 from aladin.calibration.calibration import Calibration
 from aladin.encoding import Encoding
-from aladin.errors import InputError, ShapeError, UnknownItemError
+from aladin.errors import EngineUnavailableError, InputError, ShapeError, UnknownItemError
+from index.backend import SearchBackend, SearchSide
 from index.evidence import evidence_of_items
 from index.items.filters import parse_filter
 from index.items.tables import StoredItem
-from index.live_side import LiveSide
 from index.modality import DIRECTION_OF, MODALITY_OF, Modality
 from index.probability import Verdict, find_pool, judge_page
 from index.ranking import Ranking, rank_by_match
-from index.reader import SearchIndex
-from index.rerank_deadline import OutOfTimeError, RerankDeadline
-from index.reranker import Found, Reranker
+from index.rerank_deadline import RerankDeadline
+from index.reranker import Found, RankedPage, Reranker
 from index.results import Hit, SearchResult, StageResult, Stages, StageTimes, WordEvidence
 from index.settings import TARGETS, Target
 
@@ -41,7 +40,7 @@ class TwoStageSearcher:
     candidates are.
     """
 
-    def __init__(self, index: SearchIndex) -> None:
+    def __init__(self, index: SearchBackend) -> None:
         """Search `index`, which has to stay open."""
         self.index = index
         self._deadline = RerankDeadline()
@@ -95,42 +94,49 @@ class TwoStageSearcher:
             InputError: an option is out of its range, the filter has another form, or
                 `min_probability` is given where hits have no probability.
             ShapeError: the query is not one item of the index's dimensions.
+            EngineUnavailableError: the first stage does not answer; where only the second does
+                not, the order is left to the first.
         """
         started = time.perf_counter()
         if num_candidates is None:
             num_candidates = self.index.manifest.candidates(target)
         _check_options(top_k, offset, num_candidates, fusion, min_probability)
-        side = self.index.side(target)
+        side = self.index.side(target, parse_filter(filter or {}))
         _check_query(query, side)
         crossing = modality != MODALITY_OF[target]
         if explain and crossing and modality == "text" and query_text is None:
             raise InputError("explain: expected the query's text, got none")
         calibration = self._calibration(crossing, min_probability)
-        allowed = side.select(parse_filter(filter or {}))
-        total = side.count if allowed is None else allowed.count
-        block = min(num_candidates, total)
-        first, last = min(offset, total), min(offset + top_k, total)
         aligned = crossing and side.has_tokens
         reranked = rerank and aligned
-        start, stop = _whole_blocks(first, last, block, total) if reranked else (first, last)
         embedding = query.embedding[0].detach().float().cpu().numpy()
+        tokens = query.item_tokens(0).detach().float().cpu()
+        asking_words = tokens if aligned and modality == "text" else None
+        last = offset + top_k
+        stop = _up_to_whole(last, num_candidates) if reranked else last
         # A page of few hits, or a late one, is judged against the first candidates all the same.
         pool_size = 0 if calibration is None else calibration.pool
-        rows, match = side.order(embedding, max(stop, min(pool_size, block)), block, allowed)
+        wanted = max(stop, min(pool_size, num_candidates))
+        ordered = side.order(embedding, wanted, num_candidates, asking_words)
+        # The items may end before the page does, and before it begins.
+        first, last, stop = (min(place, len(ordered.rows)) for place in (offset, last, stop))
+        start = first
+        if first == last:
+            stop = first
+        elif reranked:
+            start = first // num_candidates * num_candidates
         pool = find_pool(
             side,
             embedding,
-            rows,
-            match,
+            asking_words,
+            ordered,
             num_candidates,
-            allowed,
             size=pool_size,
             ranks_head=reranked and start == 0 < stop,
         )
-        found = Found(rows[start:stop], match[start:stop], start, pool)
+        found = Found(ordered.rows[start:stop], ordered.match[start:stop], start, pool)
         retrieved = time.perf_counter()
 
-        tokens = query.item_tokens(0).detach().float().cpu()
         direction = DIRECTION_OF[modality]
         constants = self.index.checkpoint.fusion.of(direction)
         reranker = Reranker(
@@ -138,26 +144,21 @@ class TwoStageSearcher:
             direction=direction,
             fusion=constants,
             weight=constants.weight if fusion is None else float(fusion),
-            block=block,
+            block=ordered.candidates,
             clock=self._deadline,
             deadline_s=deadline_s,
         )
         degraded = ["rerank"] if rerank and crossing and not aligned else []
         page = slice(first - start, last - start)
-        pool_align = None
         if reranked and len(found.rows):
-            try:
-                ranking, pool_align = reranker.rerank(found)
-                ranking = ranking.take(page)
-            except OutOfTimeError:
-                reranked = aligned = False
-                degraded = ["rerank_timeout"]
-                ranking = rank_by_match(found.rows[page], found.match[page], first + 1, None)
+            ranked_page = reranker.rerank(found, page)
+        elif aligned:
+            ranked_page = reranker.score(found)
         else:
-            align = reranker.align if aligned else None
-            ranking = rank_by_match(found.rows, found.match, first + 1, align)
-            if aligned:
-                pool_align = reranker.score_pool(pool, ranking)
+            ranked_page = RankedPage(rank_by_match(found.rows, found.match, first + 1, None))
+        ranking, pool_align, reason = ranked_page
+        if reason is not None:
+            reranked, degraded = False, [reason]
         words = partial(_word_counts, side, modality, tokens.shape[0])
         verdict = judge_page(
             calibration, direction, pool, pool_align, ranking, words, offset, min_probability
@@ -168,17 +169,20 @@ class TwoStageSearcher:
         items = side.items.by_rows(ranking.rows.tolist())
         looked_up = time.perf_counter()
         evidence: list[list[WordEvidence]] | list[None] = [None] * len(items)
-        if explain and aligned:
+        if explain and ranking.align is not None:
             model = self.index.checkpoint.model
-            evidence = evidence_of_items(
-                model, tokens, modality, side, items, query_text, query_size_px, query_boxes
-            )
+            try:
+                evidence = evidence_of_items(
+                    model, tokens, modality, side, items, query_text, query_size_px, query_boxes
+                )
+            except EngineUnavailableError:
+                degraded = [*degraded, "evidence_unavailable"]
         explained = time.perf_counter()
         return SearchResult(
             hits=_hits(ranking, items, evidence, words(ranking.rows), verdict, offset),
             reranked=reranked,
             fusion=reranker.weight if reranked else None,
-            candidates=block,
+            candidates=ordered.candidates,
             generation=self.index.generation,
             degraded=degraded,
             match_probability=verdict.match_probability,
@@ -229,7 +233,7 @@ class TwoStageSearcher:
             mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
         ), modality
 
-    def _find(self, item_id: str) -> tuple[LiveSide, StoredItem, Modality]:
+    def _find(self, item_id: str) -> tuple[SearchSide, StoredItem, Modality]:
         for target in TARGETS:
             if target in self.index.manifest.targets:
                 side = self.index.side(target)
@@ -240,7 +244,7 @@ class TwoStageSearcher:
 
 
 def _word_counts(
-    side: LiveSide, modality: Modality, query_tokens: int, rows: NDArray[np.int64]
+    side: SearchSide, modality: Modality, query_tokens: int, rows: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return for each row how many tokens the text has: the query's, or the row's."""
     if modality == "text":
@@ -248,11 +252,9 @@ def _word_counts(
     return side.lengths(rows)
 
 
-def _whole_blocks(first: int, last: int, block: int, total: int) -> tuple[int, int]:
-    """Widen the places [first, last) to whole blocks of candidates."""
-    if first == last:
-        return first, last
-    return first // block * block, min(-(-last // block) * block, total)
+def _up_to_whole(count: int, block: int) -> int:
+    """Return the least multiple of `block` that is not below `count`."""
+    return -(-count // block) * block
 
 
 def _check_options(
@@ -274,7 +276,7 @@ def _check_options(
             raise InputError(f"{name}: expected 0 to 1, got {value}")
 
 
-def _check_query(query: Encoding, side: LiveSide) -> None:
+def _check_query(query: Encoding, side: SearchSide) -> None:
     expected = (1, side.entry.embedding_dim)
     if tuple(query.embedding.shape) != expected:
         raise ShapeError(f"embedding {expected}", tuple(query.embedding.shape))

@@ -125,7 +125,7 @@ class _Folding:
     def __init__(self, live: LiveSide) -> None:
         self.live = live
         self.rows = live.entry.count if live.changes is None else live.changes.rows
-        selection = live.select(None)
+        selection = live.selection
         kept = np.ones(self.rows, dtype=np.bool_) if selection is None else selection.mask
         self.new_rows: NDArray[np.int64] = np.where(kept, np.cumsum(kept) - 1, -1)
 

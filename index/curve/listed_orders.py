@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from aladin.encoding import Encoding
 from aladin.fusion import DirectionFusion
-from index.live_side import LiveSide
+from index.backend import SearchSide
 from index.modality import Modality
 from index.ranking import Ranking, rank_in_blocks
 
@@ -40,7 +40,7 @@ class ListedOrders:
     once, and looked up from then on.
     """
 
-    def __init__(self, side: LiveSide, query: Encoding, modality: Modality, listed: int) -> None:
+    def __init__(self, side: SearchSide, query: Encoding, modality: Modality, listed: int) -> None:
         """Score every item of a side.
 
         Args:
@@ -51,10 +51,9 @@ class ListedOrders:
         """
         self._side = side
         self._listed = listed
-        self._allowed = side.select(None)
         self._embedding = query.embedding[0].detach().float().cpu().numpy()
         tokens = query.item_tokens(0).detach().float().cpu()
-        everything, _ = side.order(self._embedding, side.count, side.count, self._allowed)
+        everything = side.order(self._embedding, side.count, side.count).rows
         self._align = np.zeros(int(everything.max()) + 1, dtype=np.float32)
         self._align[everything] = side.align(tokens, modality, everything)
 
@@ -63,8 +62,7 @@ class ListedOrders:
         total = self._side.count
         block = min(num_candidates, total)
         stop = min(-(-self._listed // block) * block, total)
-        rows, match = self._side.order(self._embedding, stop, block, self._allowed)
-        return FirstStageOrder(rows, match, block)
+        return FirstStageOrder(*self._side.order(self._embedding, stop, block))
 
     def page(self, order: FirstStageOrder, fusion: DirectionFusion, weight: float) -> Ranking:
         """Order the candidates by the fusion, and return the page.

@@ -13,14 +13,14 @@ from aladin.calibration.scores import CandidateScores
 from aladin.encoding import Encoding
 from aladin.progress import Progress
 from aladin.scoring import alignment_scores, matching_scores
-from index.live_side import LiveSide
+from index.backend import SearchSide
 from index.modality import Modality
 from service.calibration.among_split import asked_query
 from service.calibration.encoded_split import EncodedSplit
 
 
 def ask_images(
-    side: LiveSide, split: EncodedSplit, num_candidates: int, progress: Progress
+    side: SearchSide, split: EncodedSplit, num_candidates: int, progress: Progress
 ) -> list[AskedQuery]:
     """Ask an index's images for the photo of every caption.
 
@@ -45,7 +45,7 @@ def ask_images(
 
 
 def ask_texts(
-    side: LiveSide, split: EncodedSplit, num_candidates: int, progress: Progress
+    side: SearchSide, split: EncodedSplit, num_candidates: int, progress: Progress
 ) -> list[AskedQuery]:
     """Ask an index's texts for the captions of every photo; see `ask_images`.
 
@@ -70,7 +70,7 @@ class _Direction:
 
     def __init__(
         self,
-        side: LiveSide,
+        side: SearchSide,
         modality: Modality,
         answers: Encoding,
         ids: Sequence[str],
@@ -112,7 +112,7 @@ class _Direction:
     def _stored(self, query: Encoding, count: int) -> CandidateScores:
         """Score what the first stage finds in the index."""
         side = self._side
-        rows, match = side.order(query.embedding[0].numpy(), count, count, side.select(None))
+        rows, match, _ = side.order(query.embedding[0].numpy(), count, count)
         align = None
         if side.has_tokens:
             align = side.align(query.item_tokens(0), self._modality, rows)

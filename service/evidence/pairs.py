@@ -11,10 +11,10 @@ from PIL import Image
 from aladin.errors import ImageError, InputError, UnknownItemError
 from aladin.images import DEFAULT_LIMITS, decode_image
 from aladin.photo_file import PhotoFile
+from index.backend import SearchSide
 from index.changes.uploaded_photos import photo_of
 from index.evidence import region_boxes
 from index.items.tables import StoredItem
-from index.live_side import LiveSide
 from index.modality import OTHER_SIDE_OF, SIDE_OF, Modality
 from index.pair_scores import score_pair
 from index.results import Box
@@ -46,7 +46,7 @@ class Pair(NamedTuple):
     query: PairQuery
     modality: Modality
     asked: StoredItem | None
-    side: LiveSide
+    side: SearchSide
     item: StoredItem
     photo: PhotoFile | bytes | None
 

@@ -246,11 +246,11 @@ def test_equal_scores_are_ordered_by_row_also_over_the_border(
         writer.add("images", twins, "error")
         query = same.embeddings[0]
         for count in range(1, 6):
-            rows, scores = index.side("images").candidates(query, count)
-            assert rows.tolist() == list(range(count))
-            assert scores == pytest.approx(1, abs=1e-6)
+            found = index.side("images").order(query, count, count)
+            assert found.rows.tolist() == list(range(count))
+            assert found.match == pytest.approx(1, abs=1e-6)
         writer.delete("images", ["b", "d"])
-        assert index.side("images").candidates(query, 9)[0].tolist() == [0, 2, 4]
+        assert index.side("images").order(query, 9, 9).rows.tolist() == [0, 2, 4]
 
 
 def test_a_side_that_was_emptied_and_filled_again(

@@ -17,6 +17,7 @@ import pytest
 from aladin.calibration.calibration import Calibration
 from aladin.encoding import Encoding
 from aladin.errors import InputError
+from index.backend import Ordered
 from index.disk import only_builder
 from index.probability import QueryPool, find_pool
 from index.ranking import Ranking
@@ -277,11 +278,10 @@ def test_few_candidates_do_not_make_a_smaller_pool(
 ) -> None:
     side = calibrated.index.side("images")
     embedding = text.embedding[0].numpy()
-    rows, match = side.order(embedding, 23, 23)
+    ordered = side.order(embedding, 23, 23)
     for candidates in (1, POOL - 1, POOL, 23):
         part = slice(max(candidates, 3))
-        pool = find_pool(
-            side, embedding, rows[part], match[part], candidates, None, size=POOL, ranks_head=True
-        )
-        assert pool.rows.tolist() == rows[:POOL].tolist()
+        found = Ordered(ordered.rows[part], ordered.match[part], candidates)
+        pool = find_pool(side, embedding, None, found, candidates, size=POOL, ranks_head=True)
+        assert pool.rows.tolist() == ordered.rows[:POOL].tolist()
         assert pool.heads_ranking == (candidates >= POOL)

@@ -138,7 +138,7 @@ def test_a_merged_index_is_searched_as_a_whole(
         side = opened.side("images")
         for item in images:
             row = side.items.rows_by_id()[item.id]
-            assert side.candidates(side.embedding(row).numpy(), 1)[0].tolist() == [row]
+            assert side.order(side.embedding(row).numpy(), 1, 1).rows.tolist() == [row]
 
 
 def test_what_does_not_belong_together_is_refused(
