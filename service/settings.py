@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -15,6 +15,9 @@ from aladin.errors import ConfigError
 from aladin.images import MOST_PIXELS, UPLOAD_FORMATS, ImageLimits
 from aladin.regions.npz import RegionLimits
 from service.query_limits import QueryLimits
+
+if TYPE_CHECKING:
+    from index.remote.connect import EngineOptions  # which reads torch, as settings need not
 
 # The prefix is also that of variables which are no settings of a service: the key of a client, the
 # browser of the tests, and what Kubernetes tells every container of a service that happens to be
@@ -145,8 +148,8 @@ class ServiceSettings(BaseSettings):
     slow_queries: int = Field(default=20, ge=0, le=1000)
     engine_url: str | None = None
     engine_token: SecretStr | None = None
-    engine_timeout_s: float = Field(default=5.0, gt=0)
-    engine_retries: int = Field(default=2, ge=0)
+    engine_timeout_s: float = Field(default=10.0, gt=0)
+    engine_retries: int = Field(default=3, ge=0)
     engine_poll_s: float = Field(default=1.0, gt=0)
     detector: str | None = None
     read_only: bool = False
@@ -176,6 +179,18 @@ class ServiceSettings(BaseSettings):
             image=self.image_limits,
             regions=RegionLimits(max_bytes=self.max_regions_bytes, max_regions=self.max_regions),
             max_text_chars=self.max_text_chars,
+        )
+
+    @property
+    def engine_options(self) -> EngineOptions:
+        """How an engine is reached."""
+        from index.remote.connect import EngineOptions
+
+        return EngineOptions(
+            url=self.engine_url,
+            token=None if self.engine_token is None else self.engine_token.get_secret_value(),
+            timeout_s=self.engine_timeout_s,
+            retries=self.engine_retries,
         )
 
 
