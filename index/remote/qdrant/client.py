@@ -1,0 +1,226 @@
+"""Qdrant as an engine: its collections under one name, whatever keeps them.
+
+For a name there are, for each generation, collections NAME_000001_images and NAME_000001_texts and
+NAME_000001_record. The name itself is an alias of the record of the live generation, so that both
+sides change at once. The record collection has a point for the record, and one for each side with
+the codec of its tokens: items cannot be read or written without it.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin.errors import EngineError
+from index.items.filter_tree import Filter
+from index.remote.client import SideSchema
+from index.remote.entry import Entry, FoundEntry
+from index.remote.qdrant.item_points import (
+    ITEM,
+    PACKED,
+    entry_of,
+    found_entry_of,
+    key_of,
+    point_of,
+)
+from index.remote.qdrant.kept_side import KeptSide
+from index.remote.qdrant.point_store import CollectionShape, Point, PointStore, TokenVectors
+from index.settings import TARGETS, Target
+
+# A server answers a request of any size, but holds all of the answer in memory.
+_MAX_RESULTS = 10_000
+_RECORD = "record"
+_PIECES = "pieces"
+
+
+class QdrantEngine:
+    """An `EngineClient` over Qdrant's collections."""
+
+    def __init__(
+        self, kind: str, store: PointStore, name: str, token_vectors: TokenVectors = "float32"
+    ) -> None:
+        """Work under `name`; nothing is asked of the engine yet.
+
+        Args:
+            kind: what the engine is called in messages and locations.
+            store: that keeps the points; closed with this.
+            name: of the index.
+            token_vectors: how tokens are kept for MaxSim by sides that are made from now on.
+        """
+        self._kind = kind
+        self._store = store
+        self._name = name
+        self._token_vectors: TokenVectors = token_vectors
+        self._kept_lock = threading.Lock()
+        self._kept: dict[tuple[int, Target], KeptSide] = {}
+
+    @property
+    def kind(self) -> str:
+        """Which engine."""
+        return self._kind
+
+    @property
+    def max_results(self) -> int:
+        """The most that one search may ask for."""
+        return _MAX_RESULTS
+
+    def generations(self) -> list[int]:
+        """List the generations that are there, whole or not, ascending."""
+        numbers = (self._number_of(collection) for collection in self._store.collections())
+        return sorted({number for number in numbers if number is not None})
+
+    def live_generation(self) -> int | None:
+        """Return the generation that the name stands for; None: none yet."""
+        collection = self._store.alias(self._name)
+        return None if collection is None else self._number_of(collection)
+
+    def make_live(self, generation: int) -> None:
+        """Let the name stand for a generation from now on, in one step."""
+        self._store.set_alias(self._name, self._collection(generation, _RECORD))
+
+    def drop_generation(self, generation: int) -> None:
+        """Remove a generation that is not live; one that is not there is no error."""
+        if self.live_generation() == generation:
+            raise EngineError(self._kind, f"generation {generation} of {self._name!r} is live")
+        # The record first: what has none is no whole generation, should this be cut short.
+        for part in (_RECORD, *TARGETS):
+            self._store.drop(self._collection(generation, part))
+        with self._kept_lock:
+            for target in TARGETS:
+                self._kept.pop((generation, target), None)
+
+    def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
+        """Keep a generation's record in the place of the one before."""
+        self._write_pieces(generation, _RECORD, record)
+
+    def read_record(self, generation: int) -> dict[str, bytes] | None:
+        """Return a generation's record; None where it has none."""
+        return self._read_pieces(generation, _RECORD)
+
+    def create_side(self, generation: int, target: Target, schema: SideSchema) -> None:
+        """Make an empty collection, unless it is there."""
+        kept = KeptSide(schema.codec, self._token_vectors)
+        self._write_pieces(generation, target, kept.pieces())
+        shape = CollectionShape(
+            embedding_dim=schema.embedding_dim,
+            token_dim=schema.codec.dim,
+            token_vectors=self._token_vectors,
+        )
+        self._store.create(self._collection(generation, target), shape)
+
+    def open_side(self, generation: int, target: Target, schema: SideSchema) -> None:
+        """Index what is in a collection and make it searchable; returns when it is."""
+        self._store.optimise(self._collection(generation, target))
+
+    def upsert(self, generation: int, target: Target, entries: Sequence[Entry]) -> None:
+        """Put items in, in the place of those with the same ids; kept when it returns."""
+        kept = self._kept_side(generation, target)
+        with_vectors = kept.token_vectors != "none"
+        points = [point_of(entry, kept.codec, with_vectors=with_vectors) for entry in entries]
+        self._store.upsert(self._collection(generation, target), points)
+
+    def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
+        """Remove items; ids that are not there are no error."""
+        keys = [key_of(item_id) for item_id in ids]
+        self._store.delete(self._collection(generation, target), keys)
+
+    def count(self, generation: int, target: Target) -> int:
+        """Return the number of items, all changes that were acknowledged included."""
+        return self._store.count(self._collection(generation, target))
+
+    def search(
+        self,
+        generation: int,
+        target: Target,
+        query: NDArray[np.float32],
+        count: int,
+        filter: Filter | None,
+        *,
+        with_tokens: bool = False,
+        words: NDArray[np.float32] | None = None,
+    ) -> list[FoundEntry]:
+        """Find the items that are nearest to a query, best first, see `EngineClient`."""
+        kept = self._kept_side(generation, target)
+        scored_here = words is not None and kept.token_vectors != "none"
+        found = self._store.search(
+            self._collection(generation, target),
+            query,
+            count,
+            filter,
+            fields=(ITEM, PACKED) if with_tokens and not scored_here else (ITEM,),
+            words=words if scored_here else None,
+        )
+        return [found_entry_of(each, kept.codec) for each in found]
+
+    def fetch(
+        self,
+        generation: int,
+        target: Target,
+        ids: Sequence[str],
+        *,
+        with_embeddings: bool = False,
+        with_tokens: bool = False,
+    ) -> list[Entry]:
+        """Return the items with some ids, in any order; those that are not there are left out."""
+        kept = self._kept_side(generation, target)
+        points = self._store.retrieve(
+            self._collection(generation, target),
+            [key_of(item_id) for item_id in ids],
+            with_embeddings=with_embeddings,
+            fields=(ITEM, PACKED) if with_tokens else (ITEM,),
+        )
+        return [entry_of(point, kept.codec) for point in points]
+
+    def check_health(self) -> None:
+        """Return where the engine answers."""
+        self._store.check_health()
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._store.close()
+
+    def _collection(self, generation: int, part: str) -> str:
+        return f"{self._name}_{generation:06d}_{part}"
+
+    def _number_of(self, collection: str) -> int | None:
+        parts = "|".join((*TARGETS, _RECORD))
+        found = re.fullmatch(rf"{re.escape(self._name)}_(\d{{6,}})_(?:{parts})", collection)
+        return None if found is None else int(found[1])
+
+    def _kept_side(self, generation: int, target: Target) -> KeptSide:
+        """Return what was kept of a side when it was made; it never changes."""
+        with self._kept_lock:
+            kept = self._kept.get((generation, target))
+        if kept is not None:
+            return kept
+        pieces = self._read_pieces(generation, target)
+        if pieces is None:
+            message = f"generation {generation} of {self._name!r} has no {target}"
+            raise EngineError(self._kind, message)
+        kept = KeptSide.of_pieces(pieces)
+        with self._kept_lock:
+            self._kept[generation, target] = kept
+        return kept
+
+    def _write_pieces(self, generation: int, part: str, pieces: Mapping[str, bytes]) -> None:
+        """Keep pieces of bytes as one point, so that they change in one step."""
+        collection = self._collection(generation, _RECORD)
+        self._store.create(collection, None)
+        texts = {name: base64.b64encode(piece).decode("ascii") for name, piece in pieces.items()}
+        self._store.upsert(collection, [Point(key_of(part), {_PIECES: texts})])
+
+    def _read_pieces(self, generation: int, part: str) -> dict[str, bytes] | None:
+        collection = self._collection(generation, _RECORD)
+        if collection not in self._store.collections():
+            return None
+        points = self._store.retrieve(collection, [key_of(part)], fields=(_PIECES,))
+        if not points:
+            return None
+        texts: dict[str, Any] = points[0].payload[_PIECES]
+        return {name: base64.b64decode(text) for name, text in texts.items()}
