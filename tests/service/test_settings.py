@@ -80,14 +80,14 @@ def test_variables_of_others_are_no_mistake(monkeypatch: pytest.MonkeyPatch, var
 def test_an_engine_is_reached_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_settings().engine_options == EngineOptions()  # the defaults are the same
     monkeypatch.setenv("ALADIN_ENGINE_URL", "http://engine:19530")
-    monkeypatch.setenv("ALADIN_ENGINE_TOKEN", "root:Secret")
+    monkeypatch.setenv("ALADIN_ENGINE_TOKEN", "root:hush")
     monkeypatch.setenv("ALADIN_ENGINE_TIMEOUT_S", "2.5")
     monkeypatch.setenv("ALADIN_ENGINE_RETRIES", "0")
     settings = read_settings()
     assert settings.engine_options == EngineOptions(
-        url="http://engine:19530", token="root:Secret", timeout_s=2.5, retries=0
+        url="http://engine:19530", token="root:hush", timeout_s=2.5, retries=0
     )
-    assert "Secret" not in repr(settings) + repr(settings.engine_options)
+    assert "hush" not in repr(settings) + repr(settings.engine_options)
 
 
 def test_every_setting_is_described_once() -> None:
