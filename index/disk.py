@@ -15,6 +15,7 @@ from index.layout import (
     CURRENT,
     LOCK,
     PUBLISHING,
+    check_kept_in_files,
     generation_folder,
     live_generation,
 )
@@ -47,8 +48,10 @@ def only_builder(root: Path) -> Generator[None]:
         root: of the index; created.
 
     Raises:
+        InputError: an engine keeps the index.
         IndexWriteError: another process is building it.
     """
+    check_kept_in_files(root)
     root.mkdir(parents=True, exist_ok=True)
     with (root / LOCK).open("w") as lock:
         try:

@@ -13,6 +13,9 @@ INDEX/
   evaluations/          what was measured of each generation, for people to see
   .lock                 held by the process that builds
   .changes.lock         held by the process that adds, removes or makes a generation live
+
+An index that an engine keeps has ``engine.json`` in the place of generations and changes, see
+`index.remote.location`.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ import re
 from pathlib import Path
 
 from aladin.atomic import atomic_file
-from aladin.errors import IndexCorruptError, IndexNotReadyError
+from aladin.errors import IndexCorruptError, IndexNotReadyError, InputError
+from index.remote.location import ENGINE_FILE
 
 CURRENT, MODEL, GENERATIONS, BUILD, LOCK = "CURRENT", "model", "generations", ".build", ".lock"
 PUBLISHING = ".publishing"
@@ -44,10 +48,24 @@ def published_generations(root: Path) -> list[int]:
     return sorted(int(name) for name in names if re.fullmatch(r"\d{6,}", name))
 
 
-def live_generation(root: Path) -> int:
-    """Read which generation is live.
+def check_kept_in_files(root: Path) -> None:
+    """Refuse what only an index of files can do, where an engine keeps the index.
 
     Raises:
+        InputError: an engine keeps it.
+    """
+    if (root / ENGINE_FILE).exists():
+        raise InputError(
+            f"{root}: expected an index of files, got one that an engine keeps ({ENGINE_FILE}); "
+            "do this with the index that it was pushed from, and push that again"
+        )
+
+
+def live_generation(root: Path) -> int:
+    """Read which generation of an index of files is live.
+
+    Raises:
+        InputError: an engine keeps the index.
         IndexNotReadyError: there is no index, or nothing was published yet.
         IndexCorruptError: CURRENT names no generation of this index.
     """
@@ -55,6 +73,7 @@ def live_generation(root: Path) -> int:
     try:
         name = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
+        check_kept_in_files(root)
         raise IndexNotReadyError(f"{root}: no index here, it has no {CURRENT}") from None
     except (OSError, ValueError) as error:
         raise IndexCorruptError(path, f"cannot be read ({error})") from error

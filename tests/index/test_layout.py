@@ -2,14 +2,17 @@ from pathlib import Path
 
 import pytest
 
-from aladin.errors import IndexCorruptError, IndexNotReadyError
+from aladin.errors import IndexCorruptError, IndexNotReadyError, InputError
+from index.disk import only_builder
 from index.layout import (
     CURRENT,
+    check_kept_in_files,
     generation_folder,
     live_generation,
     published_generations,
     set_live_generation,
 )
+from index.remote.location import EngineLocation, write_location
 
 
 def test_the_live_generation_is_the_one_that_was_set(tmp_path: Path) -> None:
@@ -43,3 +46,14 @@ def test_a_live_generation_that_is_not_there_is_named(tmp_path: Path) -> None:
     set_live_generation(tmp_path, 4)
     with pytest.raises(IndexCorruptError, match="generation 4, which is not there"):
         live_generation(tmp_path)
+
+
+def test_what_needs_files_is_refused_where_an_engine_keeps_the_index(tmp_path: Path) -> None:
+    location = EngineLocation(engine="milvus", url="http://127.0.0.1:19530", name="photos")
+    write_location(tmp_path, location)
+    for refused in (live_generation, check_kept_in_files):
+        with pytest.raises(InputError, match=r"expected an index of files.*engine\.json"):
+            refused(tmp_path)
+    with pytest.raises(InputError, match="expected an index of files"), only_builder(tmp_path):
+        pytest.fail("a build began")
+    assert [path.name for path in tmp_path.iterdir()] == ["engine.json"]
