@@ -26,6 +26,7 @@
       OverloadedError         queue full
       ShuttingDownError       the service ends and takes nothing more
       WorkerDiedError         whoever ran the request ended before it was done
+      ClusterError            the nodes that encode a corpus cannot be had, or fail
       NonFiniteLossError      training diverged
       ProcessLostError        another process of a training job ended
       ToldElsewhereError      another process of a training job says what went wrong
@@ -245,6 +246,10 @@ class ShuttingDownError(AladinError):
 
     def __init__(self) -> None:
         super().__init__("the service is shutting down")
+
+
+class ClusterError(AladinError):
+    """The nodes that are to encode a corpus cannot be had, or fail at it again and again."""
 
 
 class NonFiniteLossError(AladinError):

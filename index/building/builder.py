@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
-from math import ceil
 from pathlib import Path
 
 from aladin.calibration.calibration import Calibration
 from aladin.calibration.store import read_calibration
 from aladin.checkpoint import load_checkpoint
 from aladin.errors import IndexNotReadyError, InputError
-from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
 from index.ann.first_stage import check_first_stages
 from index.building.assemble import side_source
 from index.building.catalogue import Catalogue, listed
 from index.building.generation_writer import SideSource, write_generation
-from index.building.item_encoders import LeftOut, RegionReader, check_regions, encoder_of
+from index.building.item_encoders import LeftOut, RegionReader, check_regions
 from index.building.plan import (
     Plan,
     begin,
@@ -31,8 +28,8 @@ from index.building.plan import (
     rows_of_part,
 )
 from index.building.publish import describe_model, install_model
-from index.building.read_ahead import NumberedItem, prepared_batches
-from index.building.shards import Shard, ShardFormat, read_shard, write_shard
+from index.building.shard_encoding import LocalEncoding, ShardEncoding, SideWork
+from index.building.shards import Shard, ShardFormat, read_shard
 from index.building.source_items import ImageItem, SourceItem, TextItem
 from index.building.stage_seconds import StageSeconds
 from index.disk import disk_errors, only_builder
@@ -69,6 +66,7 @@ def build_index(
     settings: BuildSettings | None = None,
     progress: Progress | None = None,
     regions: RegionReader | None = None,
+    encoding: ShardEncoding | None = None,
 ) -> BuildReport:
     """Build a new generation of an index and make it live.
 
@@ -86,6 +84,8 @@ def build_index(
         settings: options.
         progress: told of items, vectors and seconds by stage.
         regions: of the images, for a network that reads regions.
+        encoding: of the shards; None: this process encodes them, on `settings.device`. A build
+            that was cut short may be resumed with another one.
 
     Raises:
         InputError: nothing to index, regions where the network reads photos or none where it
@@ -95,6 +95,7 @@ def build_index(
         IndexMismatchError: the index was built with another model, or the build to be resumed
             is another one.
         IndexWriteError: the disk is full or cannot be written, or another build is running.
+        ClusterError: those who encode elsewhere cannot be had, or fail at it.
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
@@ -105,7 +106,8 @@ def build_index(
         sources["texts"] = texts
     if not sources:
         raise InputError("expected images, texts or both to index, got neither")
-    checkpoint = load_checkpoint(checkpoint_folder, settings.device)
+    # Where others encode, this machine may lack their device, and only has to know the network.
+    checkpoint = load_checkpoint(checkpoint_folder, settings.device if encoding is None else "cpu")
     if images is not None:
         check_regions(checkpoint.model, regions)
     seconds = StageSeconds()
@@ -142,8 +144,10 @@ def build_index(
             target: items_a_shard(of_target, settings) for target, of_target in rows.items()
         }
         plan = begin(out, fingerprint, shard_items, resume=settings.resume)
-        build = _Build(out, plan, catalogues, rows, regions, settings, progress, seconds)
-        generation = build.run(checkpoint.model, model, calibration)
+        encoding = encoding or LocalEncoding(checkpoint.model, settings, regions)
+        form = ShardFormat.of(checkpoint.model)
+        build = _Build(out, plan, catalogues, rows, encoding, form, settings, progress, seconds)
+        generation = build.run(model, calibration)
         discard(out)
     return _report(out, generation, seconds.seconds)
 
@@ -157,7 +161,8 @@ class _Build:
         plan: Plan,
         catalogues: Mapping[Target, Catalogue],
         rows: Mapping[Target, range],
-        regions: RegionReader | None,
+        encoding: ShardEncoding,
+        form: ShardFormat,
         settings: BuildSettings,
         progress: Progress,
         seconds: StageSeconds,
@@ -166,19 +171,20 @@ class _Build:
         self._plan = plan
         self._catalogues = catalogues
         self._rows = rows
-        self._regions = regions
+        self._encoding = encoding
+        self._form = form
         self._settings = settings
         self._progress = progress
         self._seconds = seconds
 
-    def run(self, network: AladinModel, model: ModelEntry, calibration: Calibration | None) -> int:
+    def run(self, model: ModelEntry, calibration: Calibration | None) -> int:
         """Do what is left to do, and return the number of the generation."""
         if is_placed(self._root, self._plan):
             return self._plan.generation
         settings = self._settings
         shards: dict[Target, list[Shard]] = {}
         for target in self._catalogues:
-            shards[target] = self._encode(target, network)
+            shards[target] = self._encode(target)
         sides: dict[Target, SideSource] = {}
         for target, catalogue in self._catalogues.items():
             asking = [shard for other in shards if other != target for shard in shards[other]]
@@ -196,49 +202,38 @@ class _Build:
             calibration=calibration,
         )
 
-    def _encode(self, target: Target, network: AladinModel) -> list[Shard]:
-        """Encode the shards that are not on the disk yet; return all."""
-        settings, rows = self._settings, self._rows[target]
-        form = ShardFormat.of(network)
-        encoder = encoder_of(target, network, settings.limits, self._regions)
+    def _encode(self, target: Target) -> list[Shard]:
+        """Have the shards encoded that are not on the disk yet; return all."""
+        rows, form = self._rows[target], self._form
         work = self._root / BUILD / target
         planned = {
             work / f"shard-{number:05d}": of_shard
             for number, of_shard in enumerate(self._plan.shards(target, rows))
         }
-        shards = {folder: read_shard(folder, form) for folder in planned}
-        missing = [of_shard for folder, of_shard in planned.items() if shards[folder] is None]
+        missing = {
+            folder: of_shard
+            for folder, of_shard in planned.items()
+            if read_shard(folder, form) is None
+        }
         # Rate and time left are those of what is still to be done.
-        left = sum(len(of_shard) for of_shard in missing)
+        left = sum(len(of_shard) for of_shard in missing.values())
         self._progress.start(left, _UNITS[target])
         if left < len(rows):
             self._progress.note(resumed_after=float(len(rows) - left))
-        batches = self._batches(target, missing)
-        # One stream for all shards: its threads are at the next one while this one is written.
-        with closing(prepared_batches(encoder, batches, settings.readers, self._seconds)) as stream:
-            for folder, of_shard in planned.items():
-                if shards[folder] is None:
-                    of_this = islice(stream, ceil(len(of_shard) / settings.batch_size))
-                    shards[folder] = write_shard(
-                        folder, form, encoder, of_this, self._progress, self._seconds
-                    )
-        finished = [shard for shard in shards.values() if shard is not None]
-        left_out = [entry for shard in finished for entry in shard.left_out]
+        if missing:
+            items = self._catalogues[target].items
+            side = SideWork(target=target, form=form, shards=missing, items=items)
+            self._encoding.encode(side, self._progress, self._seconds)
+        shards = [shard for folder in planned if (shard := read_shard(folder, form)) is not None]
+        assert len(shards) == len(planned)  # as `ShardEncoding` promises
+        left_out = [entry for shard in shards for entry in shard.left_out]
         if len(left_out) == len(rows):
             discard(self._root)
             raise InputError(
                 f"{target}: none of {len(left_out)} could be used, e.g. {left_out[0].id!r}: "
                 f"{left_out[0].reason}"
             )
-        return finished
-
-    def _batches(self, target: Target, shards: Sequence[range]) -> Iterator[list[NumberedItem]]:
-        """Read the items of some shards batch by batch."""
-        size = self._settings.batch_size
-        for rows in shards:
-            for start in range(rows.start, rows.stop, size):
-                batch = range(start, min(start + size, rows.stop))
-                yield list(zip(batch, self._catalogues[target].items(batch), strict=True))
+        return shards
 
 
 def _live_calibration(root: Path) -> Calibration | None:
