@@ -19,6 +19,8 @@ from pathlib import Path
 DOCKER = Path(__file__).resolve().parent
 CONSTRAINTS = DOCKER / "constraints.txt"
 EXTRAS = ("cpu", "gpu")
+# What both images have besides: traces, engines, and rates that replicas share.
+_EVERYWHERE = ("otel", "milvus", "qdrant", "redis")
 
 _HEAD = """\
 # Every package of both images, exactly, those of the CUDA build of PyTorch included; an image has
@@ -27,7 +29,7 @@ _HEAD = """\
 
 
 def declared(extra: str) -> list[str]:
-    """Return the requirements of an image as pyproject.toml declares them, traces included.
+    """Return the requirements of an image as pyproject.toml declares them.
 
     Args:
         extra: `cpu` or `gpu`.
@@ -39,7 +41,10 @@ def declared(extra: str) -> list[str]:
         tables = tomllib.load(stream)
     project = tables["project"]
     extras = project["optional-dependencies"]
-    return [*project["dependencies"], *extras[extra], *extras["otel"]]
+    return [
+        *project["dependencies"],
+        *(text for name in (extra, *_EVERYWHERE) for text in extras[name]),
+    ]
 
 
 def build_requirements() -> list[str]:

@@ -159,7 +159,7 @@ class ServiceSettings(BaseSettings):
     allow_anonymous: bool = False
     anonymous_requests_per_s: float | None = Field(default=None, gt=0)
     anonymous_burst: int = Field(default=20, ge=1)
-    rate_store: str | None = None
+    rate_store: SecretStr | None = None
     allowed_hosts: CommaList = ()
     cors_origins: CommaList = ()
 

@@ -82,7 +82,7 @@ def make_policy(
         clients = ClientBuckets(settings.anonymous_requests_per_s, settings.anonymous_burst, clock)
     rates = None
     if settings.rate_store is not None:
-        rates = RedisRates(settings.rate_store, metrics or Metrics(), clock)
+        rates = RedisRates(settings.rate_store.get_secret_value(), metrics or Metrics(), clock)
     return AccessPolicy(
         keys=keys,
         anonymous=anonymous,
