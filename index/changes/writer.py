@@ -130,7 +130,7 @@ class ChangesWriter:
         """
         with self._exclusive() as live:
             side = live.side(target)
-            _check_shapes(new, side.entry)
+            check_shapes(new, side.entry)
             for photo in new.photos:
                 photo.write(self._root)
             report = AddReport(live.generation, [], [], [])
@@ -206,7 +206,12 @@ class ChangesWriter:
             self._live = None
 
 
-def _check_shapes(new: NewItems, entry: SideEntry) -> None:
+def check_shapes(new: NewItems, entry: SideEntry) -> None:
+    """Refuse encodings that a side cannot hold.
+
+    Raises:
+        ShapeError: not so many as there are items, or of other dimensions.
+    """
     count = len(new.items)
     if new.embeddings.shape != (count, entry.embedding_dim):
         raise ShapeError(f"embeddings ({count}, {entry.embedding_dim})", new.embeddings.shape)

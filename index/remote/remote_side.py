@@ -1,0 +1,266 @@
+"""One side of an index in an engine, as one search sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aladin.errors import InputError
+from index.backend import Ordered
+from index.items.filter_tree import Filter
+from index.items.tables import StoredItem
+from index.manifest import SideEntry
+from index.modality import Modality
+from index.remote.client import EngineClient
+from index.remote.entry import Entry, FoundEntry
+from index.rerank import alignment_with_candidates, token_similarities
+from index.settings import Target
+from index.tokens.codec import PackedTokens, TokenCodec
+from index.tokens.store import TokenStore
+
+
+class RemoteSide:
+    """The images or the texts of one generation in an engine; for one search, in one thread.
+
+    What the engine tells of an item is kept for the rest of the search, so that a page and its
+    evidence are of the same items as the order, whatever is changed meanwhile. An item that is
+    removed or replaced before its tokens are asked for has none: it scores 0.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        generation: int,
+        target: Target,
+        entry: SideEntry,
+        codec: TokenCodec,
+        filter: Filter | None = None,
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            client: of the engine.
+            generation: to search.
+            target: which of the two sides.
+            entry: what the manifest says of it.
+            codec: of its tokens.
+            filter: that what `order` finds passes; None: none.
+        """
+        self.target: Target = target
+        self.entry = entry
+        self._client = client
+        self._generation = generation
+        self._codec = codec
+        self._filter = filter
+        self._entries: dict[int, Entry] = {}
+        # What the engine made of the words that it was given.
+        self._words: NDArray[np.float32] | None = None
+        self._aligned: dict[int, float] = {}
+
+    @property
+    def count(self) -> int:
+        """Number of items that a search without a filter may find; asks the engine."""
+        return self._client.count(self._generation, self.target)
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there is anything to re-rank by; imported embeddings come without tokens."""
+        return self.entry.token_count > 0
+
+    @property
+    def items(self) -> RemoteItems:
+        """Ids, texts and metadata."""
+        return RemoteItems(self)
+
+    def order(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        num_candidates: int,
+        words: Float[Tensor, "words dim"] | None = None,
+    ) -> Ordered:
+        """Order the first `count` items, see `index.backend.SearchSide`.
+
+        The engine is always asked for just `num_candidates`, then for twice as many, and so on:
+        what a wider search finds besides is put behind what the narrower ones found, so that a
+        longer order begins with a shorter one also where the engine's search is not exact.
+
+        Raises:
+            InputError: more items are wanted than the engine finds in one search, and there are
+                more.
+            EngineUnavailableError: the engine does not answer.
+        """
+        most = self._client.max_results
+        if num_candidates > most:
+            raise self._too_many("candidates", num_candidates)
+        asking = None if words is None else words.numpy()
+        if asking is not None and not self._were_given(asking):
+            self._words, self._aligned = asking, {}
+        width = num_candidates
+        rows, match = self._search(query, width, asking)
+        candidates = found = len(rows)
+        while len(rows) < count and found == width:
+            if width == most:
+                raise self._too_many("hits, skipped ones included", count)
+            width = min(2 * width, most)
+            wider, wider_match = self._search(query, width, asking)
+            found = len(wider)
+            new = ~np.isin(wider, rows)
+            rows = np.concatenate([rows, wider[new]])
+            match = np.concatenate([match, wider_match[new]])
+        return Ordered(rows[:count], match[:count], candidates)
+
+    def align(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Score items by late interaction, see `index.backend.SearchSide`.
+
+        Where the engine has scored these words itself, its scores are returned: the same but for
+        rounding.
+        """
+        scores = np.zeros(len(rows), dtype=np.float32)
+        aligned = self._aligned if self._were_given(query.numpy()) else {}
+        known = np.array([row in aligned for row in rows.tolist()], dtype=np.bool_)
+        scores[known] = [aligned[row] for row in rows[known].tolist()]
+        if not known.all():
+            store = self._token_store(rows[~known])
+            places = np.arange(store.count, dtype=np.int64)
+            scores[~known] = alignment_with_candidates(query, modality, store, places)
+        return scores
+
+    def similarities(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> list[NDArray[np.float32]]:
+        """Compare tokens, see `index.stages.SecondStage`."""
+        store = self._token_store(rows)
+        return token_similarities(query, modality, store, np.arange(store.count, dtype=np.int64))
+
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of tokens of some items."""
+        return np.diff(self._token_store(rows).offsets)
+
+    def tokens(self, row: int) -> Float[Tensor, "tokens dim"]:
+        """Read the tokens of one item, in float32."""
+        store = self._token_store(np.array([row], dtype=np.int64))
+        return store.read(np.array([0], dtype=np.int64)).values
+
+    def embedding(self, row: int) -> Float[Tensor, " dim"]:
+        """Read the embedding of one item; zeros where it was removed meanwhile."""
+        item = self._entries[row].item
+        found = self._client.fetch(self._generation, self.target, [item.id], with_embeddings=True)
+        for entry in found:
+            if entry.item.row == item.row and entry.embedding is not None:
+                return torch.from_numpy(entry.embedding.copy())
+        return torch.zeros(self.entry.embedding_dim)
+
+    def stored_item(self, row: int) -> StoredItem:
+        """Return an item that this search has met."""
+        return self._entries[row].item._replace(row=row)
+
+    def fetch_item(self, item_id: str) -> StoredItem | None:
+        """Ask the engine for the item with this id; None where there is none."""
+        try:
+            item_id.encode("utf-8")
+        except UnicodeEncodeError:  # a lone surrogate is part of no stored id
+            return None
+        found = self._client.fetch(self._generation, self.target, [item_id])
+        return self.stored_item(self._remember(found[0])) if found else None
+
+    def _were_given(self, words: NDArray[np.float32]) -> bool:
+        """Whether the engine was given these words in the last search."""
+        return self._words is not None and np.array_equal(words, self._words)
+
+    def _search(
+        self, query: NDArray[np.float32], width: int, words: NDArray[np.float32] | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Search once; rows and cosines, best first, those of equal score by their rows."""
+        found = self._client.search(
+            self._generation,
+            self.target,
+            query,
+            width,
+            self._filter,
+            with_tokens=words is not None,
+            words=words,
+        )
+        found.sort(key=_best_first)
+        rows = [self._remember(each.entry) for each in found]
+        self._aligned.update(
+            (row, each.align)
+            for row, each in zip(rows, found, strict=True)
+            if each.align is not None
+        )
+        match = np.array([each.match for each in found], dtype=np.float32)
+        return np.array(rows, dtype=np.int64), match
+
+    def _remember(self, entry: Entry) -> int:
+        """Keep what is known of an item, and return the row that stands for it in this search.
+
+        Items that were added elsewhere at the same moment may have the same row; then the next
+        one that is free stands for the second.
+        """
+        row = entry.item.row
+        while row in self._entries and self._entries[row].item.id != entry.item.id:
+            row += 1
+        if row not in self._entries or self._entries[row].tokens is None:
+            self._entries[row] = entry
+        return row
+
+    def _token_store(self, rows: NDArray[np.int64]) -> TokenStore:
+        """Return the tokens of some items, as items 0, 1, 2 ...; asks for those not known yet."""
+        wanted = rows.tolist()
+        unknown = {
+            entry.item.id: row for row in wanted if (entry := self._entries[row]).tokens is None
+        }
+        if unknown:
+            found = self._client.fetch(
+                self._generation, self.target, list(unknown), with_tokens=True
+            )
+            tokens_of = {(each.item.id, each.item.row): each.tokens for each in found}
+            nothing = self._codec.pack(np.empty((0, self._codec.dim), dtype=np.float32))
+            for row in unknown.values():
+                entry = self._entries[row]
+                tokens = tokens_of.get((entry.item.id, entry.item.row))
+                self._entries[row] = entry._replace(tokens=nothing if tokens is None else tokens)
+        parts = [tokens for row in wanted if (tokens := self._entries[row].tokens) is not None]
+        if not parts:
+            parts = [self._codec.pack(np.empty((0, self._codec.dim), dtype=np.float32))]
+        lengths = [part.count for part in parts]
+        return TokenStore.from_arrays(self._codec, PackedTokens.concatenate(parts), lengths)
+
+    def _too_many(self, what: str, wanted: int) -> InputError:
+        return InputError(
+            f"expected at most {self._client.max_results} {what}, as {self._client.kind} finds no "
+            f"more in one search, got {wanted}"
+        )
+
+
+class RemoteItems:
+    """What the user said of the items of one `RemoteSide`."""
+
+    def __init__(self, side: RemoteSide) -> None:
+        """Read the items of `side`."""
+        self._side = side
+
+    def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
+        """Return the items at some rows that this search has met, in the order asked for."""
+        return [self._side.stored_item(row) for row in rows]
+
+    def by_id(self, item_id: str) -> StoredItem | None:
+        """Return the item with this id, or None where there is none."""
+        return self._side.fetch_item(item_id)
+
+
+def _best_first(found: FoundEntry) -> tuple[float, int, str]:
+    return -found.match, found.entry.item.row, found.entry.item.id
