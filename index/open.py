@@ -43,13 +43,14 @@ def open_backend(
         return open_index(path, checkpoint=checkpoint, device=device, generation=generation)
     from index.remote.remote_index import open_remote_index
 
-    return open_remote_index(
-        path,
-        connect(location, engine),
-        checkpoint=checkpoint,
-        device=device,
-        generation=generation,
-    )
+    client = connect(location, engine)
+    try:
+        return open_remote_index(
+            path, client, checkpoint=checkpoint, device=device, generation=generation
+        )
+    except BaseException:
+        client.close()
+        raise
 
 
 def open_writer(path: Path, model_id: str, *, engine: EngineOptions | None = None) -> ItemWriter:

@@ -118,7 +118,8 @@ class SearchResult:
         generation: of the index.
         degraded: what was asked for and left out: "rerank" where the index has no tokens, for its
             embeddings were imported without them; "rerank_timeout" where there was no time;
-            "rerank_unavailable" where an engine that keeps the index could not give the tokens,
+            "rerank_unavailable" where the engine that keeps the index could not give the tokens,
+            of texts that an image found not even their number, so that they have no probability;
             "evidence_unavailable" where it could not give those that explain the hits.
         match_probability: that what was searched holds anything that belongs to the query, 0 to 1;
             None as the hits' probabilities.

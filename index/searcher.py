@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -159,6 +159,8 @@ class TwoStageSearcher:
         ranking, pool_align, reason = ranked_page
         if reason is not None:
             reranked, degraded = False, [reason]
+            if reason == "rerank_unavailable" and modality == "image":
+                calibration = None  # the texts' tokens are not there to be counted either
         words = partial(_word_counts, side, modality, tokens.shape[0])
         verdict = judge_page(
             calibration, direction, pool, pool_align, ranking, words, offset, min_probability
@@ -179,7 +181,7 @@ class TwoStageSearcher:
                 degraded = [*degraded, "evidence_unavailable"]
         explained = time.perf_counter()
         return SearchResult(
-            hits=_hits(ranking, items, evidence, words(ranking.rows), verdict, offset),
+            hits=_hits(ranking, items, evidence, words, verdict, offset),
             reranked=reranked,
             fusion=reranker.weight if reranked else None,
             candidates=ordered.candidates,
@@ -288,15 +290,16 @@ def _hits(
     ranking: Ranking,
     items: list[StoredItem],
     evidence: list[list[WordEvidence]] | list[None],
-    words: NDArray[np.int64],
+    words_of: Callable[[NDArray[np.int64]], NDArray[np.int64]],
     verdict: Verdict,
     offset: int,
 ) -> list[Hit]:
     hits: list[Hit] = []
     kept = verdict.kept.tolist()
+    words = None if ranking.align is None else words_of(ranking.rows)
     for place, item in enumerate(items):
         align, per_word = None, None
-        if ranking.align is not None and ranking.align_ranks is not None:
+        if ranking.align is not None and ranking.align_ranks is not None and words is not None:
             align = StageResult(int(ranking.align_ranks[place]), float(ranking.align[place]))
             per_word = align.score / max(int(words[place]), 1)
         match = StageResult(int(ranking.match_ranks[place]), float(ranking.match[place]))

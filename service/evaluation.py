@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,12 +13,14 @@ from aladin.errors import InputError
 from aladin.metrics import Interval, RetrievalMetrics, paired_bootstrap
 from aladin.progress import Progress
 from aladin.separation import RankSummary, summarize_cross_ranks
+from index.backend import SearchBackend
 from index.curve.candidate_curve import candidate_curve
 from index.curve.curve_points import CandidateCurve
 from index.evaluation import ServedEvaluation, evaluate_index
 from index.evaluation_queries import EvaluationQueries, EvaluationText, evaluation_queries
-from index.reader import SearchIndex, open_index
+from index.open import open_backend
 from index.searcher import TwoStageSearcher
+from service.engine_options import engine_options
 from training.data import Record, read_records
 from training.data.regions import RegionStore
 from training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint
@@ -150,14 +153,15 @@ def evaluate_system(
         exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions)
         return _report(checkpoint.model_id, exhaustive, folds)
     # Opened first: an index of another network is refused before the long work.
-    with open_index(index, checkpoint=checkpoint) as opened:
+    engine = engine_options(index)
+    with closing(open_backend(index, checkpoint=checkpoint, engine=engine)) as opened:
         exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions)
         of_index = _evaluate_index(opened, records, exhaustive, curve_candidates, progress)
     return replace(_report(checkpoint.model_id, exhaustive, folds), index=of_index)
 
 
 def _evaluate_index(
-    index: SearchIndex,
+    index: SearchBackend,
     records: Sequence[Record],
     exhaustive: ExhaustiveEvaluation,
     curve_candidates: Sequence[int] | None,

@@ -13,12 +13,13 @@ from aladin.errors import DuplicateItemError, InputError
 from aladin.images import DEFAULT_LIMITS, ImageLimits
 from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
+from index.backend import ItemWriter
 from index.building.item_encoders import LeftOut, Prepared, RegionReader, encoder_of
 from index.building.read_ahead import NumberedItem, prepared_batches
 from index.building.source_items import SourceItem, check_item, stored_form
 from index.building.stage_seconds import StageSeconds
 from index.changes.uploaded_photos import UploadedPhoto
-from index.changes.writer import ChangesWriter, NewItems
+from index.changes.writer import NewItems
 from index.items.tables import StoredItem
 from index.settings import OnDuplicate, Target
 
@@ -57,7 +58,7 @@ class AddCounts:
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
 
 
-def check_new(writer: ChangesWriter, target: Target, items: Iterable[SourceItem]) -> None:
+def check_new(writer: ItemWriter, target: Target, items: Iterable[SourceItem]) -> None:
     """Refuse items of which one cannot be added, before the first is.
 
     Args:
@@ -82,7 +83,7 @@ def check_new(writer: ChangesWriter, target: Target, items: Iterable[SourceItem]
 
 
 def add_items(
-    writer: ChangesWriter,
+    writer: ItemWriter,
     model: AladinModel,
     target: Target,
     items: Iterable[SourceItem],
@@ -159,7 +160,7 @@ def new_items(
 
 
 def _numbered(
-    writer: ChangesWriter,
+    writer: ItemWriter,
     target: Target,
     items: Iterable[SourceItem],
     settings: AddSettings,

@@ -226,13 +226,17 @@ def _search_here(
     detector: str | None,
     out: Path | None,
 ) -> SearchAnswer:
-    from index.reader import open_index
+    from index.open import open_backend
     from index.searcher import TwoStageSearcher
     from service.engine import SearchEngine
+    from service.engine_options import engine_options
     from service.query_encoder import QueryEncoder
     from service.query_limits import QueryLimits
 
-    with closing(place), open_index(index, device=place) as opened:
+    with (
+        closing(place),
+        closing(open_backend(index, device=place, engine=engine_options(index))) as opened,
+    ):
         finder = None
         if isinstance(query, PhotoQuery):
             finder = detector_for(

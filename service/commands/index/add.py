@@ -65,10 +65,11 @@ def add(
     from index.building.item_encoders import RegionReader
     from index.building.source_items import SourceItem
     from index.changes.additions import AddSettings, add_items, check_new
-    from index.changes.writer import ChangesWriter
     from index.layout import MODEL, live_generation
+    from index.open import open_writer
     from index.settings import Target
     from service.detected_regions import DetectedRegions, with_photo_keys
+    from service.engine_options import engine_options
     from service.sources import image_items, text_items
 
     sources: dict[Target, Path] = {}
@@ -80,7 +81,9 @@ def add(
         raise InputError("expected --images, --texts or both, got neither")
 
     store = opened_regions(regions, region_labels)
-    live_generation(index)  # says so where there is no index
+    engine = engine_options(index)
+    if engine is None:
+        live_generation(index)  # says so where there is no index
     checkpoint = load_checkpoint(index / MODEL)
     finder = None
     if images is not None and store is None:
@@ -95,7 +98,7 @@ def add(
         return photos if finder is None else with_photo_keys(photos)
 
     settings = AddSettings(on_duplicate=on_duplicate.value)
-    with closing(ChangesWriter(index, checkpoint.model_id)) as writer:
+    with closing(open_writer(index, checkpoint.model_id, engine=engine)) as writer:
         if on_duplicate is Duplicates.ERROR:
             for target in sources:
                 check_new(writer, target, items(target))

@@ -35,18 +35,24 @@ def delete(
     are removed in one step, or none: an id that is not there is an error unless --ignore-missing.
     The photos themselves are not touched.
     """
+    from aladin.checkpoint import read_model_id
     from aladin.errors import InputError
-    from index.changes.writer import ChangesWriter
-    from index.layout import generation_folder, live_generation
+    from index.layout import MODEL, generation_folder, live_generation
     from index.manifest import read_manifest
+    from index.open import open_writer
+    from service.engine_options import engine_options
 
     wanted = list(ids or ())
     if file is not None:
         wanted += [line for line in file.read_text(encoding="utf-8").splitlines() if line]
     if not wanted:
         raise InputError("expected at least one ID, or --ids FILE, got none")
-    manifest = read_manifest(generation_folder(index, live_generation(index)))
-    with closing(ChangesWriter(index, manifest.model.id)) as writer:
+    engine = engine_options(index)
+    if engine is None:
+        model_id = read_manifest(generation_folder(index, live_generation(index))).model.id
+    else:
+        model_id = read_model_id(index / MODEL)
+    with closing(open_writer(index, model_id, engine=engine)) as writer:
         report = writer.delete(target.value, wanted, ignore_missing=ignore_missing)
     missing = f", {len(report.missing)} were not there" if report.missing else ""
     typer.echo(f"{index}: {target.value}: {len(report.deleted)} deleted{missing}")
