@@ -1,0 +1,55 @@
+"""How many of the truly nearest items an engine finds, measured with what is pushed to it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.remote.client import EngineClient
+from index.settings import Target
+
+# Engines add cosines up in another order, and some in halves of the processor's registers.
+_ROUNDING = 1e-6
+
+
+class NearestSoFar:
+    """The exact nearest items of some queries among all that passed by.
+
+    Attributes:
+        queries: (queries, dim) float32.
+        count: number of nearest items.
+    """
+
+    def __init__(self, queries: NDArray[np.float32], count: int) -> None:
+        """Begin with no item."""
+        self.queries = queries
+        self.count = count
+        self._scores = np.empty((len(queries), 0), dtype=np.float32)
+
+    def take(self, embeddings: NDArray[np.float32]) -> None:
+        """Compare some more items, (items, dim)."""
+        scores = np.concatenate([self._scores, self.queries @ embeddings.T], axis=1)
+        beyond = scores.shape[1] - self.count
+        if beyond > 0:
+            scores = np.partition(scores, beyond, axis=1)[:, beyond:]
+        self._scores = scores
+
+    def recall_of(self, client: EngineClient, generation: int, target: Target) -> float:
+        """Return the share of the nearest items that an engine finds.
+
+        An item that is as near as the last of them counts as one of them.
+
+        Args:
+            client: of the engine.
+            generation: that has all items that passed by.
+            target: the side.
+        """
+        wanted = min(self.count, self._scores.shape[1])
+        if wanted == 0 or len(self.queries) == 0:
+            return 1.0
+        found = 0
+        for query, scores in zip(self.queries, self._scores, strict=True):
+            hits = client.search(generation, target, query, wanted, None)
+            least = scores.min() - _ROUNDING
+            found += sum(hit.match >= least for hit in hits)
+        return found / (wanted * len(self.queries))

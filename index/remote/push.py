@@ -1,0 +1,244 @@
+"""Publishes an index of files to an engine, as a new generation there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from aladin.errors import ConfigError, EngineError, InputError
+from aladin.progress import NullProgress, Progress
+from index.items.tables import StoredItem
+from index.manifest import AnnEntry, SideEntry
+from index.reader import open_index
+from index.remote.client import EngineClient
+from index.remote.engine_recall import NearestSoFar
+from index.remote.location import EngineLocation
+from index.remote.push_folder import copy_photos, only_pusher, write_folder
+from index.remote.push_source import PushSource, entries_of
+from index.remote.record import CHANGED, SOURCE, GenerationRecord, is_whole
+from index.settings import Target
+from index.tokens.codec import TokenCodec
+
+# The piece of an unfinished generation's record that says how many items of each side are in.
+_PROGRESS = "progress.json"
+# What a push that is cut does again, at most.
+_BATCHES_A_NOTE = 8
+_UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushSettings:
+    """Options of a push.
+
+    Attributes:
+        batch_size: items that are handed to the engine's client together.
+        keep: generations that stay in the engine, the new one included.
+        discard_changes: go on where items were added to what is live in the engine, or removed
+            from it: the new generation does not have these changes.
+    """
+
+    batch_size: int = 256
+    keep: int = 2
+    discard_changes: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values.
+
+        Raises:
+            ConfigError: a number below 1.
+        """
+        for name, value in (("batch_size", self.batch_size), ("keep", self.keep)):
+            if value < 1:
+                raise ConfigError(f"{name}: expected at least 1, got {value}")
+
+
+class PushReport(NamedTuple):
+    """What a push did.
+
+    Attributes:
+        generation: that is live in the engine now.
+        counts: number of items of each side.
+        resumed: of them, how many were there from a push that was cut.
+        recall: share of the exact nearest items that the engine finds, of each side.
+        dropped: generations that were removed.
+    """
+
+    generation: int
+    counts: dict[Target, int]
+    resumed: dict[Target, int]
+    recall: dict[Target, float]
+    dropped: list[int]
+
+
+def push_index(
+    index: Path,
+    folder: Path,
+    location: EngineLocation,
+    client: EngineClient,
+    settings: PushSettings,
+    progress: Progress | None = None,
+) -> PushReport:
+    """Put all live items of an index into an engine, and make them what is searched there.
+
+    What was live stays so until all is in, counted and searchable. A push that was cut goes on
+    when it is run again with the same index and the same options; a changed one begins anew. One
+    push at a time to a name: the end of one removes what is unfinished of others.
+
+    Args:
+        index: folder of an index of files; not changed.
+        folder: that will stand for the index in the engine; made or brought up to date.
+        location: of the index in the engine.
+        client: of that engine; not closed.
+        settings: of the push.
+        progress: told of items.
+
+    Raises:
+        ConfigError: there is an index of files at `folder`.
+        InputError: `index` is no index of files, or there are changes that would be lost.
+        EngineError: the engine refuses, or has not as many items as it was given.
+        EngineUnavailableError: the engine does not answer.
+        SearchIndexError: the index cannot be read, or the disk not be written.
+    """
+    progress = progress or NullProgress()
+    with open_index(index) as opened, only_pusher(folder):
+        source = PushSource(opened)
+        live = client.live_generation()
+        if live is not None and not settings.discard_changes:
+            _check_unchanged(client, live)
+        push = _Push(client, source, location, partial(copy_photos, index, folder))
+        push.begin(live)
+        sides: dict[Target, SideEntry] = {}
+        for target in source.sides:
+            sides[target] = push.send(target, settings.batch_size, progress)
+        manifest = replace(
+            source.manifest,
+            generation=push.generation,
+            images=sides.get("images"),
+            texts=sides.get("texts"),
+            files={},
+        )
+        codecs: dict[Target, TokenCodec] = {target: source.codec(target) for target in sides}
+        record = GenerationRecord(manifest=manifest, codecs=codecs, source=push.identity)
+        client.write_record(push.generation, record.pieces())
+        write_folder(index, folder, manifest.model, location)
+        client.make_live(push.generation)
+        return PushReport(
+            generation=push.generation,
+            counts={target: entry.count for target, entry in sides.items()},
+            resumed=push.resumed,
+            recall={target: entry.ann.recall for target, entry in sides.items()},
+            dropped=_drop_old(client, push.generation, settings.keep),
+        )
+
+
+class _Push:
+    """One push on its way.
+
+    Attributes:
+        generation: that is being filled.
+        identity: see `PushSource.identity`.
+        resumed: of each side, items that a push that was cut has put in.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        source: PushSource,
+        location: EngineLocation,
+        take_along: Callable[[Sequence[StoredItem]], None],
+    ) -> None:
+        self._client = client
+        self._source = source
+        self._location = location
+        self._take_along = take_along
+        self._done: dict[str, int] = {}
+        self.generation = 1
+        self.identity = source.identity(location)
+        self.resumed: dict[Target, int] = {}
+
+    def begin(self, live: int | None) -> None:
+        """Go on with the newest generation if it is this push's, or start a new one."""
+        generations = self._client.generations()
+        if generations:
+            newest = generations[-1]
+            pieces = self._client.read_record(newest) or {}
+            if newest != live and pieces.get(SOURCE) == self.identity:
+                self.generation = newest
+                self._done = json.loads(pieces.get(_PROGRESS, b"{}"))
+                return
+            self.generation = newest + 1
+        self._note()
+
+    def send(self, target: Target, batch_size: int, progress: Progress) -> SideEntry:
+        """Put a side in, have it indexed, and return what there is to say of it."""
+        client, side, schema = self._client, self._source.sides[target], self._source.schema(target)
+        ann = side.entry.ann
+        nearest = NearestSoFar(self._source.queries(target), ann.recall_at)
+        client.create_side(self.generation, target, schema)
+        done = self.resumed[target] = self._done.get(target, 0)
+        passed = tokens = 0
+        progress.start(schema.count, _UNITS[target])
+        for number, part in enumerate(self._source.parts(target, batch_size), start=1):
+            nearest.take(part.embeddings)
+            tokens += int(part.lengths.sum())
+            entries = entries_of(part)[max(0, done - passed) :]
+            passed += len(part.items)
+            self._take_along(part.items)
+            if entries:
+                client.upsert(self.generation, target, entries)
+                if number % _BATCHES_A_NOTE == 0:
+                    self._done[target] = passed
+                    self._note()
+            progress.advance(len(part.items))
+        self._done[target] = passed
+        self._note()
+        client.open_side(self.generation, target, schema)
+        found = client.count(self.generation, target)
+        if found != passed:
+            raise EngineError(
+                client.kind,
+                f"generation {self.generation}: expected {passed} {target}, got {found}; it was "
+                "not made live",
+            )
+        return replace(
+            side.entry,
+            count=passed,
+            token_count=tokens,
+            ann=AnnEntry(
+                asked=self._location.index or "auto",
+                factory=" ".join(filter(None, [client.kind, self._location.index])),
+                search_width=None,
+                recall=nearest.recall_of(client, self.generation, target),
+                recall_at=ann.recall_at,
+                recall_queries=len(nearest.queries),
+                recall_wanted=ann.recall_wanted,
+            ),
+        )
+
+    def _note(self) -> None:
+        """Keep how far it is, for one that follows where this is cut."""
+        done = json.dumps(self._done).encode("ascii")
+        self._client.write_record(self.generation, {SOURCE: self.identity, _PROGRESS: done})
+
+
+def _check_unchanged(client: EngineClient, live: int) -> None:
+    if CHANGED in (client.read_record(live) or {}):
+        raise InputError(
+            f"{client.kind}: items were added to generation {live} or removed from it since it was "
+            "pushed, which the index here does not know; push with --discard-changes to lose that"
+        )
+
+
+def _drop_old(client: EngineClient, live: int, keep: int) -> list[int]:
+    """Remove what is older than the live generation and not to stay, or was never whole."""
+    older = [generation for generation in client.generations() if generation < live]
+    whole = [generation for generation in older if is_whole(client.read_record(generation))]
+    staying = set(whole[len(whole) - min(keep - 1, len(whole)) :])
+    dropped = [generation for generation in older if generation not in staying]
+    for generation in dropped:
+        client.drop_generation(generation)
+    return dropped
