@@ -27,13 +27,14 @@ class GenerationRecord(NamedTuple):
 
     Attributes:
         manifest: what it consists of.
-        published_at_s: when its files were finished, in seconds since 1970.
+        published_at_s: when its files were finished, in seconds since 1970; None: an engine keeps
+            it, which does not tell.
         pending: by side, what was added and deleted since.
         evaluations: of it, the newest first.
     """
 
     manifest: Manifest
-    published_at_s: float
+    published_at_s: float | None
     pending: dict[Target, PendingChanges]
     evaluations: list[Evaluation]
 
@@ -55,13 +56,13 @@ class History(NamedTuple):
 
     Attributes:
         current: the one that is to answer.
-        current_since_s: when that was decided, in seconds since 1970.
+        current_since_s: when that was decided, in seconds since 1970; None: as above.
         generations: the newest first.
         damaged: what could not be read, and is left out.
     """
 
     current: int
-    current_since_s: float
+    current_since_s: float | None
     generations: list[GenerationRecord]
     damaged: list[DamagedFile]
 

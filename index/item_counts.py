@@ -12,6 +12,8 @@ from index.live_side import LiveSide
 class ItemCounts(NamedTuple):
     """Items of one side at one moment: ``built + added - deleted == live``.
 
+    An engine counts those that are there, and tells neither `added` nor `deleted`: both are None.
+
     Attributes:
         built: items that the generation's files hold.
         added: items that were added since and are still there.
@@ -20,8 +22,8 @@ class ItemCounts(NamedTuple):
     """
 
     built: int
-    added: int
-    deleted: int
+    added: int | None
+    deleted: int | None
     live: int
 
 

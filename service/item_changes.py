@@ -14,10 +14,11 @@ from aladin.encoding import Encoding
 from aladin.errors import InputError, TextTooLongError
 from aladin.inference import encode_images, encode_texts, tokenize
 from aladin.model import AladinModel
+from index.backend import ItemWriter
 from index.building.source_items import ImageItem, TextItem, check_item, stored_form
 from index.changes.additions import new_items
 from index.changes.uploaded_photos import UploadedPhoto
-from index.changes.writer import AddReport, ChangesWriter, DeleteReport
+from index.changes.writer import AddReport, DeleteReport
 from index.items.tables import StoredItem
 from service.image_reader import ImageReader, ReadImage
 from service.queries import OnDuplicate, Target
@@ -82,17 +83,17 @@ class ItemChanger:
     """Adds items to an index and removes them; safe to use from any number of threads."""
 
     def __init__(
-        self, path: Path, model_id: str, limits: QueryLimits, detector: Detector | None = None
+        self, writer: ItemWriter, limits: QueryLimits, detector: Detector | None = None
     ) -> None:
-        """Open nothing yet.
+        """Change an index.
 
         Args:
-            path: of the index.
-            model_id: of the model that `add_photos` and `add_texts` will be given.
+            writer: of the index, for the model that `add_photos` and `add_texts` will be given;
+                closed with this.
             limits: what an item may cost; those of a query.
             detector: finds the regions of photos, for a model that reads regions; None: none does.
         """
-        self._writer = ChangesWriter(path, model_id)
+        self._writer = writer
         self._limits = limits
         self._images = ImageReader(limits, detector)
 
@@ -162,7 +163,7 @@ class ItemChanger:
         return self._writer.delete(target, [item_id])
 
     def close(self) -> None:
-        """Close the databases; no change may run any more."""
+        """Close the writer; no change may run any more."""
         self._writer.close()
 
     def _add(

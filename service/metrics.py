@@ -20,6 +20,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from service.work.guarded_engine import CallError, EngineCall
 from service.work.search_job import Answered, Lane
 
 # Of a search, in their order; "queue" is from the request to when a slot takes it.
@@ -110,6 +111,19 @@ class Metrics:
             "Workers that were started in the place of one that ended.",
             registry=self.registry,
         )
+        self._engine_s = Histogram(
+            "aladin_engine_call_duration_seconds",
+            "Time of the calls of the engine that keeps the index, further tries included.",
+            ("operation",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._engine_errors = Counter(
+            "aladin_engine_errors",
+            "Calls of the engine without an answer: it was not to be had, or refused.",
+            ("reason",),
+            registry=self.registry,
+        )
         self._counted_alone = Counter(
             "aladin_rates_counted_alone",
             "Requests whose rate was counted here alone, for the shared store did not answer.",
@@ -125,6 +139,8 @@ class Metrics:
         self._hits, self._misses = cache.labels("hit"), cache.labels("miss")
         for reason in REJECTIONS:
             self._rejected.labels(reason)
+        for reason in get_args(CallError):
+            self._engine_errors.labels(reason)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered.
@@ -179,6 +195,12 @@ class Metrics:
     def waiting(self, lane: Lane, count: int) -> None:
         """Say how many queries wait now."""
         self._waiting[lane].set(count)
+
+    def engine_call(self, call: EngineCall) -> None:
+        """Count a call of the engine; may be called from any thread."""
+        self._engine_s.labels(call.operation).observe(call.seconds)
+        if call.error is not None:
+            self._engine_errors.labels(call.error).inc()
 
     def worker_died(self) -> None:
         """Count a worker that ended though nobody had asked it to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,7 +12,7 @@ from aladin.calibration.figures import CalibrationFigures
 from index.history import GenerationRecord
 from index.manifest import Manifest
 from index.settings import Target
-from service.work.index_jobs import IndexReport
+from service.work.index_report import IndexReport
 
 Standing = Literal["live", "refused", "earlier", "rolled back"]
 
@@ -25,8 +25,8 @@ class ItemCountsAnswer(_Part):
     """Items of one side: `built` + `added` - `deleted` = `live`."""
 
     built: int = Field(description="In the generation's files.")
-    added: int = Field(description="Since, and still there.")
-    deleted: int = Field(description="Of the generation's files, since.")
+    added: int | None = Field(description="Since, and still there; null: an engine does not tell.")
+    deleted: int | None = Field(description="Of the generation's files, since; null: as `added`.")
     live: int = Field(description="That a search may find.")
 
 
@@ -118,7 +118,9 @@ class GenerationState(_Part):
     """A generation that is on the disk."""
 
     generation: int
-    published_at: datetime = Field(description="When its files were finished.")
+    published_at: datetime | None = Field(
+        description="When its files were finished; null: an engine does not tell."
+    )
     made_by: str | None = Field(description="The command; null: it was not noted then.")
     standing: Standing = Field(
         description="live: it answers; refused: it should, and is unsound; earlier: replaced, and"
@@ -172,7 +174,11 @@ class IndexStateAnswer(_Part):
 
     generation: int
     live_since: datetime | None = Field(
-        description="Null where the newest generation was refused and this one answers instead."
+        description="Null where the newest generation was refused and this one answers instead, or"
+        " where an engine does not tell."
+    )
+    engine: str | None = Field(
+        default=None, description="That keeps the index, such as milvus; null: it is in files."
     )
     model_id: str
     default_candidates: int
@@ -192,6 +198,7 @@ def build_state(report: IndexReport) -> IndexStateAnswer:
     return IndexStateAnswer(
         generation=live.generation,
         live_since=_moment(history.current_since_s) if is_current else None,
+        engine=report.engine,
         model_id=live.model.id,
         default_candidates=live.default_candidates,
         images=_side(report, "images"),
@@ -294,5 +301,9 @@ def _name(data: str) -> str:
     return "/".join(data.split("/")[-2:])
 
 
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+@overload
+def _moment(seconds: float) -> datetime: ...
+@overload
+def _moment(seconds: float | None) -> datetime | None: ...
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -12,7 +12,7 @@ import torch
 import uvicorn
 from fastapi import FastAPI
 
-from aladin.errors import ConfigError, IndexNotReadyError
+from aladin.errors import ConfigError, EngineUnavailableError, IndexNotReadyError
 from index.devices.search_device import DeviceName, FirstStageName
 from service.http.access.policy import make_policy
 from service.http.app import create_app
@@ -120,7 +120,7 @@ def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack) -> Worke
         with closing(plan.make()) as worker:  # for its errors, which the user has to see
             _open(worker)
         return ProcessWorkers(plan, metrics)
-    worker = plan.make()
+    worker = plan.make(metrics.engine_call)
     stack.callback(worker.close)
     _open(worker)
     return ThreadWorkers(worker, plan.settings, metrics)
@@ -132,6 +132,8 @@ def _open(worker: Worker) -> None:
         worker.check_detector()
     except IndexNotReadyError as error:
         _LOG.warning("%s; waiting for a generation", error)
+    except EngineUnavailableError as error:
+        _LOG.warning("%s; waiting for it", error)
 
 
 def _drain(app: FastAPI) -> None:

@@ -117,6 +117,12 @@ def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "aladin_index_generation", "The live generation.", workers.generation
         )
+    if workers.engine is not None:
+        yield GaugeMetricFamily(
+            "aladin_engine_up",
+            "Whether the engine that keeps the index answers.",
+            int(workers.engine == "up"),
+        )
     memory = GaugeMetricFamily(
         "aladin_process_memory_bytes",
         "Memory in RAM by process: its own, and files that it shares with others.",

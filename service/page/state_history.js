@@ -25,13 +25,13 @@ function cells(generation, sides) {
   return [
     [`${generation.generation} `, badge],
     [generation.made_by ?? "not noted", generation.calibrated ? ", calibrated" : ""],
-    timeAgo(generation.published_at),
+    generation.published_at === null ? null : timeAgo(generation.published_at),
     ...sides.map(([target]) => items(generation[target])),
     each(generation, sides, ({ ann_factory: factory, ann_recall: recall }) =>
       `${factory}, ${share(recall)}`),
     each(generation, sides, ({ candidates, tuned }) =>
       `${count(candidates)}${tuned ? "" : " (not tuned)"}`),
-    bytes(generation.bytes),
+    generation.published_at === null ? null : bytes(generation.bytes),
   ];
 }
 

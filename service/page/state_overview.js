@@ -21,9 +21,9 @@ function tile(name, value, ...more) {
 
 function sideTile(name, side) {
   const { built, added, deleted, live } = side.counts;
-  const changes = added || deleted
-    ? `${count(built)} built, ${count(added)} added, ${count(deleted)} deleted since`
-    : "none added or deleted since the build";
+  const changes = added === null ? `${count(built)} pushed to the engine`
+    : added || deleted ? `${count(built)} built, ${count(added)} added, ${count(deleted)} deleted since`
+      : "none added or deleted since the build";
   const leftOut = side.left_out.total;
   const link = make("a", { href: "#left-out" }, `${count(leftOut)} left out at build`);
   return tile(name, count(live), changes, leftOut ? [link] : "none left out at build",
@@ -31,8 +31,9 @@ function sideTile(name, side) {
 }
 
 function liveTile(state) {
-  const since = state.live_since
-    ? ["live since ", timeAgo(state.live_since)]
+  const refused = state.generations.some(({ standing }) => standing === "refused");
+  const since = state.live_since ? ["live since ", timeAgo(state.live_since)]
+    : state.engine && !refused ? [`in ${state.engine}`]
     : [make("strong", { className: "wrong" }, "The newest generation was refused; this one answers.")];
   const model = make("code", { title: state.model_id }, state.model_id.slice(0, 12));
   const others = state.generations.length - 1;

@@ -6,30 +6,32 @@ import logging
 import threading
 import time
 import weakref
+from collections.abc import Hashable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from aladin.checkpoint import Checkpoint
 from aladin.detectors.base import Detector
 from aladin.errors import (
     AladinError,
+    EngineUnavailableError,
     GenerationRefusedError,
     IndexMismatchError,
     IndexNotReadyError,
 )
+from index.backend import SearchBackend
 from index.devices.search_device import SearchDevice
-from index.layout import CURRENT, live_generation
-from index.probe import probe_index
-from index.reader import SearchIndex, open_index
 from index.searcher import TwoStageSearcher
 from service.engine import SearchEngine
 from service.item_changes import ItemChanger
 from service.query_limits import QueryLimits
+from service.work.find_source import EngineAccess, find_source, holds_index
+from service.work.index_source import IndexSource
 
 _LOG = logging.getLogger(__name__)
 
-# What tells one state of CURRENT from another: it is replaced, never written to.
-_State = tuple[int, int]
+# Whether the engine of an index answers.
+EngineStanding = Literal["up", "away"]
 
 # A refused generation is tried again, for the fault may have been the machine's: no memory, no
 # descriptors, files that were still on their way. After so long, and twice as long each time.
@@ -43,11 +45,13 @@ class LiveState(NamedTuple):
         generation: that answers; None: none does.
         refused_generation: the live one, where it is not what answers and has a number.
         refused: why the live one is not what answers; None where it is.
+        engine: that keeps the index; None: it is in files, or nowhere yet.
     """
 
     generation: int | None
     refused_generation: int | None = None
     refused: str | None = None
+    engine: EngineStanding | None = None
 
 
 class LiveIndex:
@@ -56,8 +60,9 @@ class LiveIndex:
     A generation is tried before it answers. One that is unsound is refused, and the one before
     stays; it takes no changes meanwhile, which nobody would see once it is put right.
 
-    A search keeps the engine that it began with; the index behind an engine is closed when
-    nothing refers to the engine any more.
+    A search keeps the `SearchEngine` that it began with; the index behind one is closed when
+    nothing refers to it any more. Whether the index is in files or in an engine on other machines
+    is for its `IndexSource` to know.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class LiveIndex:
         warm: bool = False,
         fallback: int | None = None,
         detector: Detector | None = None,
+        access: EngineAccess | None = None,
     ) -> None:
         """Open nothing yet.
 
@@ -79,6 +85,7 @@ class LiveIndex:
             warm: have each generation's files read into memory when it is opened.
             fallback: a generation to begin with should the live one be refused.
             detector: finds the regions of photos that are added, for models that read regions.
+            access: how the engine is reached, if one keeps the index; None: as it is by default.
         """
         self.path = path
         self._device = device
@@ -86,33 +93,38 @@ class LiveIndex:
         self._limits = limits
         self._fallback = fallback
         self._detector = detector
+        self._access = access or EngineAccess()
+        self._source: IndexSource | None = None
         self._engine: SearchEngine | None = None
         self._changer: ItemChanger | None = None
         self._checkpoint: Checkpoint | None = None
         self._close_index: weakref.finalize[[], SearchEngine] | None = None
-        self._seen: _State | None = None
+        self._seen: Hashable | None = None
         self._refused: LiveState | None = None
         self._retry_at_s = self._retry_s = 0.0
         self._lock = threading.Lock()
 
     @property
     def is_current(self) -> bool:
-        """Whether there is nothing to open; costs one look at the disk."""
-        state = self._state()
-        if state is None:
+        """Whether there is nothing to open; costs one look at the disk at most."""
+        published = self._published()
+        if published is None:
             return True
-        if state != self._seen:
+        if published != self._seen:
             return False
         return self._refused is None or time.monotonic() < self._retry_at_s
 
     @property
     def state(self) -> LiveState:
-        """What answers, and what was refused."""
-        engine, refused = self._engine, self._refused
+        """What answers, what was refused, and whether the engine is away."""
+        engine, refused, source = self._engine, self._refused, self._source
         generation = None if engine is None else engine.manifest.generation
+        standing: EngineStanding | None = None
+        if source is not None and source.looks_itself:
+            standing = "up" if source.away() is None else "away"
         if refused is None:
-            return LiveState(generation)
-        return refused._replace(generation=generation)
+            return LiveState(generation, engine=standing)
+        return refused._replace(generation=generation, engine=standing)
 
     def open(self) -> None:
         """Open the live generation, unless it is open; takes a moment, call it off the event loop.
@@ -121,21 +133,27 @@ class LiveIndex:
 
         Raises:
             IndexNotReadyError: there is none yet.
+            EngineUnavailableError: the engine that keeps it does not answer.
             SearchIndexError: it is damaged, or does not fit its model.
             CheckpointError: its model cannot be loaded.
         """
         with self._lock:
             if self.is_current and self._seen is not None:
                 return
-            state = self._state()
-            if state != self._seen:
+            before, published = self._seen, self._published()
+            if published != before:
                 self._retry_s = _FIRST_RETRY_S
             # Before it is tried, and not after: meanwhile others go on with what there is.
             self._retry_at_s = time.monotonic() + self._retry_s
             self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
             try:
-                self._take_up(self._open_index())
+                source = self._find_source()
+                published = source.published()
+                self._take_up(self._open_index(source), source)
                 self._refused = None
+            except EngineUnavailableError:
+                published = before  # nothing was seen
+                raise
             except IndexNotReadyError:
                 raise
             except AladinError as error:
@@ -143,24 +161,39 @@ class LiveIndex:
                 raise
             finally:
                 # Not before: requests that come now have to wait for what is being opened.
-                self._seen = state
+                self._seen = published
+
+    def refresh(self) -> None:
+        """Open what has been published since; requests that come meanwhile wait for it.
+
+        They would otherwise miss what was added to the new generation and acknowledged. What an
+        engine publishes is opened beside the requests: it is on other machines, and may take its
+        time.
+        """
+        if self._source is not None and self._source.looks_itself:
+            return
+        if not self.is_current:
+            self.try_to_open()
 
     def close(self) -> None:
         """Close the index; no query may run any more."""
+        source = self._source
+        if source is not None:
+            source.close()  # first, for its thread may be opening something
         with self._lock:
             if self._changer is not None:
                 self._changer.close()
             if self._close_index is not None:
                 self._close_index()
             self._engine = self._changer = self._checkpoint = self._close_index = None
-            self._seen = self._refused = None
+            self._source = self._seen = self._refused = None
 
     def try_to_open(self) -> None:
         """Open the live generation if there is a sound one; one that is refused is logged."""
         before = self._refused
         try:
             self.open()
-        except IndexNotReadyError:
+        except (IndexNotReadyError, EngineUnavailableError):
             pass
         except AladinError as error:
             if before is None or before.refused != str(error):
@@ -171,7 +204,9 @@ class LiveIndex:
 
         Raises:
             IndexNotReadyError: no index is open.
+            EngineUnavailableError: the engine that keeps it does not answer.
         """
+        self._check_engine()
         if self._engine is None:
             raise self._not_ready()
         return self._engine
@@ -181,72 +216,72 @@ class LiveIndex:
 
         Raises:
             IndexNotReadyError: no index is open.
+            EngineUnavailableError: the engine that keeps it does not answer.
             GenerationRefusedError: what would be changed is not what answers.
         """
+        self._check_engine()
         if self._changer is None:
             raise self._not_ready()
         if self._refused is not None:
             raise GenerationRefusedError
         return self._changer
 
+    def _check_engine(self) -> None:
+        """Refuse before any work is done for a request that would only wait."""
+        away = None if self._source is None else self._source.away()
+        if away is not None:
+            raise away
+
     def _not_ready(self) -> IndexNotReadyError:
         if self._refused is None:
             return IndexNotReadyError("no index is live yet")
         return IndexNotReadyError("the live generation of the index is damaged")
 
+    def _published(self) -> Hashable | None:
+        if self._source is not None:
+            return self._source.published()
+        return "not looked into" if holds_index(self.path) else None
+
+    def _find_source(self) -> IndexSource:
+        """Return where the generations come from; what a folder turned out to be, it stays."""
+        if self._source is None:
+            source = find_source(self.path, self._access, self._device, warm=self._warm)
+            self._source = source
+        self._source.start(self.try_to_open)
+        return self._source
+
     def _refuse(self, error: AladinError) -> None:
-        try:
-            number = live_generation(self.path)
-        except AladinError:
-            number = None
-        self._refused = LiveState(None, number, str(error))
-        if self._engine is None and self._fallback is not None:
+        source = self._source
+        self._refused = LiveState(
+            None, None if source is None else source.live_number(), str(error)
+        )
+        if self._engine is None and self._fallback is not None and source is not None:
             try:
-                self._take_up(self._open_index(self._fallback))
+                self._take_up(self._open_index(source, self._fallback), source)
             except AladinError as other:
                 _LOG.error("generation %d cannot be opened either: %s", self._fallback, other)
 
-    def _take_up(self, index: SearchIndex) -> None:
-        """Let new requests be answered from an index, if it proves sound."""
+    def _take_up(self, index: SearchBackend, source: IndexSource) -> None:
+        """Let new requests be answered from an index."""
         if self._engine is not None and index.manifest == self._engine.manifest:
             index.close()
             return
-        try:
-            probe_index(index)
-        except BaseException:
-            index.close()
-            raise
-        if self._warm:
-            index.warm()
         replaces = self._engine is not None
         self._engine = SearchEngine(TwoStageSearcher(index), self._limits)
         self._close_index = weakref.finalize(self._engine, index.close)
         if self._changer is None or self._checkpoint is not index.checkpoint:
             if self._changer is not None:
                 self._changer.close()
-            self._changer = ItemChanger(
-                self.path, index.manifest.model.id, self._limits, self._detector
-            )
+            writer = source.writer(index.manifest.model.id)
+            self._changer = ItemChanger(writer, self._limits, self._detector)
         self._checkpoint = index.checkpoint
         if replaces:
             _LOG.info("generation %d is live now", index.generation)
 
-    def _open_index(self, generation: int | None = None) -> SearchIndex:
+    def _open_index(self, source: IndexSource, generation: int | None = None) -> SearchBackend:
         if self._checkpoint is not None:
             try:
-                return open_index(
-                    self.path,
-                    checkpoint=self._checkpoint,
-                    device=self._device,
-                    generation=generation,
-                )
+                return source.open(self._checkpoint, generation)
             except IndexMismatchError:  # the whole folder was put in the place of another
                 pass
-        return open_index(self.path, device=self._device, generation=generation)
-
-    def _state(self) -> _State | None:
-        try:
-            state = (self.path / CURRENT).stat()
-        except OSError:
-            return None
-        return state.st_ino, state.st_mtime_ns
+        return source.open(generation=generation)

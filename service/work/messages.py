@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from service.work.guarded_engine import EngineCall
 from service.work.job import Job
 from service.work.live_index import LiveState
 from service.work.search_job import Answered, SearchJob
@@ -41,9 +42,15 @@ class Unwanted:
 
 @dataclass(frozen=True)
 class Status:
-    """From the worker: it lives; sent when it can take work, on every change, and regularly."""
+    """From the worker: it lives; sent when it can take work, on every change, and regularly.
+
+    Attributes:
+        live: what it answers from.
+        engine_calls: that ended since the last one, if an engine keeps the index.
+    """
 
     live: LiveState
+    engine_calls: tuple[EngineCall, ...] = ()
 
 
 @dataclass(frozen=True)

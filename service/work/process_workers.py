@@ -25,7 +25,7 @@ from service.metrics import Metrics
 from service.work.batch import Batch
 from service.work.job import Job
 from service.work.job_line import JobLine, WaitingJob
-from service.work.live_index import LiveState
+from service.work.live_index import EngineStanding, LiveState
 from service.work.query_lines import QueryLines
 from service.work.search_job import Answered, Lane, SearchJob
 from service.work.slot import Slot
@@ -114,6 +114,7 @@ class ProcessWorkers:
             # While they take up a new one they differ; the last that changed has it.
             generation=self._generation if self._generation in generations else None,
             refused=next((state.refused for state in states if state.refused is not None), None),
+            engine=_worst({state.engine for state in states}),
             pids={
                 place: link.pid
                 for place, link in self._links.items()
@@ -127,7 +128,8 @@ class ProcessWorkers:
         while True:
             # Should what is live be unsound, a new worker goes on with what the others have.
             plan = replace(self._plan, fallback=self._generation)
-            link = self._links[place] = WorkerLink(place, plan, self._on_change)
+            link = WorkerLink(place, plan, self._on_change, self._metrics.engine_call)
+            self._links[place] = link
             lived_s = 0.0
             try:
                 lived_s = await self._live(link, tried)
@@ -229,3 +231,11 @@ class ProcessWorkers:
         """Wait for a worker to which work can be sent that another one has not begun."""
         await self._one_serves.wait()
         return next(iter(self._slots))
+
+
+def _worst(standings: set[EngineStanding | None]) -> EngineStanding | None:
+    """Say how an engine is of which each worker says how it is to it."""
+    for standing in ("away", "up"):
+        if standing in standings:
+            return standing
+    return None

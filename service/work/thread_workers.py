@@ -107,6 +107,7 @@ class ThreadWorkers:
             alive=sum(thread.is_alive for thread in self._threads.values()),
             generation=state.generation,
             refused=state.refused,
+            engine=state.engine,
         )
 
     async def _answer(self, name: str, batch: Batch) -> None:

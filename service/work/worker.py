@@ -48,8 +48,9 @@ class Worker:
 
         Raises:
             IndexNotReadyError: no index is live.
+            EngineUnavailableError: the engine that keeps it does not answer.
         """
-        self._refresh()
+        self.live.refresh()
         return self.live.engine()
 
     def changer(self) -> ItemChanger:
@@ -57,8 +58,9 @@ class Worker:
 
         Raises:
             IndexNotReadyError: no index is live.
+            EngineUnavailableError: the engine that keeps it does not answer.
         """
-        self._refresh()
+        self.live.refresh()
         return self.live.changer()
 
     def check_detector(self) -> None:
@@ -94,6 +96,7 @@ class Worker:
 
         Raises:
             IndexNotReadyError: no index is live.
+            EngineUnavailableError: the engine that keeps it does not answer; no query is encoded.
         """
         engine = self.engine()  # one for all of them: no batch is answered from two generations
         encoded = self._encoder.encode(engine.searcher, [job.query for job in jobs], is_wanted)
@@ -106,14 +109,6 @@ class Worker:
         self._encoder.close()
         self.live.close()
         self._device.close()
-
-    def _refresh(self) -> None:
-        """Open what has been published since; jobs that come meanwhile wait for it.
-
-        They would otherwise miss what was added to the new generation and acknowledged.
-        """
-        if not self.live.is_current:
-            self.live.try_to_open()
 
 
 def _find(

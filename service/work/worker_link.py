@@ -14,6 +14,7 @@ from typing import Any
 
 from aladin.errors import WorkerDiedError
 from service.work.batch import Batch
+from service.work.guarded_engine import OnCall, pass_over
 from service.work.job_line import WaitingJob
 from service.work.live_index import LiveState
 from service.work.messages import Begun, Done, PlacesAnswered, RunBatch, RunJob, Status, Unwanted
@@ -60,13 +61,16 @@ class WorkerLink:
         pid: of the process; None before its start.
     """
 
-    def __init__(self, place: int, plan: WorkerPlan, on_change: OnChange) -> None:
+    def __init__(
+        self, place: int, plan: WorkerPlan, on_change: OnChange, on_engine_call: OnCall = pass_over
+    ) -> None:
         """Start nothing yet.
 
         Args:
             place: among the workers.
             plan: of the worker.
             on_change: called when it has said that its index is in another state, and at its end.
+            on_engine_call: told of each call that it has made of an engine.
         """
         self.place = place
         self.live: LiveState | None = None
@@ -75,6 +79,7 @@ class WorkerLink:
         self.pid: int | None = None
         self._plan = plan
         self._on_change = on_change
+        self._on_engine_call = on_engine_call
         self._timeout_s = plan.settings.job_timeout_s
         self._numbers = itertools.count()
         self._sent: dict[int, _Sent] = {}
@@ -234,7 +239,9 @@ class WorkerLink:
 
     def _hear(self, message: Any) -> None:
         match message:
-            case Status(live):
+            case Status(live, engine_calls):
+                for call in engine_calls:
+                    self._on_engine_call(call)
                 before, self.live = self.live, live
                 self.ready.set()
                 if live != before:

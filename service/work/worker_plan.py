@@ -12,6 +12,8 @@ from service.encoding_cache import EncodingCache
 from service.photos.thumbnail_cache import ThumbnailCache
 from service.query_encoder import QueryEncoder
 from service.settings import ServiceSettings
+from service.work.find_source import EngineAccess
+from service.work.guarded_engine import OnCall, pass_over
 from service.work.live_index import LiveIndex
 from service.work.worker import Worker
 
@@ -39,8 +41,12 @@ class WorkerPlan:
     warm: bool = False
     fallback: int | None = None
 
-    def make(self) -> Worker:
-        """Make the worker; its index is not open yet."""
+    def make(self, on_call: OnCall = pass_over) -> Worker:
+        """Make the worker; its index is not open yet.
+
+        Args:
+            on_call: told of each call of an engine, if one keeps the index, on whichever thread.
+        """
         place = SearchDevice.choose(self.device, self.first_stage)
         detector = self._detector(place)
         live = LiveIndex(
@@ -50,6 +56,11 @@ class WorkerPlan:
             warm=self.warm,
             fallback=self.fallback,
             detector=detector,
+            access=EngineAccess(
+                options=self.settings.engine_options,
+                poll_s=self.settings.engine_poll_s,
+                on_call=on_call,
+            ),
         )
         encoder = QueryEncoder(
             self.settings.query_limits,

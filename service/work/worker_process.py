@@ -31,6 +31,7 @@ from aladin.errors import AladinError
 from service.process.decoder_noise import silence_decoders
 from service.process.memory import keep_giving_back, limit_free_memory, pass_over_what_is_loaded
 from service.telemetry.logs import LogSetup, log_to_stderr
+from service.work.guarded_engine import EngineCall
 from service.work.job_errors import without_frames
 from service.work.live_index import LiveState
 from service.work.messages import (
@@ -78,11 +79,14 @@ def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> No
     silence_decoders()
     # Each batch runs on a thread of its own: more threads inside it would only fight.
     torch.set_num_threads(1)
-    worker = plan.make()
+    engine_calls: SimpleQueue[EngineCall] = SimpleQueue()
+    worker = plan.make(engine_calls.put)
     worker.live.try_to_open()
     pass_over_what_is_loaded()
     keep_giving_back()
-    _WorkerProcess(worker, Wire(connected)).run(batch_threads=plan.settings.query_threads)
+    _WorkerProcess(worker, Wire(connected), engine_calls).run(
+        batch_threads=plan.settings.query_threads
+    )
 
 
 @dataclass(eq=False)
@@ -98,9 +102,10 @@ class _Batch:
 
 
 class _WorkerProcess:
-    def __init__(self, worker: Worker, wire: Wire) -> None:
+    def __init__(self, worker: Worker, wire: Wire, engine_calls: SimpleQueue[EngineCall]) -> None:
         self._worker = worker
         self._wire = wire
+        self._engine_calls = engine_calls
         self._batches: dict[int, _Batch] = {}  # from when they come until they are done
         self._batch_queue: SimpleQueue[_Batch] = SimpleQueue()
         self._job_queue: SimpleQueue[RunJob] = SimpleQueue()
@@ -184,8 +189,9 @@ class _WorkerProcess:
 
     def _say_status(self) -> None:
         time.sleep(STATUS_S)
-        self._worker.live.try_to_open()
-        self._wire.send(Status(self._worker.live.state))
+        self._worker.live.refresh()
+        calls = tuple(self._engine_calls.get() for _ in range(self._engine_calls.qsize()))
+        self._wire.send(Status(self._worker.live.state, calls))
 
     def _report_if_new(self) -> None:
         """Tell of a new generation before any answer that comes from it."""

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from aladin.errors import OverloadedError
 from service.work.job import Job
+from service.work.live_index import EngineStanding
 from service.work.search_job import Answered, Lane, SearchJob
 
 T = TypeVar("T")
@@ -23,6 +24,7 @@ class WorkersHealth:
         generation: the live one; None where no index is live.
         refused: why the newest published generation was not taken up, None where it was; the
             one before it is still live then.
+        engine: that keeps the index, as the worker says that is worst off; None: it is in files.
         pids: of the worker processes that are alive, by their place; none where the workers are
             threads.
     """
@@ -31,12 +33,13 @@ class WorkersHealth:
     alive: int
     generation: int | None
     refused: str | None = None
+    engine: EngineStanding | None = None
     pids: Mapping[int, int] = field(default_factory=dict[int, int])
 
     @property
     def ready(self) -> bool:
-        """Whether every worker is there and an index is live."""
-        return self.alive == self.wanted and self.generation is not None
+        """Whether every worker is there, an index is live and its engine answers."""
+        return self.alive == self.wanted and self.generation is not None and self.engine != "away"
 
 
 class Workers(Protocol):
@@ -56,6 +59,7 @@ class Workers(Protocol):
         Raises:
             AladinError: whatever the engine raises of the query itself; no other query sees it.
             IndexNotReadyError: no index is live.
+            EngineUnavailableError: the engine that keeps it does not answer.
             OverloadedError: too many queries wait already.
             WorkerDiedError: the worker ended while it ran this query.
         """
@@ -71,6 +75,8 @@ class Workers(Protocol):
         Raises:
             AladinError: whatever the job raises.
             IndexNotReadyError: no index is live.
+            EngineUnavailableError: the engine that keeps it does not answer; of a change, part
+                may have been made.
             OverloadedError: too many jobs wait already.
             WorkerDiedError: the worker ended while it ran this job; it may have been done.
         """

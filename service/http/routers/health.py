@@ -9,7 +9,12 @@ from typing import Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from aladin.errors import AladinError, IndexNotReadyError, ShuttingDownError
+from aladin.errors import (
+    AladinError,
+    EngineUnavailableError,
+    IndexNotReadyError,
+    ShuttingDownError,
+)
 from service.http.errors import WorkersMissingError, error_docs
 from service.http.state import Service
 from service.work.index_jobs import DescribeIndex
@@ -35,7 +40,7 @@ class WorkersReady(BaseModel):
 
 
 class Readiness(BaseModel):
-    """An index is live, every worker takes jobs, and the service is not shutting down."""
+    """An index is live, its engine answers, every worker takes jobs, and nothing shuts down."""
 
     status: Literal["ready"] = "ready"
     generation: int
@@ -56,13 +61,15 @@ async def healthz() -> Health:
 async def readyz(service: Service) -> Readiness:
     """Say whether searches are answered; the code of a 503 tells why not.
 
-    It is `shutting_down`, `workers_missing` or `index_not_ready`.
+    It is `shutting_down`, `workers_missing`, `engine_unavailable` or `index_not_ready`.
     """
     if service.draining:
         raise ShuttingDownError
     health = await _health(service.workers)
     if health.alive < health.wanted:
         raise WorkersMissingError(health.alive, health.wanted)
+    if health.engine == "away":
+        raise EngineUnavailableError("engine", "it does not answer")
     if health.generation is None:
         why = " yet" if health.refused is None else ": what is published cannot be served"
         raise IndexNotReadyError(f"no index is live{why}")
