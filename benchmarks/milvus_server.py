@@ -29,6 +29,8 @@ from typing import Any
 from aladin.atomic import atomic_folder
 
 _READY_S, _STOP_S, _LOOK_S = 120.0, 10.0, 0.1
+# A server that was killed is missed, and the next one let in, when its sessions have ended.
+_SESSION_TTL_S = "5"
 _PR_SET_PDEATHSIG = 1
 
 
@@ -94,6 +96,7 @@ class MilvusServer:
                 env=os.environ
                 | {
                     "DEPLOY_MODE": "STANDALONE",
+                    "COMMON_SESSION_TTL": _SESSION_TTL_S,
                     "ETCD_CONFIG_PATH": str(etcd_settings),
                     "METRICS_PORT": str(health),
                     "MILVUS_RUN_DIR": str(self.folder / "run"),

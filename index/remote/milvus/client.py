@@ -1,0 +1,289 @@
+"""Milvus as an engine: a name, its generations, and the collections of each.
+
+For a name there are, for each generation, collections NAME_000001_images, NAME_000001_texts and
+NAME_000001_record. The name itself is an alias of the record of the live generation, so that both
+sides change at once.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin.errors import EngineError
+from index.items.filter_tree import Filter
+from index.remote.client import SideSchema
+from index.remote.entry import Entry, FoundEntry
+from index.remote.location import EngineLocation
+from index.remote.milvus.collection import CollectionShape, create_collection, drop, seal
+from index.remote.milvus.connection import ENGINE, ONCE, MilvusConnection
+from index.remote.milvus.consistency import Consistency
+from index.remote.milvus.expressions import EXTENTS, TERMS, expression, quoted
+from index.remote.milvus.index_kinds import DEFAULT_INDEX, INDEX_KINDS, index_kind, search_params
+from index.remote.milvus.record import read_record, write_record
+from index.remote.milvus.rows import (
+    ITEM,
+    KEY,
+    MATCH,
+    MAX_TERMS,
+    MAX_TEXT_BYTES,
+    SideForm,
+    entry_of,
+    key_of,
+    row_of,
+)
+from index.remote.milvus.transfer import batches, parts_of
+from index.settings import TARGETS, Target
+
+_MAX_RESULTS = 16_384  # Milvus's own limit
+_NO_SUCH_ALIAS = 1600
+_RECORD = "record"
+_TERM_BYTES = 512  # `index.remote.filter_fields` makes terms of at most 280
+
+
+class MilvusEngine:
+    """An `EngineClient` over Milvus's collections."""
+
+    def __init__(self, connection: MilvusConnection, location: EngineLocation) -> None:
+        """Work under the location's name; nothing is asked of the engine yet.
+
+        Args:
+            connection: closed with this.
+            location: of the index.
+
+        Raises:
+            ConfigError: Milvus has no such kind of index or consistency.
+        """
+        index_kind(location.index or DEFAULT_INDEX)
+        self._connection = connection
+        self._location = location
+        self._consistency = Consistency(location.consistency)
+        self._forms_lock = threading.Lock()
+        self._forms: dict[str, SideForm] = {}
+
+    @property
+    def kind(self) -> str:
+        """Which engine."""
+        return ENGINE
+
+    @property
+    def max_results(self) -> int:
+        """The most that one search may ask for."""
+        return _MAX_RESULTS
+
+    def generations(self) -> list[int]:
+        """List the generations that are there, whole or not, ascending."""
+        names = self._connection.call(lambda client: client.list_collections(**ONCE))
+        numbers = (self._number_of(name) for name in names)
+        return sorted({number for number in numbers if number is not None})
+
+    def live_generation(self) -> int | None:
+        """Return the generation that the name stands for; None: none yet."""
+        collection = self._live_collection()
+        return None if collection is None else self._number_of(collection)
+
+    def make_live(self, generation: int) -> None:
+        """Let the name stand for a generation from now on, in one step."""
+        name, collection = self._location.name, self._collection(generation, _RECORD)
+
+        def point(client: Any) -> None:
+            if self._live_collection() is None:
+                client.create_alias(collection, name, **ONCE)
+            else:
+                client.alter_alias(collection, name, **ONCE)
+
+        self._connection.call(point)
+
+    def drop_generation(self, generation: int) -> None:
+        """Remove a generation that is not live; one that is not there is no error."""
+        if self.live_generation() == generation:
+            name = self._location.name
+            raise EngineError(ENGINE, f"generation {generation} of {name!r} is live")
+        # The record first: what has none is no whole generation, should this be cut short.
+        for part in (_RECORD, *TARGETS):
+            drop(self._connection, self._collection(generation, part))
+            with self._forms_lock:
+                self._forms.pop(self._collection(generation, part), None)
+
+    def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
+        """Keep a generation's record in the place of the one before."""
+        write_record(self._connection, self._collection(generation, _RECORD), record)
+
+    def read_record(self, generation: int) -> dict[str, bytes] | None:
+        """Return a generation's record; None where it has none."""
+        return read_record(self._connection, self._collection(generation, _RECORD))
+
+    def create_side(self, generation: int, target: Target, schema: SideSchema) -> None:
+        """Make an empty collection, unless it is there."""
+        name = self._location.index or DEFAULT_INDEX
+        form = SideForm.of(schema, name)
+        text = ("VARCHAR", {"max_length": MAX_TEXT_BYTES})
+        terms = {"element_type": "VARCHAR", "max_capacity": MAX_TERMS, "max_length": _TERM_BYTES}
+        shape = CollectionShape(
+            fields={
+                MATCH: ("FLOAT_VECTOR", {"dim": schema.embedding_dim}),
+                ITEM: text,
+                TERMS: ("ARRAY", terms),
+                EXTENTS: ("JSON", {}),
+                **dict.fromkeys(form.token_fields, text),
+            },
+            vector=MATCH,
+            index=INDEX_KINDS[name].name,
+            index_params=INDEX_KINDS[name].build(schema.count) | self._location.index_params,
+            description=form.description,
+            shards=self._location.shards,
+            replicas=self._location.replicas,
+        )
+        create_collection(self._connection, self._collection(generation, target), shape)
+
+    def open_side(self, generation: int, target: Target, schema: SideSchema) -> None:
+        """Index what is in a collection and make it searchable; returns when it is."""
+        del schema
+        seal(self._connection, self._collection(generation, target), MATCH)
+
+    def upsert(self, generation: int, target: Target, entries: Sequence[Entry]) -> None:
+        """Put items in, in the place of those with the same ids; kept when it returns."""
+        collection = self._collection(generation, target)
+        form = self._form(collection)
+        # Of two rows with one key in a request Milvus would keep both.
+        rows = {key_of(entry.item.id): row_of(entry, form) for entry in entries}
+        for batch in batches(list(rows.values())):
+            self._connection.call(
+                lambda client, batch=batch: client.upsert(collection, batch, **ONCE)
+            )
+            self._consistency.note_write(collection)
+
+    def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
+        """Remove items; ids that are not there are no error."""
+        collection = self._collection(generation, target)
+        for part in parts_of([key_of(item_id) for item_id in ids]):
+            self._connection.call(
+                lambda client, part=part: client.delete(collection, filter=_one_of(part), **ONCE)
+            )
+            self._consistency.note_write(collection)
+
+    def count(self, generation: int, target: Target) -> int:
+        """Return the number of items, all changes that were acknowledged included."""
+        collection = self._collection(generation, target)
+        rows = self._connection.call(
+            lambda client: client.query(
+                collection, output_fields=["count(*)"], consistency_level="Strong", **ONCE
+            )
+        )
+        return int(rows[0]["count(*)"])
+
+    def search(
+        self,
+        generation: int,
+        target: Target,
+        query: NDArray[np.float32],
+        count: int,
+        filter: Filter | None,
+        *,
+        with_tokens: bool = False,
+        words: NDArray[np.float32] | None = None,
+    ) -> list[FoundEntry]:
+        """Find the items that are nearest to a query, best first, see `EngineClient`."""
+        del words  # these releases of Milvus do not score tokens
+        collection = self._collection(generation, target)
+        form = self._form(collection)
+        params = search_params(index_kind(form.index), self._location.search_params, count)
+        passes = "" if filter is None else expression(filter)
+        fields = [ITEM, *(form.token_fields if with_tokens else ())]
+        hits = self._connection.call(
+            lambda client: client.search(
+                collection,
+                [query.astype(np.float32).tolist()],
+                filter=passes,
+                limit=count,
+                output_fields=fields,
+                search_params=params,
+                anns_field=MATCH,
+                consistency_level=self._consistency.of_read(collection),
+                **ONCE,
+            )[0]
+        )
+        return [FoundEntry(entry_of(hit["entity"], form), float(hit["distance"])) for hit in hits]
+
+    def fetch(
+        self,
+        generation: int,
+        target: Target,
+        ids: Sequence[str],
+        *,
+        with_embeddings: bool = False,
+        with_tokens: bool = False,
+    ) -> list[Entry]:
+        """Return the items with some ids, in any order; those that are not there are left out."""
+        collection = self._collection(generation, target)
+        form = self._form(collection)
+        fields = [ITEM, *([MATCH] if with_embeddings else ())]
+        fields += form.token_fields if with_tokens else ()
+        rows: list[dict[str, Any]] = []
+        for part in parts_of([key_of(item_id) for item_id in ids]):
+            rows += self._connection.call(
+                lambda client, part=part: client.query(
+                    collection,
+                    filter=_one_of(part),
+                    output_fields=fields,
+                    consistency_level=self._consistency.of_read(collection),
+                    **ONCE,
+                )
+            )
+        return [entry_of(row, form) for row in rows]
+
+    def check_health(self) -> None:
+        """Return where the engine answers."""
+        self._connection.call(lambda client: client.list_collections(**ONCE))
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._connection.close()
+
+    def _collection(self, generation: int, part: str) -> str:
+        return f"{self._location.name}_{generation:06d}_{part}"
+
+    def _number_of(self, collection: str) -> int | None:
+        parts = "|".join((*TARGETS, _RECORD))
+        found = re.fullmatch(
+            rf"{re.escape(self._location.name)}_(\d{{6,}})_(?:{parts})", collection
+        )
+        return None if found is None else int(found[1])
+
+    def _live_collection(self) -> str | None:
+        """Return the collection that the name stands for; None: it stands for none."""
+        name, refused = self._location.name, self._connection.pymilvus.MilvusException
+
+        def described(client: Any) -> str | None:
+            try:
+                collection: str = client.describe_alias(name, **ONCE)["collection_name"]
+                return collection
+            except refused as error:
+                if error.code == _NO_SUCH_ALIAS:
+                    return None
+                raise
+
+        return self._connection.call(described)
+
+    def _form(self, collection: str) -> SideForm:
+        """Return how a side is kept; it never changes."""
+        with self._forms_lock:
+            form = self._forms.get(collection)
+        if form is None:
+            described = self._connection.call(
+                lambda client: client.describe_collection(collection, **ONCE)
+            )
+            form = SideForm.read(described["description"])
+            with self._forms_lock:
+                self._forms[collection] = form
+        return form
+
+
+def _one_of(keys: Sequence[str]) -> str:
+    """Write that a row has one of some keys, which are hexadecimal digits."""
+    return f"{KEY} in [{', '.join(map(quoted, keys))}]"

@@ -1,0 +1,163 @@
+"""A connection to Milvus: calls with an end, tried again, and errors in this project's words.
+
+`pymilvus` would try a call that fails again and again until its time is over, which holds a
+thread for as long as the server is down. Here a server that is not there is told at once: what
+is tried again, and when to give up, is decided in this file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from aladin.errors import ConfigError, EngineError, EngineUnavailableError
+
+ENGINE = "milvus"
+
+Answer = TypeVar("Answer")
+
+# What `pymilvus` says of its own tries, which there are none of.
+_TRIES = re.compile(r"^\[\w+\] Retry run out of 0 retry times, (message=)?")
+
+# Codes of answers that say that it may be otherwise in a moment: the server starts, a node of the
+# cluster was lost, a collection is being loaded, there is too much to do. They are listed in
+# Milvus's pkg/util/merr.
+_PASSING = {1, 2, 3, 4, 5, 8, 9, 101, 103, 400, 401, *range(500, 504), *range(600, 603)}
+_PASSING |= {*range(900, 905), 1000, 1001, 1002}
+# And of gRPC, by name.
+_PASSING_CALLS = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "UNKNOWN", "INTERNAL"}
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 1.0
+# A connection that was lost is looked for this often at least; gRPC itself goes up to minutes.
+_RECONNECT_MS = 500
+
+
+class MilvusConnection:
+    """Calls of `pymilvus.MilvusClient`; connects with the first of them."""
+
+    def __init__(self, url: str, token: str | None, timeout_s: float, retries: int) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            url: such as http://127.0.0.1:19530.
+            token: "user:password" or an API key; None: the server asks for none.
+            timeout_s: of a call, tries included.
+            retries: of a call that failed in a way that may pass.
+
+        Raises:
+            ConfigError: pymilvus is not installed.
+        """
+        try:
+            self._pymilvus: Any = importlib.import_module("pymilvus")
+        except ImportError as error:
+            raise ConfigError(
+                "Milvus needs the package pymilvus: pip install 'aladin-search[milvus]'"
+            ) from error
+        # It logs each error before it raises it; ours are raised, and told where they end.
+        logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+        self._url, self._token = url, token
+        self._timeout_s, self._retries = timeout_s, retries
+        self._lock = threading.Lock()
+        self._client: Any = None
+
+    @property
+    def pymilvus(self) -> Any:
+        """The package."""
+        return self._pymilvus
+
+    def call(self, ask: Callable[[Any], Answer]) -> Answer:
+        """Call, and try again where it fails in a way that may pass.
+
+        A try may take half of the time, and none begins in the second half of it.
+
+        Args:
+            ask: takes the client; safe to be done twice. Its calls are to be told `ONCE`.
+
+        Raises:
+            EngineUnavailableError: the server does not answer, or not yet.
+            EngineError: it refuses.
+        """
+        half_s = time.monotonic() + self._timeout_s / 2
+        wait_s = _FIRST_WAIT_S
+        for left in range(self._retries, -1, -1):
+            try:
+                return self._once(ask)
+            except EngineUnavailableError:
+                if left == 0 or time.monotonic() + wait_s > half_s:
+                    raise
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        raise AssertionError("the last try returns or raises")
+
+    def wait_until(self, is_done: Callable[[Any], bool], what: str, timeout_s: float) -> None:
+        """Ask until something is done.
+
+        Raises:
+            EngineUnavailableError: it is not, in time.
+        """
+        deadline_s, wait_s = time.monotonic() + timeout_s, _FIRST_WAIT_S
+        while not self.call(is_done):
+            if time.monotonic() > deadline_s:
+                raise EngineUnavailableError(ENGINE, f"{what} took more than {timeout_s:g} s")
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def _once(self, ask: Callable[[Any], Answer]) -> Answer:
+        try:
+            return ask(self._connected())
+        except (EngineError, AssertionError):
+            raise
+        except self._pymilvus.MilvusException as error:
+            raise _told(error.code, error.message) from error
+        except Exception as error:
+            if _call_code(error) is None:
+                raise
+            raise _told(_call_code(error), str(error)) from error
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._client is None:
+                limits = {"name": [{}], "timeout": f"{self._timeout_s / 2:.3f}s"}
+                self._client = self._pymilvus.MilvusClient(
+                    uri=self._url,
+                    token=self._token or "",
+                    timeout=self._timeout_s / 2,
+                    # Not shared with other clients of this process, which may have other limits.
+                    dedicated=True,
+                    grpc_options={
+                        "grpc.service_config": json.dumps({"methodConfig": [limits]}),
+                        "grpc.initial_reconnect_backoff_ms": 100,
+                        "grpc.max_reconnect_backoff_ms": _RECONNECT_MS,
+                    },
+                )
+            return self._client
+
+
+# What each call of `pymilvus` is told: tries are `MilvusConnection`'s business.
+ONCE: dict[str, Any] = {"retry_times": 0}
+
+
+def _told(code: object, message: str) -> EngineError:
+    """Make an error of a code of Milvus or of gRPC."""
+    name, message = getattr(code, "name", None), _TRIES.sub("", message)
+    passing = name in _PASSING_CALLS or code in _PASSING
+    kind = EngineUnavailableError if passing else EngineError
+    return kind(ENGINE, message if name is None else f"{name}: {message}")
+
+
+def _call_code(error: Exception) -> object:
+    """Return gRPC's code of an error; None: it is no error of a call."""
+    code = getattr(error, "code", None)
+    return code() if callable(code) else None

@@ -1,0 +1,165 @@
+"""An item as a row of a Milvus collection, and back.
+
+A row's key is a digest of the item's id, so that ids may be of any length and hold anything. The
+releases of Milvus that this is for have no field for bytes: tokens are kept as base64 in as many
+texts as they need.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aladin.errors import EngineError, InputError
+from index.remote.client import SideSchema
+from index.remote.entry import Entry
+from index.remote.filter_fields import filter_fields
+from index.remote.item_text import item_from_text, item_text
+from index.remote.milvus.expressions import EXTENTS, TERMS, extent_name
+from index.remote.token_bytes import token_bytes, tokens_of
+from index.settings import TokenDtype
+from index.tokens.codec import CODE_BITS, TokenCodec
+
+KEY, MATCH, ITEM = "key", "match", "item"
+# Milvus's own limits: bytes of a text and of a JSON field, elements of an array.
+MAX_TEXT_BYTES, MAX_JSON_BYTES, MAX_TERMS = 65_535, 65_536, 4096
+# Base64 makes four letters of three bytes.
+_BYTES_A_TEXT = MAX_TEXT_BYTES // 4 * 3
+# Of an item that comes later, there may be more tokens than of any in the generation.
+_ROOM = 2
+
+
+class SideForm(NamedTuple):
+    """How a side is kept; it is the description of its collection.
+
+    Attributes:
+        embedding_dim: size of an embedding.
+        token_dtype: their stored form.
+        token_dim: size of a token.
+        token_texts: fields that a row's tokens have.
+        index: the kind of its first stage, see `index.remote.milvus.index_kinds`.
+    """
+
+    embedding_dim: int
+    token_dtype: TokenDtype
+    token_dim: int
+    token_texts: int
+    index: str
+
+    @classmethod
+    def of(cls, schema: SideSchema, index: str) -> SideForm:
+        """Choose the form for a side with a kind of index."""
+        needed = _ROOM * schema.max_tokens * schema.codec.token_bytes
+        texts = max(1, -(-needed // _BYTES_A_TEXT))
+        return cls(schema.embedding_dim, schema.codec.dtype, schema.codec.dim, texts, index)
+
+    @classmethod
+    def read(cls, description: str) -> SideForm:
+        """Read the description of a collection.
+
+        Raises:
+            EngineError: it is of no collection of ours.
+        """
+        try:
+            return cls(**json.loads(description))
+        except (ValueError, TypeError) as error:
+            raise EngineError("milvus", f"a collection is described as {description!r}") from error
+
+    @property
+    def description(self) -> str:
+        """What `read` reads."""
+        return json.dumps(self._asdict())
+
+    @property
+    def token_fields(self) -> list[str]:
+        """Names of the fields that hold tokens."""
+        return [f"tokens_{place}" for place in range(self.token_texts)]
+
+    @property
+    def codec(self) -> TokenCodec:
+        """A codec that can take stored tokens apart; what they mean needs the side's own."""
+        has_codebook = self.token_dtype in CODE_BITS
+        codebook = np.zeros((1, self.token_dim), dtype=np.float32) if has_codebook else None
+        return TokenCodec(self.token_dtype, self.token_dim, codebook)
+
+
+def key_of(item_id: str) -> str:
+    """Return the key of an item: 32 hexadecimal digits."""
+    return hashlib.sha256(item_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def row_of(entry: Entry, form: SideForm) -> dict[str, Any]:
+    """Make the row of an item.
+
+    Args:
+        entry: with its embedding and tokens.
+        form: of the side.
+
+    Raises:
+        InputError: the item is larger than what Milvus takes.
+    """
+    assert entry.embedding is not None and entry.tokens is not None  # as upserts have them
+    fields = filter_fields(entry.item.metadata)
+    if len(fields.values) > MAX_TERMS:
+        raise _too_large(entry, "values of metadata", MAX_TERMS, len(fields.values))
+    extents = {
+        extent_name(field, kind, end): value
+        for kind, ends in (("number", _number_ends(fields.numbers)), ("text", fields.texts))
+        for field, extent in ends.items()
+        for end, value in (("least", extent[0]), ("greatest", extent[1]))
+    }
+    text = item_text(entry.item)
+    for what, most, value in (
+        ("bytes of text and metadata", MAX_TEXT_BYTES, text),
+        ("bytes of the ends of metadata fields", MAX_JSON_BYTES, json.dumps(extents)),
+    ):
+        if len(value.encode("utf-8")) > most:
+            raise _too_large(entry, what, most, len(value.encode("utf-8")))
+    stored = token_bytes(entry.tokens)
+    if len(stored) > form.token_texts * _BYTES_A_TEXT:
+        raise _too_large(entry, "bytes of tokens", form.token_texts * _BYTES_A_TEXT, len(stored))
+    parts = {
+        name: base64.b64encode(stored[start : start + _BYTES_A_TEXT]).decode("ascii")
+        for name, start in zip(
+            form.token_fields,
+            range(0, form.token_texts * _BYTES_A_TEXT, _BYTES_A_TEXT),
+            strict=True,
+        )
+    }
+    return {
+        KEY: key_of(entry.item.id),
+        MATCH: entry.embedding.astype(np.float32).tolist(),
+        ITEM: text,
+        TERMS: fields.values,
+        EXTENTS: extents,
+        **parts,
+    }
+
+
+def entry_of(row: Mapping[str, Any], form: SideForm) -> Entry:
+    """Read a row; what is not in it was not asked for."""
+    embedding = row.get(MATCH)
+    tokens = None
+    if form.token_fields[0] in row:
+        stored = b"".join(base64.b64decode(row[name]) for name in form.token_fields)
+        tokens = tokens_of(stored, form.codec)
+    return Entry(
+        item_from_text(row[ITEM]),
+        None if embedding is None else np.asarray(embedding, dtype=np.float32),
+        tokens,
+    )
+
+
+def _number_ends(numbers: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    return {field: (each.least.text, each.greatest.text) for field, each in numbers.items()}
+
+
+def _too_large(entry: Entry, what: str, most: int, found: int) -> InputError:
+    return InputError(
+        f"item {entry.item.id!r}: Milvus takes at most {most} {what}, this one has {found}"
+    )
