@@ -22,8 +22,8 @@ _LOG = logging.getLogger(__name__)
 _TIMEOUT_S = 0.1
 # One that did not answer is asked again so much later; until then nobody waits for it.
 _ASK_AGAIN_S = 1.0
-# Each is used by one request at a time.
-_MAX_CONNECTIONS = 32
+# Each is used by one request at a time, for a fraction of a millisecond.
+_MAX_CONNECTIONS = 8
 
 _PREFIX = "aladin:rate:"
 

@@ -49,6 +49,16 @@ def test_what_costs_more_than_a_bucket_holds_waits_for_a_full_one_and_leaves_a_d
     bucket.take(10)
 
 
+def test_what_was_given_elsewhere_is_missing_here(clock: Any) -> None:
+    bucket = TokenBucket(1.0, 4, clock)
+    bucket.note(6)  # more than there was: 2 below nothing
+    with pytest.raises(RateLimitedError) as refused:
+        bucket.take(1)
+    assert refused.value.retry_after_s == pytest.approx(3)
+    clock.now_s += 3
+    bucket.take(1)
+
+
 @given(
     st.lists(st.tuples(st.floats(0, 3), st.integers(1, 6)), max_size=40),
     st.floats(0.1, 10),
