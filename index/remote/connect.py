@@ -62,4 +62,4 @@ def connect(location: EngineLocation, options: EngineOptions | None = None) -> E
         return connect_qdrant(location, options)
     from index.remote.qdrant.connect import connect_edge
 
-    return connect_edge(location, options)
+    return connect_edge(location)

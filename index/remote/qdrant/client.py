@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from aladin.errors import EngineError
 from index.items.filter_tree import Filter
 from index.remote.client import SideSchema
 from index.remote.entry import Entry, FoundEntry
+from index.remote.qdrant.conditions import VALUES, number_paths
 from index.remote.qdrant.item_points import (
     ITEM,
     PACKED,
@@ -43,21 +44,28 @@ class QdrantEngine:
     """An `EngineClient` over Qdrant's collections."""
 
     def __init__(
-        self, kind: str, store: PointStore, name: str, token_vectors: TokenVectors = "float32"
+        self,
+        kind: str,
+        store: PointStore,
+        name: str,
+        token_vectors: TokenVectors,
+        close: Callable[[], None],
     ) -> None:
         """Work under `name`; nothing is asked of the engine yet.
 
         Args:
             kind: what the engine is called in messages and locations.
-            store: that keeps the points; closed with this.
+            store: that keeps the points.
             name: of the index.
             token_vectors: how tokens are kept for MaxSim by sides that are made from now on.
+            close: lets go of the store; called once.
         """
         self._kind = kind
         self._store = store
         self._name = name
         self._token_vectors: TokenVectors = token_vectors
-        self._kept_lock = threading.Lock()
+        self._close: Callable[[], None] | None = close
+        self._lock = threading.Lock()
         self._kept: dict[tuple[int, Target], KeptSide] = {}
 
     @property
@@ -91,7 +99,7 @@ class QdrantEngine:
         # The record first: what has none is no whole generation, should this be cut short.
         for part in (_RECORD, *TARGETS):
             self._store.drop(self._collection(generation, part))
-        with self._kept_lock:
+        with self._lock:
             for target in TARGETS:
                 self._kept.pop((generation, target), None)
 
@@ -112,9 +120,11 @@ class QdrantEngine:
             token_dim=schema.codec.dim,
             token_vectors=self._token_vectors,
         )
-        self._store.create(self._collection(generation, target), shape)
+        collection = self._collection(generation, target)
+        self._store.create(collection, shape)
+        self._store.index_field(collection, VALUES, "keyword")
 
-    def open_side(self, generation: int, target: Target, schema: SideSchema) -> None:
+    def open_side(self, generation: int, target: Target, schema: SideSchema) -> None:  # noqa: ARG002
         """Index what is in a collection and make it searchable; returns when it is."""
         self._store.optimise(self._collection(generation, target))
 
@@ -123,7 +133,14 @@ class QdrantEngine:
         kept = self._kept_side(generation, target)
         with_vectors = kept.token_vectors != "none"
         points = [point_of(entry, kept.codec, with_vectors=with_vectors) for entry in entries]
-        self._store.upsert(self._collection(generation, target), points)
+        collection = self._collection(generation, target)
+        # Before the points: graphs are built so that they can be walked within what an index of
+        # the payload lets through.
+        paths = {path for point in points for path in number_paths(point.payload)}
+        for path in sorted(paths - kept.indexed_paths):
+            self._store.index_field(collection, path, "float")
+            kept.indexed_paths.add(path)
+        self._store.upsert(collection, points)
 
     def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
         """Remove items; ids that are not there are no error."""
@@ -182,8 +199,11 @@ class QdrantEngine:
         self._store.check_health()
 
     def close(self) -> None:
-        """Close its connections."""
-        self._store.close()
+        """Close its connections; a second time is no error."""
+        with self._lock:
+            close, self._close = self._close, None
+        if close is not None:
+            close()
 
     def _collection(self, generation: int, part: str) -> str:
         return f"{self._name}_{generation:06d}_{part}"
@@ -195,7 +215,7 @@ class QdrantEngine:
 
     def _kept_side(self, generation: int, target: Target) -> KeptSide:
         """Return what was kept of a side when it was made; it never changes."""
-        with self._kept_lock:
+        with self._lock:
             kept = self._kept.get((generation, target))
         if kept is not None:
             return kept
@@ -204,7 +224,7 @@ class QdrantEngine:
             message = f"generation {generation} of {self._name!r} has no {target}"
             raise EngineError(self._kind, message)
         kept = KeptSide.of_pieces(pieces)
-        with self._kept_lock:
+        with self._lock:
             self._kept[generation, target] = kept
         return kept
 

@@ -6,97 +6,154 @@ holds all in memory: it is for tests and some thousands of items.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, cast
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from qdrant_client import QdrantClient, models
 
-from aladin.errors import EngineError
+from aladin.errors import EngineError, EngineUnavailableError
 from index.items.filter_tree import Filter
-from index.remote.qdrant.conditions import conditions
+from index.remote.qdrant.messages import (
+    indexing,
+    point_of_record,
+    point_structs,
+    scored_points,
+    search_requests,
+    vectors_of,
+)
 from index.remote.qdrant.point_store import (
     MATCH,
-    TOKENS,
     CollectionShape,
+    FieldKind,
     Point,
     ScoredPoint,
 )
+from index.remote.qdrant.settings import QdrantSettings
+
+_LOOK_AGAIN_S = 0.5
+# A server is green until it sees that there is something to index.
+_GREEN_LOOKS = 3
+
+T = TypeVar("T")
+
+
+class Calls(Protocol):
+    """How calls of a client are made; raises EngineError and EngineUnavailableError."""
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Make a call, perhaps more than once."""
+        ...
 
 
 class ClientStore:
     """A `PointStore` over `qdrant_client.QdrantClient`."""
 
-    def __init__(self, client: QdrantClient, *, local: bool) -> None:
+    def __init__(
+        self,
+        engine: str,
+        client: QdrantClient,
+        calls: Calls,
+        settings: QdrantSettings,
+        *,
+        local: bool,
+    ) -> None:
         """Work with a client, which is closed with this.
 
         Args:
-            client: of a server or in local mode.
+            engine: what it is called in messages.
+            client: of a server, or in local mode.
+            calls: makes all calls of it.
+            settings: of collections; the local mode has no use for most of them.
             local: the client is in local mode.
         """
+        self._engine = engine
         self._client = client
+        self._calls = calls
+        self._settings = settings
         self._local = local
-        # Local mode is not made for threads; a server's client is.
-        self._turn: AbstractContextManager[Any] = threading.RLock() if local else nullcontext()
+        self._replicated = settings.replicas > 1 and not local
 
     def collections(self) -> list[str]:
         """List the collections."""
-        with self._calling():
-            return [each.name for each in self._client.get_collections().collections]
+        found = self._calls.run(self._client.get_collections)
+        return [each.name for each in found.collections]
 
     def alias(self, name: str) -> str | None:
         """Return the collection that a name stands for; None: it stands for none."""
-        with self._calling():
-            aliases = self._client.get_aliases().aliases
+        aliases = self._calls.run(self._client.get_aliases).aliases
         return next((each.collection_name for each in aliases if each.alias_name == name), None)
 
     def set_alias(self, name: str, collection: str) -> None:
         """Let a name stand for a collection from now on, in one step."""
-        delete = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name))
-        create = models.CreateAliasOperation(
-            create_alias=models.CreateAlias(collection_name=collection, alias_name=name)
-        )
-        with self._calling():
-            self._client.update_collection_aliases([delete, create])
+        steps: list[models.AliasOperations] = []
+        if self.alias(name) is not None:
+            deleted = models.DeleteAlias(alias_name=name)
+            steps.append(models.DeleteAliasOperation(delete_alias=deleted))
+        created = models.CreateAlias(collection_name=collection, alias_name=name)
+        steps.append(models.CreateAliasOperation(create_alias=created))
+        self._calls.run(lambda: self._client.update_collection_aliases(steps))
 
     def create(self, collection: str, shape: CollectionShape | None) -> None:
         """Make an empty collection, unless it is there; without a shape it has no vectors."""
-        with self._calling():
+        settings = self._settings
+
+        def create() -> None:
+            # Asked each time: a try may have made it although its answer never came.
             if self._client.collection_exists(collection):
                 return
             self._client.create_collection(
-                collection, vectors_config={} if shape is None else _vectors(shape)
+                collection,
+                vectors_config={} if shape is None else vectors_of(shape, settings),
+                shard_number=1 if shape is None else settings.shards,
+                replication_factor=settings.replicas,
+                write_consistency_factor=settings.most_replicas,
+                optimizers_config=indexing(now=False),
             )
+
+        self._calls.run(create)
 
     def drop(self, collection: str) -> None:
         """Remove a collection; one that is not there is no error."""
-        with self._calling():
-            self._client.delete_collection(collection)
+        self._calls.run(lambda: self._client.delete_collection(collection))
+
+    def index_field(self, collection: str, path: str, kind: FieldKind) -> None:
+        """Have a field of the payload indexed, unless it is."""
+        if not self._local:
+            schema = models.PayloadSchemaType(kind)
+            self._calls.run(lambda: self._client.create_payload_index(collection, path, schema))
 
     def optimise(self, collection: str) -> None:
         """Index what is in a collection; returns when that is done."""
+        if self._local:
+            return
+        self._calls.run(
+            lambda: self._client.update_collection(collection, optimizers_config=indexing(now=True))
+        )
+        green = 0
+        while green < _GREEN_LOOKS:
+            time.sleep(_LOOK_AGAIN_S)
+            state = self._calls.run(lambda: self._client.get_collection(collection))
+            if state.status == models.CollectionStatus.RED:
+                raise EngineError(self._engine, f"{collection}: {state.optimizer_status}")
+            green = green + 1 if state.status == models.CollectionStatus.GREEN else 0
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
         """Put points in, in the place of those with the same keys; kept when it returns."""
-        if not points:
-            return
-        with self._calling():
-            self._client.upsert(collection, [_sent(point) for point in points], wait=True)
+        for message in point_structs(points):
+            self._change(collection, partial(self._client.upsert, points=message))
 
     def delete(self, collection: str, keys: Sequence[str]) -> None:
         """Remove points; keys that are not there are no error."""
-        if not keys:
-            return
-        with self._calling():
-            self._client.delete(collection, models.PointIdsList(points=list(keys)), wait=True)
+        if keys:
+            self._change(collection, partial(self._client.delete, points_selector=list(keys)))
 
     def count(self, collection: str) -> int:
         """Return the exact number of points."""
-        with self._calling():
-            return self._client.count(collection, exact=True).count
+        return self._calls.run(lambda: self._client.count(collection, exact=True)).count
 
     def search(
         self,
@@ -109,35 +166,13 @@ class ClientStore:
         words: NDArray[np.float32] | None = None,
     ) -> list[ScoredPoint]:
         """Find the points whose embeddings are nearest, best first, see `PointStore`."""
-        passes = None if filter is None else models.Filter.model_validate(conditions(filter))
-        nearest: dict[str, Any] = {
-            "query": query.tolist(),
-            "using": MATCH,
-            "filter": passes,
-            "limit": count,
-        }
-        requests = [models.QueryRequest(**nearest, with_payload=list(fields))]
-        if words is not None:
-            requests.append(
-                models.QueryRequest(
-                    prefetch=models.Prefetch(**nearest),
-                    query=words.tolist(),
-                    using=TOKENS,
-                    limit=count,
-                    with_payload=False,
-                )
+        requests = search_requests(query, count, filter, fields, words, self._parameters(count))
+        answers = self._calls.run(
+            lambda: self._client.query_batch_points(
+                collection, requests, consistency=self._consistency
             )
-        # One request of two queries: a query that goes on to MaxSim does not return the scores
-        # that it began with. That the first stage runs twice costs less than another round trip.
-        with self._calling():
-            answers = self._client.query_batch_points(collection, requests)
-        aligned = (
-            {point.id: point.score for point in answers[-1].points} if words is not None else {}
         )
-        return [
-            ScoredPoint(dict(point.payload or {}), point.score, aligned.get(point.id))
-            for point in answers[0].points
-        ]
+        return scored_points(answers)
 
     def retrieve(
         self,
@@ -150,65 +185,44 @@ class ClientStore:
         """Return the points with some keys; those that are not there are left out."""
         if not keys:
             return []
-        with self._calling():
-            records = self._client.retrieve(
+        records = self._calls.run(
+            lambda: self._client.retrieve(
                 collection,
                 list(keys),
                 with_payload=list(fields),
                 with_vectors=[MATCH] if with_embeddings else False,
+                consistency=self._consistency,
             )
-        return [
-            Point(
-                str(record.id),
-                dict(record.payload or {}),
-                _embedding(record.vector) if with_embeddings else None,
-            )
-            for record in records
-        ]
+        )
+        return [point_of_record(record) for record in records]
 
     def check_health(self) -> None:
         """Return where the engine answers."""
-        with self._calling():
-            self._client.get_collections()
+        self._calls.run(self._client.get_collections)
 
     def close(self) -> None:
         """Let go of what it holds."""
         self._client.close()
 
-    @contextmanager
-    def _calling(self) -> Generator[None]:
-        with self._turn:
-            try:
-                yield
-            except (ValueError, RuntimeError) as error:
-                raise EngineError("qdrant", str(error)) from error
+    @property
+    def _consistency(self) -> models.ReadConsistencyType | None:
+        """How many replicas have to agree on an answer."""
+        wanted = self._settings.consistency
+        if wanted is None:
+            # Most replicas have acknowledged what was written, so most of them have it.
+            return models.ReadConsistencyType.QUORUM if self._replicated else None
+        return models.ReadConsistencyType(wanted)
 
+    def _parameters(self, count: int) -> models.SearchParams | None:
+        if self._local:
+            return None
+        return models.SearchParams(hnsw_ef=max(self._settings.ef, 2 * count))
 
-def _vectors(shape: CollectionShape) -> dict[str, models.VectorParams]:
-    vectors = {MATCH: models.VectorParams(size=shape.embedding_dim, distance=models.Distance.DOT)}
-    if shape.token_vectors != "none":
-        vectors[TOKENS] = models.VectorParams(
-            size=shape.token_dim,
-            distance=models.Distance.DOT,
-            datatype=models.Datatype(shape.token_vectors),
-            multivector_config=models.MultiVectorConfig(
-                comparator=models.MultiVectorComparator.MAX_SIM
-            ),
-            # Tokens are scored, never searched.
-            hnsw_config=models.HnswConfigDiff(m=0),
-            on_disk=True,
-        )
-    return vectors
-
-
-def _sent(point: Point) -> models.PointStruct:
-    vectors: dict[str, Any] = {}
-    if point.embedding is not None:
-        vectors[MATCH] = point.embedding.tolist()
-    if point.tokens is not None:
-        vectors[TOKENS] = point.tokens.tolist()
-    return models.PointStruct(id=point.key, vector=vectors, payload=point.payload)
-
-
-def _embedding(vectors: object) -> NDArray[np.float32]:
-    return np.asarray(cast(dict[str, Any], vectors)[MATCH], np.float32)
+    def _change(self, collection: str, change: Callable[..., models.UpdateResult]) -> None:
+        """Make a change of points and wait until searches see it."""
+        # With replicas, changes of an item by several of us have to come in one order to all.
+        ordering = models.WriteOrdering.MEDIUM if self._replicated else None
+        done = self._calls.run(lambda: change(collection, wait=True, ordering=ordering))
+        if done.status != models.UpdateStatus.COMPLETED:
+            reason = f"{collection}: a change is {done.status}, not completed in time"
+            raise EngineUnavailableError(self._engine, reason)

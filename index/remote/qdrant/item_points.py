@@ -1,9 +1,9 @@
 """Items as points of Qdrant, and back.
 
-In the payload `id` is the user's own id, for those who look at the engine's own pages; `item` is all
-that is kept of the item, as a text, so that it comes back as it was. What filters look at stands
-beside it. `packed` are the tokens in their stored form: the re-ranker and the evidence read these,
-so that their scores are those of an index of files.
+In the payload `id` is the user's own id, for those who look at the engine's own pages; `item` is
+all that is kept of the item, as a text, so that it comes back as it was. What filters look at
+stands beside it. `packed` are the tokens in their stored form: the re-ranker and the evidence read
+these, so that their scores are those of an index of files.
 """
 
 from __future__ import annotations

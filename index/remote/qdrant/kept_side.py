@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,16 +14,19 @@ from index.tokens.codec import TokenCodec
 _CODEC, _CENTROIDS = "codec", "centroids"
 
 
-class KeptSide(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class KeptSide:
     """Kept beside a side's items, and like its collection never changed.
 
     Attributes:
         codec: of the tokens, without feedback.
         token_vectors: how tokens are kept for MaxSim.
+        indexed_paths: fields of the payload that this process had indexed; it is not kept.
     """
 
     codec: TokenCodec
     token_vectors: TokenVectors
+    indexed_paths: set[str] = field(default_factory=set[str])
 
     def pieces(self) -> dict[str, bytes]:
         """Write this as named pieces of bytes."""

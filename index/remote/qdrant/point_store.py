@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from index.items.filter_tree import Filter
 
 MATCH, TOKENS = "match", "tokens"
+FieldKind = Literal["keyword", "float"]
 # Scores of float32 equal those of our kernel; float16 halves the room that tokens take and
 # rounds scores; with "none" the engine scores no words, and our kernel re-ranks all.
 TokenVectors = Literal["float32", "float16", "none"]
@@ -98,8 +99,8 @@ class PointStore(Protocol):
         """Index what is in a collection; returns when that is done."""
         ...
 
-    def index_numbers(self, collection: str, paths: Sequence[str]) -> None:
-        """Have fields of the payload indexed that hold numbers, unless they are."""
+    def index_field(self, collection: str, path: str, kind: FieldKind) -> None:
+        """Have a field of the payload indexed for filters, unless it is."""
         ...
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:

@@ -1,0 +1,80 @@
+"""What an index's location says of how Qdrant is to keep and to search it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict
+
+from aladin.errors import ConfigError
+from aladin.strict_config import STRICT, parse_config
+from index.remote.location import EngineLocation
+from index.remote.qdrant.point_store import TokenVectors
+
+# What qdrant-client calls the levels of its `ReadConsistencyType`.
+Consistency = Literal["majority", "quorum", "all"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QdrantSettings:
+    """How collections are made and searched; the defaults are ours where Qdrant's lose recall.
+
+    Attributes:
+        shards: of a collection; None: one for each of the server's nodes.
+        replicas: of a shard.
+        index: "hnsw", or "flat" compares with every item.
+        m: links of a node of the graph.
+        ef_construct: candidates that are looked at for the links of a node.
+        ef: candidates that a search looks at, at least; twice as many as are asked for are, too.
+        tokens: how tokens are kept for MaxSim, see `TokenVectors`.
+        consistency: how many replicas have to agree on what is read; None: with replicas,
+            "quorum", so that what most of them acknowledged is found.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    shards: int | None = None
+    replicas: int = 1
+    index: Literal["hnsw", "flat"] = "hnsw"
+    m: int = 32
+    ef_construct: int = 200
+    ef: int = 128
+    tokens: TokenVectors = "float32"
+    consistency: Consistency | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values.
+
+        Raises:
+            ConfigError: a number below 1, or a graph without links.
+        """
+        for name, least in (("m", 2), ("ef_construct", 1), ("ef", 1)):
+            value: int = getattr(self, name)
+            if value < least:
+                raise ConfigError(f"{name}: expected at least {least}, got {value}")
+
+    @property
+    def most_replicas(self) -> int:
+        """How many replicas are the most of them."""
+        return self.replicas // 2 + 1
+
+    @classmethod
+    def of(cls, location: EngineLocation) -> QdrantSettings:
+        """Read the settings of a location.
+
+        Raises:
+            ConfigError: one that Qdrant does not have, or an impossible value.
+        """
+        given = {
+            "shards": location.shards,
+            "replicas": location.replicas,
+            "index": location.index,
+            "consistency": location.consistency,
+        }
+        settings = {
+            **{name: value for name, value in given.items() if value is not None},
+            **location.index_params,
+            **location.search_params,
+        }
+        return parse_config(cls, settings, f"options of {location.engine}")
