@@ -220,6 +220,7 @@ class RemoteSide:
     def _token_store(self, rows: NDArray[np.int64]) -> TokenStore:
         """Return the tokens of some items, as items 0, 1, 2 ...; asks for those not known yet."""
         wanted = rows.tolist()
+        nothing = self._codec.pack(np.empty((0, self._codec.dim), dtype=np.float32))
         unknown = {
             entry.item.id: row for row in wanted if (entry := self._entries[row]).tokens is None
         }
@@ -228,16 +229,15 @@ class RemoteSide:
                 self._generation, self.target, list(unknown), with_tokens=True
             )
             tokens_of = {(each.item.id, each.item.row): each.tokens for each in found}
-            nothing = self._codec.pack(np.empty((0, self._codec.dim), dtype=np.float32))
             for row in unknown.values():
                 entry = self._entries[row]
                 tokens = tokens_of.get((entry.item.id, entry.item.row))
                 self._entries[row] = entry._replace(tokens=nothing if tokens is None else tokens)
         parts = [tokens for row in wanted if (tokens := self._entries[row].tokens) is not None]
-        if not parts:
-            parts = [self._codec.pack(np.empty((0, self._codec.dim), dtype=np.float32))]
         lengths = [part.count for part in parts]
-        return TokenStore.from_arrays(self._codec, PackedTokens.concatenate(parts), lengths)
+        # Arrays of the right form also where there is no part.
+        packed = PackedTokens.concatenate([nothing, *parts])
+        return TokenStore.from_arrays(self._codec, packed, lengths)
 
     def _too_many(self, what: str, wanted: int) -> InputError:
         return InputError(

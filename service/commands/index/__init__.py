@@ -13,6 +13,7 @@ from service.commands.index import (
     import_,
     info,
     merge,
+    push,
     rollback,
     tune,
     verify,
@@ -25,6 +26,7 @@ app.command("build")(build.build)
 app.command("merge")(merge.merge)
 app.command("import")(import_.import_)
 app.command("export")(export.export)
+app.command("push")(push.push)
 app.command("info")(info.info)
 app.command("verify")(verify.verify)
 app.command("tune")(tune.tune)

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aladin.errors import EngineError, EngineUnavailableError
-from index.items.filter_tree import And, Equal, Exists, Filter, Not, Or, Range
+from index.items.filter_tree import (
+    And,
+    Bound,
+    Comparison,
+    Equal,
+    Exists,
+    Filter,
+    Not,
+    Or,
+    Range,
+)
 from index.remote.client import SideSchema
 from index.remote.entry import Entry, FoundEntry
 from index.remote.filter_fields import (
     FilterFields,
+    NumberKey,
     field_key,
     filter_fields,
     number_key,
@@ -23,6 +35,7 @@ from index.remote.filter_fields import (
 from index.settings import Target
 
 Collection = dict[str, Entry]
+Key = TypeVar("Key", NumberKey, str)
 
 
 @dataclass
@@ -205,21 +218,23 @@ def passes(fields: FilterFields, filter: Filter) -> bool:
 
 
 def _in_range(fields: FilterFields, test: Range) -> bool:
-    for bound in test.bounds:
-        if bound.value.kind == "number":
-            extent = fields.numbers.get(field_key(test.field))
-            wanted = number_key(bound.value.value)
-        else:
-            extent = fields.texts.get(field_key(test.field))
-            wanted = text_bound(test.field, bound.value)
-        if extent is None:
-            return False
-        within = {
-            "gt": extent.greatest > wanted,
-            "gte": extent.greatest >= wanted,
-            "lt": extent.least < wanted,
-            "lte": extent.least <= wanted,
-        }[bound.comparison]
-        if not within:
-            return False
-    return True
+    return all(_within(fields, test.field, bound) for bound in test.bounds)
+
+
+def _within(fields: FilterFields, field: str, bound: Bound) -> bool:
+    if bound.value.kind == "number":
+        numbers = fields.numbers.get(field_key(field))
+        return numbers is not None and _compared(
+            bound.comparison, *numbers, number_key(bound.value.value)
+        )
+    texts = fields.texts.get(field_key(field))
+    return texts is not None and _compared(bound.comparison, *texts, text_bound(field, bound.value))
+
+
+def _compared(comparison: Comparison, least: Key, greatest: Key, wanted: Key) -> bool:
+    return {
+        "gt": greatest > wanted,
+        "gte": greatest >= wanted,
+        "lt": least < wanted,
+        "lte": least <= wanted,
+    }[comparison]

@@ -1,0 +1,186 @@
+"""``aladin index push``."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.commands.index.arguments import IndexArgument
+from service.progress import stderr_progress
+
+if TYPE_CHECKING:
+    from index.remote.location import EngineLocation
+    from index.remote.push import PushReport
+
+
+class Engines(StrEnum):
+    """Engines that can keep an index."""
+
+    MILVUS = "milvus"
+    QDRANT = "qdrant"
+    QDRANT_EDGE = "qdrant-edge"
+
+
+def push(
+    index: IndexArgument,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            metavar="FOLDER",
+            help="Folder that stands for the index in the engine; a new one, or one of an "
+            "earlier push, whose options then hold where none are given.",
+        ),
+    ],
+    engine: Annotated[
+        Engines | None, typer.Option("--engine", help="Which engine takes the index.")
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            help="Of the engine: http://host:port or https://host:port; file:///folder for "
+            "Qdrant in each process that searches.",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Of the index in the engine.")] = None,
+    shards: Annotated[
+        int | None, typer.Option("--shards", min=1, help="Of each side of the new generation.")
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option("--replicas", min=1, help="Of each shard, in the engine.")
+    ] = None,
+    engine_index: Annotated[
+        str | None,
+        typer.Option(
+            "--engine-index",
+            metavar="KIND",
+            help="The first stage that the engine builds, such as hnsw, flat or ivf_flat.",
+        ),
+    ] = None,
+    index_params: Annotated[
+        list[str] | None,
+        typer.Option("--index-param", metavar="KEY=VALUE", help="Of building it; repeatable."),
+    ] = None,
+    search_params: Annotated[
+        list[str] | None,
+        typer.Option("--search-param", metavar="KEY=VALUE", help="Of searching it; repeatable."),
+    ] = None,
+    consistency: Annotated[
+        str | None,
+        typer.Option("--consistency", metavar="LEVEL", help="Of reads, in the engine's own words."),
+    ] = None,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", min=1, help="Items that are sent together.")
+    ] = 256,
+    keep: Annotated[
+        int,
+        typer.Option(
+            "--keep", min=1, help="Generations that stay in the engine, the new one included."
+        ),
+    ] = 2,
+    discard_changes: Annotated[
+        bool,
+        typer.Option(
+            "--discard-changes",
+            help="Go on although items were added to what is live in the engine, or removed from "
+            "it: the new generation does not have these changes.",
+        ),
+    ] = False,
+) -> None:
+    """Put an index into an engine, from which any number of machines search it.
+
+    In: INDEX, an index of files, with all that was added to it and removed from it; the engine,
+    which has to run. Out: a new generation in the engine, live once all of it is in, counted and
+    searchable, and taken up by services that run; the folder --out, which says where the index is
+    and has its model, and which every command takes in the place of INDEX that needs no files of
+    an index: serve, search, evaluate, index add, delete and info. On stdout, what was pushed, and
+    how much of the exact nearest items the engine finds.
+
+    A push that was cut goes on where it was when the same command is run again; until it is done
+    the engine answers with what was live before. Tokens for engines come from ALADIN_ENGINE_TOKEN
+    and are written nowhere. One push at a time to a name.
+    """
+    from index.remote.connect import connect
+    from index.remote.location import location_of
+    from index.remote.push import PushSettings, push_index
+    from service.settings import read_settings
+
+    asked: dict[str, Any] = {
+        "url": url,
+        "name": name,
+        "shards": shards,
+        "replicas": replicas,
+        "index": engine_index,
+        "index_params": _parameters("--index-param", index_params),
+        "search_params": _parameters("--search-param", search_params),
+        "consistency": consistency,
+    }
+    given = {key: value for key, value in asked.items() if value is not None}
+    location = _location(location_of(out), engine, given)
+    settings = PushSettings(batch_size=batch_size, keep=keep, discard_changes=discard_changes)
+    options = read_settings().engine_options
+    with closing(connect(location, options)) as client, stderr_progress() as progress:
+        report = push_index(index, out, location, client, settings, progress)
+    _print_report(out, location, report)
+
+
+def _location(
+    known: EngineLocation | None, engine: Engines | None, given: dict[str, Any]
+) -> EngineLocation:
+    """Join what an earlier push has written and what is given now."""
+    from aladin.errors import ConfigError
+    from index.remote.location import EngineLocation
+
+    if known is not None and engine in (None, known.engine):
+        return replace(known, **given)
+    missing = [f"--{key}" for key in ("url", "name") if key not in given]
+    if engine is None:
+        missing.insert(0, "--engine")
+    if engine is None or missing:
+        raise ConfigError(f"a first push needs --engine, --url and --name: no {', '.join(missing)}")
+    return EngineLocation(engine=engine.value, **given)
+
+
+def _parameters(option: str, written: list[str] | None) -> dict[str, int | float | str] | None:
+    """Read KEY=VALUE; a value that looks like a number is one."""
+    from aladin.errors import ConfigError
+
+    if written is None:
+        return None
+    parameters: dict[str, int | float | str] = {}
+    for each in written:
+        key, equals, value = each.partition("=")
+        if not key or not equals or not value:
+            raise ConfigError(f"{option}: expected KEY=VALUE, got {each!r}")
+        parameters[key] = _number(value)
+    return parameters
+
+
+def _number(value: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    return value
+
+
+def _print_report(out: Path, location: EngineLocation, report: PushReport) -> None:
+    held = ", ".join(f"{count} {target}" for target, count in report.counts.items())
+    typer.echo(
+        f"{out}: generation {report.generation} of {location.name} in {location.engine}, {held}"
+    )
+    for target, recall in report.recall.items():
+        typer.echo(f"  {target}: the engine finds {100 * recall:.1f} % of the exact nearest items")
+    resumed = {target: count for target, count in report.resumed.items() if count}
+    if resumed:
+        were = ", ".join(f"{count} {target}" for target, count in resumed.items())
+        typer.echo(f"  from a push that was cut: {were}")
+    if report.dropped:
+        typer.echo(f"  generations removed: {', '.join(map(str, report.dropped))}")

@@ -1,0 +1,34 @@
+"""An index of files, pushed to an engine in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from index.remote.location import EngineLocation
+from index.remote.push import PushReport, PushSettings, push_index
+from tests.index.remote.memory_engine import MemoryEngine, MemoryServer
+
+LOCATION = EngineLocation(engine="milvus", url="http://127.0.0.1:1", name="test")
+
+
+@pytest.fixture
+def server() -> MemoryServer:
+    """An engine without anything in it."""
+    return MemoryServer()
+
+
+@pytest.fixture
+def push(server: MemoryServer, tmp_path: Path) -> Callable[..., PushReport]:
+    """Return a function that pushes an index to `server`, and to the folder "remote"."""
+
+    def run(index: Path, **settings: int) -> PushReport:
+        client = MemoryEngine(server)
+        settings = {"batch_size": 4, **settings}
+        return push_index(
+            index, tmp_path / "remote", LOCATION, client, PushSettings(**settings)
+        )
+
+    return run
