@@ -1,15 +1,12 @@
 """Qdrant as an engine: its collections under one name, whatever keeps them.
 
-For a name there are, for each generation, collections NAME_000001_images and NAME_000001_texts and
-NAME_000001_record. The name itself is an alias of the record of the live generation, so that both
-sides change at once. The record collection has a point for the record, and one for each side with
-the codec of its tokens: items cannot be read or written without it.
+The record collection of a generation has a point for the record, and one for each side with the
+codec of its tokens: items cannot be read or written without it.
 """
 
 from __future__ import annotations
 
 import base64
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,6 +17,7 @@ from numpy.typing import NDArray
 from aladin.errors import EngineError
 from index.items.filter_tree import Filter
 from index.remote.client import SideSchema
+from index.remote.collection_names import PARTS, CollectionNames, Part
 from index.remote.entry import Entry, FoundEntry
 from index.remote.qdrant.conditions import VALUES, number_paths
 from index.remote.qdrant.item_points import (
@@ -36,7 +34,6 @@ from index.settings import TARGETS, Target
 
 # A server answers a request of any size, but holds all of the answer in memory.
 _MAX_RESULTS = 10_000
-_RECORD = "record"
 _PIECES = "pieces"
 
 
@@ -62,7 +59,7 @@ class QdrantEngine:
         """
         self._kind = kind
         self._store = store
-        self._name = name
+        self._names = CollectionNames(name)
         self._token_vectors: TokenVectors = token_vectors
         self._close: Callable[[], None] | None = close
         self._lock = threading.Lock()
@@ -80,60 +77,65 @@ class QdrantEngine:
 
     def generations(self) -> list[int]:
         """List the generations that are there, whole or not, ascending."""
-        numbers = (self._number_of(collection) for collection in self._store.collections())
-        return sorted({number for number in numbers if number is not None})
+        return self._names.generations_of(self._store.collections())
 
     def live_generation(self) -> int | None:
         """Return the generation that the name stands for; None: none yet."""
-        collection = self._store.alias(self._name)
-        return None if collection is None else self._number_of(collection)
+        collection = self._store.alias(self._names.name)
+        return None if collection is None else self._names.generation_of(collection)
 
     def make_live(self, generation: int) -> None:
         """Let the name stand for a generation from now on, in one step."""
-        self._store.set_alias(self._name, self._collection(generation, _RECORD))
+        self._store.set_alias(self._names.name, self._names.of(generation, "record"))
 
     def drop_generation(self, generation: int) -> None:
         """Remove a generation that is not live; one that is not there is no error."""
         if self.live_generation() == generation:
-            raise EngineError(self._kind, f"generation {generation} of {self._name!r} is live")
-        # The record first: what has none is no whole generation, should this be cut short.
-        for part in (_RECORD, *TARGETS):
-            self._store.drop(self._collection(generation, part))
+            raise EngineError(
+                self._kind, f"generation {generation} of {self._names.name!r} is live"
+            )
+        for part in PARTS:
+            self._store.drop(self._names.of(generation, part))
         with self._lock:
             for target in TARGETS:
                 self._kept.pop((generation, target), None)
 
     def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
         """Keep a generation's record in the place of the one before."""
-        self._write_pieces(generation, _RECORD, record)
+        self._write_pieces(generation, "record", record)
 
     def read_record(self, generation: int) -> dict[str, bytes] | None:
         """Return a generation's record; None where it has none."""
-        return self._read_pieces(generation, _RECORD)
+        return self._read_pieces(generation, "record")
 
     def create_side(self, generation: int, target: Target, schema: SideSchema) -> None:
         """Make an empty collection, unless it is there."""
-        kept = KeptSide(schema.codec, self._token_vectors)
-        self._write_pieces(generation, target, kept.pieces())
+        pieces = self._read_pieces(generation, target)
+        if pieces is None:
+            kept = KeptSide(schema.codec, self._token_vectors)
+            self._write_pieces(generation, target, kept.pieces())
+        else:
+            # As it was begun, should the settings have been changed since.
+            kept = KeptSide.of_pieces(pieces)
+        collection = self._names.of(generation, target)
         shape = CollectionShape(
             embedding_dim=schema.embedding_dim,
-            token_dim=schema.codec.dim,
-            token_vectors=self._token_vectors,
+            token_dim=kept.codec.dim,
+            token_vectors=kept.token_vectors,
         )
-        collection = self._collection(generation, target)
         self._store.create(collection, shape)
         self._store.index_field(collection, VALUES, "keyword")
 
     def open_side(self, generation: int, target: Target, schema: SideSchema) -> None:  # noqa: ARG002
         """Index what is in a collection and make it searchable; returns when it is."""
-        self._store.optimise(self._collection(generation, target))
+        self._store.optimise(self._names.of(generation, target))
 
     def upsert(self, generation: int, target: Target, entries: Sequence[Entry]) -> None:
         """Put items in, in the place of those with the same ids; kept when it returns."""
         kept = self._kept_side(generation, target)
         with_vectors = kept.token_vectors != "none"
         points = [point_of(entry, kept.codec, with_vectors=with_vectors) for entry in entries]
-        collection = self._collection(generation, target)
+        collection = self._names.of(generation, target)
         # Before the points: graphs are built so that they can be walked within what an index of
         # the payload lets through.
         paths = {path for point in points for path in number_paths(point.payload)}
@@ -145,11 +147,11 @@ class QdrantEngine:
     def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
         """Remove items; ids that are not there are no error."""
         keys = [key_of(item_id) for item_id in ids]
-        self._store.delete(self._collection(generation, target), keys)
+        self._store.delete(self._names.of(generation, target), keys)
 
     def count(self, generation: int, target: Target) -> int:
         """Return the number of items, all changes that were acknowledged included."""
-        return self._store.count(self._collection(generation, target))
+        return self._store.count(self._names.of(generation, target))
 
     def search(
         self,
@@ -166,7 +168,7 @@ class QdrantEngine:
         kept = self._kept_side(generation, target)
         scored_here = words is not None and kept.token_vectors != "none"
         found = self._store.search(
-            self._collection(generation, target),
+            self._names.of(generation, target),
             query,
             count,
             filter,
@@ -187,7 +189,7 @@ class QdrantEngine:
         """Return the items with some ids, in any order; those that are not there are left out."""
         kept = self._kept_side(generation, target)
         points = self._store.retrieve(
-            self._collection(generation, target),
+            self._names.of(generation, target),
             [key_of(item_id) for item_id in ids],
             with_embeddings=with_embeddings,
             fields=(ITEM, PACKED) if with_tokens else (ITEM,),
@@ -205,14 +207,6 @@ class QdrantEngine:
         if close is not None:
             close()
 
-    def _collection(self, generation: int, part: str) -> str:
-        return f"{self._name}_{generation:06d}_{part}"
-
-    def _number_of(self, collection: str) -> int | None:
-        parts = "|".join((*TARGETS, _RECORD))
-        found = re.fullmatch(rf"{re.escape(self._name)}_(\d{{6,}})_(?:{parts})", collection)
-        return None if found is None else int(found[1])
-
     def _kept_side(self, generation: int, target: Target) -> KeptSide:
         """Return what was kept of a side when it was made; it never changes."""
         with self._lock:
@@ -221,22 +215,22 @@ class QdrantEngine:
             return kept
         pieces = self._read_pieces(generation, target)
         if pieces is None:
-            message = f"generation {generation} of {self._name!r} has no {target}"
+            message = f"generation {generation} of {self._names.name!r} has no {target}"
             raise EngineError(self._kind, message)
         kept = KeptSide.of_pieces(pieces)
         with self._lock:
             self._kept[generation, target] = kept
         return kept
 
-    def _write_pieces(self, generation: int, part: str, pieces: Mapping[str, bytes]) -> None:
+    def _write_pieces(self, generation: int, part: Part, pieces: Mapping[str, bytes]) -> None:
         """Keep pieces of bytes as one point, so that they change in one step."""
-        collection = self._collection(generation, _RECORD)
+        collection = self._names.of(generation, "record")
         self._store.create(collection, None)
         texts = {name: base64.b64encode(piece).decode("ascii") for name, piece in pieces.items()}
         self._store.upsert(collection, [Point(key_of(part), {_PIECES: texts})])
 
-    def _read_pieces(self, generation: int, part: str) -> dict[str, bytes] | None:
-        collection = self._collection(generation, _RECORD)
+    def _read_pieces(self, generation: int, part: Part) -> dict[str, bytes] | None:
+        collection = self._names.of(generation, "record")
         if collection not in self._store.collections():
             return None
         points = self._store.retrieve(collection, [key_of(part)], fields=(_PIECES,))
