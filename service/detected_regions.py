@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from aladin.detectors.base import Detector
+from aladin.detectors.loading import load_detector
 from aladin.images import read_image
 from aladin.photo_file import PhotoFile
 from aladin.regions.region_set import RegionSet
@@ -38,6 +39,16 @@ class DetectedRegions:
         """
         path, offset, length = json.loads(key)
         return self._detector.detect(read_image(PhotoFile(Path(path), offset, length)))
+
+
+def open_detector(name: str, device: str) -> DetectedRegions:
+    """Load the detector that --detector names; for a node that finds the regions of its photos.
+
+    Raises:
+        ConfigError: there is no such detector, or an option of it is impossible.
+        CheckpointError: its weights cannot be loaded.
+    """
+    return DetectedRegions(load_detector(name, device))
 
 
 def with_photo_keys(items: Iterable[ImageItem]) -> Iterator[ImageItem]:

@@ -14,7 +14,7 @@ shard-00000/
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,6 +145,28 @@ def write_shard(
                 progress.note(**seconds.notes())
         (partial / LEFT_OUT).write_text(json.dumps(left_out), encoding="utf-8")
     return Shard(folder=folder, left_out=left_out, format=format)
+
+
+def shard_files(folder: Path) -> dict[str, NDArray[np.uint8]]:
+    """Read a finished shard as the bytes of its files, to be sent elsewhere."""
+    return {path.name: np.fromfile(path, dtype=np.uint8) for path in sorted(folder.iterdir())}
+
+
+def place_shard(folder: Path, files: Mapping[str, NDArray[np.uint8]]) -> None:
+    """Write a shard that was finished elsewhere.
+
+    Args:
+        folder: to be written; it appears when all of the shard is on the disk.
+        files: of `shard_files`.
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+    """
+    with atomic_folder(folder) as partial:
+        for name, content in files.items():
+            # Not `tofile`, which says neither which file it was nor why, when the disk is full.
+            with (partial / name).open("wb") as file:
+                file.write(content.data)
 
 
 class _ShardFiles(ExitStack):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
+from contextlib import ExitStack
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +15,13 @@ import typer
 
 from service.commands.detector_option import DetectorOption, detector_for, named_detector
 from service.commands.device_options import Device, network_device
+from service.commands.index.ray_options import (
+    RayCpusOption,
+    RayOption,
+    RayWorkersOption,
+    check_ray_options,
+    workers_device,
+)
 from service.commands.index.reports import print_generation
 from service.commands.region_options import RegionLabelsOption, RegionsOption, opened_regions
 from service.progress import stderr_progress
@@ -110,9 +120,10 @@ def build(
         str,
         typer.Option(
             "--part",
+            "--shard",
             metavar="I/N",
-            help="Build only the I-th of N parts of the source, e.g. one on each machine; "
-            "`aladin index merge` puts the parts together.",
+            help="Build only the I-th of N parts of the source, I from 1, e.g. one on each "
+            "machine; `aladin index merge` puts the parts together. --shard is another name of it.",
         ),
     ] = "1/1",
     batch_size: Annotated[
@@ -121,7 +132,10 @@ def build(
     readers: Annotated[
         int | None,
         typer.Option(
-            "--readers", min=1, help="Threads that read and decode photos. [default: one a core]"
+            "--readers",
+            min=1,
+            help="Threads that read and decode photos, of each worker with --ray. [default: one a "
+            "core]",
         ),
     ] = None,
     device: Annotated[
@@ -133,6 +147,9 @@ def build(
             "--resume", help="Go on with the interrupted build of the same items in --out."
         ),
     ] = False,
+    ray: RayOption = None,
+    ray_workers: RayWorkersOption = None,
+    ray_cpus: RayCpusOption = None,
 ) -> None:
     """Build an index of photos, of texts, or of both.
 
@@ -148,41 +165,69 @@ def build(
     network encodes: read_s and decode_s are what it had to wait for them, shared between the two
     by what the threads spend on each. If they are large, more --readers help; if encode_s is, a
     faster --device.
+
+    With --ray the nodes of a cluster encode, and this machine lists, writes and makes the index,
+    the same file by file. Nodes need the same versions of the packages as this machine, and the
+    photos at the same paths. The shards of a node that is lost go to others, and a build may be
+    resumed with --ray or without. The seconds are then shared by what all workers spend on each
+    stage, start (until they hold the network) among them. --device says where a worker encodes;
+    with cuda each takes a card.
     """
     from aladin.checkpoint import load_checkpoint
     from index.building.builder import build_index
     from index.building.item_encoders import RegionReader
     from index.changes.pending import pending_changes
+    from index.cluster.connection import connected
+    from index.cluster.ray_encoding import ray_encoding
+    from index.cluster.settings import WorkerSettings
     from index.layout import CURRENT, live_generation
     from index.settings import BuildSettings
-    from service.detected_regions import DetectedRegions, with_photo_keys
+    from service.detected_regions import DetectedRegions, open_detector, with_photo_keys
     from service.sources import image_items, text_items
+    from training.data.regions import open_regions
 
-    settings = BuildSettings(
-        ann=ann,
-        memory_budget_bytes=memory_budget,
-        ann_recall=ann_recall,
-        token_dtype=tokens.value,
-        filter_fields=fields_of(filter_fields),
-        shards=shards,
-        part=_part(part),
-        batch_size=batch_size,
-        readers=readers or os.cpu_count() or 1,
-        device=network_device(device),
-        resume=resume,
-    )
-    store = opened_regions(regions, region_labels)
-    photos = None if images is None else image_items(images, split, store)
-    reader: RegionReader | None = store
-    if photos is not None and store is None and named_detector(detector) is not None:
-        encoder = load_checkpoint(model).model.image.encoder
-        finder = detector_for(encoder, detector, network_device(device))
-        if finder is not None:
-            reader, photos = DetectedRegions(finder), with_photo_keys(photos)
-    lines = None if texts is None else text_items(texts, split)
-    before = live_generation(out) if (out / CURRENT).exists() else None
-    with stderr_progress() as progress:
-        report = build_index(model, out, photos, lines, settings, progress, reader)
+    check_ray_options(ray, ray_workers, ray_cpus)
+    with ExitStack() as stack:
+        cluster = None if ray is None else stack.enter_context(connected(ray))
+        own_device = network_device(device if cluster is None else Device.cpu)
+        settings = BuildSettings(
+            ann=ann,
+            memory_budget_bytes=memory_budget,
+            ann_recall=ann_recall,
+            token_dtype=tokens.value,
+            filter_fields=fields_of(filter_fields),
+            shards=shards,
+            part=_part(part),
+            batch_size=batch_size,
+            readers=readers or (os.cpu_count() if ray is None else ray_cpus) or 1,
+            device=own_device if cluster is None else workers_device(cluster, device),
+            resume=resume,
+        )
+        store = opened_regions(regions, region_labels)
+        photos = None if images is None else image_items(images, split, store)
+        reader: RegionReader | None = store
+        # Opens the same on a node.
+        open_reader: Callable[[], RegionReader] | None = None
+        if regions is not None:
+            open_reader = partial(open_regions, regions.absolute(), _absolute(region_labels))
+        elif photos is not None and (name := named_detector(detector)) is not None:
+            encoder = load_checkpoint(model).model.image.encoder
+            finder = detector_for(encoder, detector, own_device)
+            if finder is not None:
+                reader, photos = DetectedRegions(finder), with_photo_keys(photos)
+                open_reader = partial(open_detector, name, settings.device)
+        lines = None if texts is None else text_items(texts, split)
+        before = live_generation(out) if (out / CURRENT).exists() else None
+        encoding = None
+        if cluster is not None:
+            workers = WorkerSettings(
+                cpus=ray_cpus or 1, gpus=int(settings.device == "cuda"), workers=ray_workers
+            )
+            encoding = stack.enter_context(
+                ray_encoding(cluster, model, settings, workers, open_reader)
+            )
+        progress = stack.enter_context(stderr_progress())
+        report = build_index(model, out, photos, lines, settings, progress, reader, encoding)
     print_generation(out, report.generation, report.counts, report.left_out)
     if before not in (None, report.generation) and any(
         any(changes) for changes in pending_changes(out, before).values()
@@ -199,6 +244,10 @@ def fields_of(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.absolute()
 
 
 def _part(text: str) -> tuple[int, int]:

@@ -1,0 +1,1 @@
+"""Encoding a corpus on the nodes of a Ray cluster that exists."""
