@@ -13,7 +13,6 @@ from aladin.errors import (
     CheckpointError,
     IndexCorruptError,
     IndexMismatchError,
-    IndexNotReadyError,
     NoSuchTargetError,
 )
 from index.devices.search_device import SearchDevice
@@ -21,7 +20,8 @@ from index.items.filter_tree import Filter
 from index.layout import MODEL
 from index.manifest import Manifest, check_lengths
 from index.remote.client import EngineClient
-from index.remote.record import GenerationRecord, is_whole
+from index.remote.generations import read_generation, require_live
+from index.remote.record import GenerationRecord
 from index.remote.remote_side import RemoteSide
 from index.settings import Target
 
@@ -118,9 +118,7 @@ def open_remote_index(
     """
     try:
         if generation is None:
-            generation = client.live_generation()
-            if generation is None:
-                raise IndexNotReadyError(f"{path}: nothing was pushed to {client.kind} yet")
+            generation = require_live(client, path)
         record = read_generation(client, generation)
         model = record.manifest.model
         if checkpoint is None:
@@ -132,23 +130,6 @@ def open_remote_index(
         client.close()
         raise
     return RemoteIndex(path=path, checkpoint=checkpoint, client=client, record=record)
-
-
-def read_generation(client: EngineClient, generation: int) -> GenerationRecord:
-    """Read the record of a generation.
-
-    Raises:
-        IndexNotReadyError: there is no such generation, or not all of it yet.
-        IndexMismatchError: of another schema version.
-        IndexCorruptError: the record is damaged.
-        EngineUnavailableError: the engine does not answer.
-    """
-    pieces = client.read_record(generation)
-    if pieces is None or not is_whole(pieces):
-        raise IndexNotReadyError(
-            f"{client.kind}: generation {generation} is not there, or not whole"
-        )
-    return GenerationRecord.read(pieces, f"{client.kind}: generation {generation}")
 
 
 def _load_checkpoint(folder: Path, device: SearchDevice | None) -> Checkpoint:

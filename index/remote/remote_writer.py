@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from aladin.errors import (
     DuplicateItemError,
     IndexMismatchError,
-    IndexNotReadyError,
     IndexWriteError,
     InputError,
     NoSuchTargetError,
@@ -25,9 +24,9 @@ from index.items.tables import StoredItem
 from index.manifest import SideEntry
 from index.remote.client import EngineClient
 from index.remote.entry import Entry
+from index.remote.generations import read_generation, require_live
 from index.remote.item_text import item_text
 from index.remote.record import GenerationRecord
-from index.remote.remote_index import read_generation
 from index.settings import OnDuplicate, Target
 
 # A row is the time in milliseconds, then so many bits by chance: rows of items that are added
@@ -142,9 +141,7 @@ class RemoteWriter:
 
     def _live(self) -> GenerationRecord:
         """Return the record of the generation that is live now."""
-        generation = self._client.live_generation()
-        if generation is None:
-            raise IndexNotReadyError(f"{self._root}: nothing was pushed to {self._client.kind} yet")
+        generation = require_live(self._client, self._root)
         if self._record is None or self._record.manifest.generation != generation:
             self._record = read_generation(self._client, generation)
         expected = self._record.manifest.model.id

@@ -43,8 +43,8 @@ def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
                 "  tokens",
                 f"{side.token_count:,} of {side.token_dim} dimensions, {side.token_dtype}",
             ),
-            ("  first stage", _first_stage(side.ann)),
-            ("  candidates", _candidates(side.tuning, info.default_candidates)),
+            ("  first stage", first_stage_fact(side.ann)),
+            ("  candidates", candidates_fact(side.tuning, info.default_candidates)),
             ("  pending", "{0.added:,} added, {0.removed:,} removed".format(info.pending[target])),
             ("  memory", _memory(info.memory[target])),
             (
@@ -52,7 +52,7 @@ def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
                 "all" if side.filter_fields is None else ", ".join(side.filter_fields) or "none",
             ),
         ]
-    return facts + _calibration(info.calibration)
+    return facts + calibration_facts(info.calibration)
 
 
 def _built_at(info: IndexInfo) -> str:
@@ -85,7 +85,8 @@ def calibration_warnings(info: IndexInfo) -> list[str]:
     ]
 
 
-def _calibration(calibration: Calibration | None) -> list[tuple[str, str]]:
+def calibration_facts(calibration: Calibration | None) -> list[tuple[str, str]]:
+    """Return what the probabilities of hits are worth, as names and values."""
     if calibration is None:
         return [("probabilities", "none, not calibrated")]
     on, figures = calibration.fitted_on, calibration.figures
@@ -110,7 +111,8 @@ def _probability_figures(figures: DirectionFigures) -> str:
     )
 
 
-def _first_stage(ann: AnnEntry) -> str:
+def first_stage_fact(ann: AnnEntry) -> str:
+    """Say what the first stage is and what it finds."""
     width = "" if ann.search_width is None else f", search width {ann.search_width}"
     more = "" if ann.oversample == 1 else f", {ann.oversample:g} times as many compared exactly"
     wanted = "" if ann.recall >= ann.recall_wanted else f", {100 * ann.recall_wanted:g} % wanted"
@@ -120,7 +122,8 @@ def _first_stage(ann: AnnEntry) -> str:
     )
 
 
-def _candidates(tuning: Tuning | None, default: int) -> str:
+def candidates_fact(tuning: Tuning | None, default: int) -> str:
+    """Say how many candidates a search takes."""
     if tuning is None:
         return f"{default}, not tuned"
     return (

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from service.commands.index.arguments import IndexArgument, PlotOption
+
+if TYPE_CHECKING:
+    from index.remote.location import EngineLocation
 
 
 def info(
@@ -19,14 +24,20 @@ def info(
 
     In: INDEX. Out: on stdout its generation, model, sizes, first stages and pending changes, what
     was measured of both stages when it was built and when it was tuned, and of its probabilities
-    when they were fitted; on stderr, where these were fitted among far more or fewer items.
+    when they were fitted; on stderr, where these were fitted among far more or fewer items. Of an
+    index that an engine keeps, where it is, what was pushed and what is there now.
     """
     from index.info import describe
+    from index.remote.location import location_of
     from service.reports.index_curves import curve_tables
     from service.reports.index_facts import calibration_warnings, index_data, index_facts
     from service.reports.index_plot import draw_curves
     from service.reports.tables import facts_table, print_table
 
+    location = location_of(index)
+    if location is not None:
+        _engine_info(index, location, as_json=as_json, plot=plot)
+        return
     described = describe(index)
     if plot is not None:
         draw_curves(plot, described.sides)
@@ -39,3 +50,28 @@ def info(
                 print_table(table)
     for warning in calibration_warnings(described):
         typer.echo(f"warning: {warning}", err=True)
+
+
+def _engine_info(
+    index: Path, location: EngineLocation, *, as_json: bool, plot: Path | None
+) -> None:
+    """Say what an engine has of an index."""
+    from aladin.errors import InputError
+    from index.remote.connect import connect
+    from index.remote.remote_info import describe_remote
+    from service.reports.engine_facts import engine_index_data, engine_index_facts
+    from service.reports.index_curves import curve_tables
+    from service.reports.tables import facts_table, print_table
+    from service.settings import read_settings
+
+    if plot is not None:
+        raise InputError("--plot: expected an index of files, whose curves were measured")
+    with closing(connect(location, read_settings().engine_options)) as client:
+        described = describe_remote(index, location, client)
+    if as_json:
+        typer.echo(json.dumps(engine_index_data(described), indent=2))
+        return
+    print_table(facts_table(engine_index_facts(described)))
+    for target, side in described.sides.items():
+        for table in curve_tables(target, side):
+            print_table(table)
