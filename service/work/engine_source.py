@@ -141,10 +141,10 @@ class EngineSource:
         try:
             self._client.check_health()
             live = self._client.live_generation()
-            opened = self._opened
+            was_away, opened = self._circuit.is_open, self._opened
             # It may be up and not have loaded what is searched; a generation that is not the live
             # one any more may be gone.
-            if self._circuit.is_open and opened is not None and opened.generation == live:
+            if was_away and opened is not None and opened.generation == live:
                 _search_once(self._client, opened)
         except EngineUnavailableError as error:
             self._circuit.broken(error)
@@ -153,7 +153,9 @@ class EngineSource:
             raise
         else:
             self._live = live
-            self._circuit.close()
+            # Not otherwise: searches may fail in a row while the engine greets in between.
+            if was_away:
+                self._circuit.close()
 
 
 def _search_once(client: EngineClient, manifest: Manifest) -> None:

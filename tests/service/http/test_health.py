@@ -93,6 +93,23 @@ async def test_a_worker_that_is_missing_flips_it_until_another_one_is_there() ->
     assert back.status_code == 200
 
 
+async def test_readiness_follows_the_engine_and_liveness_does_not() -> None:
+    workers = StandInWorkers(WorkersHealth(wanted=1, alive=1, generation=3, engine="away"))
+    async with served(workers) as (_, client):
+        away = await client.get("/readyz")
+        up = await client.get("/healthz")
+        # A service that has not been able to open anything yet says the same.
+        workers.state = WorkersHealth(wanted=1, alive=1, generation=None, engine="away")
+        never = await client.get("/readyz")
+        workers.state = WorkersHealth(wanted=1, alive=1, generation=3, engine="up")
+        back = await client.get("/readyz")
+    for answer in (away, never):
+        assert answer.status_code == 503
+        assert error_of(answer)["code"] == "engine_unavailable"
+        assert answer.headers["Retry-After"] == "1"
+    assert (up.status_code, back.status_code) == (200, 200)
+
+
 async def test_not_ready_from_the_moment_it_shuts_down() -> None:
     async with served(StandInWorkers(READY)) as (app, client):
         app.state.service.draining = True

@@ -1,0 +1,134 @@
+"""An index that an engine in memory keeps, and services of it, for tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from fastapi import FastAPI
+from numpy.typing import NDArray
+
+from aladin.errors import EngineUnavailableError
+from index.devices.search_device import SearchDevice
+from index.items.filter_tree import Filter
+from index.remote.client import EngineClient
+from index.remote.entry import FoundEntry
+from index.remote.location import EngineLocation
+from index.remote.push import PushSettings, push_index
+from index.settings import Target
+from service.http.app import create_app
+from service.metrics import Metrics
+from service.photos.thumbnail_cache import ThumbnailCache
+from service.query_encoder import QueryEncoder
+from service.query_limits import QueryLimits
+from service.settings import ServiceSettings
+from service.work.find_source import EngineAccess
+from service.work.guarded_engine import OnCall, pass_over
+from service.work.live_index import LiveIndex
+from service.work.thread_workers import ThreadWorkers
+from service.work.worker import Worker
+from tests.index.remote.memory_engine import MemoryEngine, MemoryServer
+
+LOCATION = EngineLocation(engine="qdrant", url="http://127.0.0.1:6333", name="tests")
+# Between two looks at the engine: tests wait for some.
+POLL_S = 0.01
+
+
+class SlowEngine(MemoryEngine):
+    """A client whose searches may hang until their time is up.
+
+    Attributes:
+        timeout_s: of a search that hangs.
+        hangs: set while they do.
+        hung: searches that did.
+    """
+
+    def __init__(self, server: MemoryServer, timeout_s: float) -> None:
+        super().__init__(server)
+        self.timeout_s = timeout_s
+        self.hangs = threading.Event()
+        self.hung = 0
+        self._released = threading.Event()
+
+    def search(
+        self,
+        generation: int,
+        target: Target,
+        query: NDArray[np.float32],
+        count: int,
+        filter: Filter | None,
+        *,
+        with_tokens: bool = False,
+        words: NDArray[np.float32] | None = None,
+    ) -> list[FoundEntry]:
+        if self.hangs.is_set():
+            self.hung += 1
+            self._released.wait(self.timeout_s)
+            raise EngineUnavailableError(self.kind, "no answer in time")
+        return super().search(
+            generation, target, query, count, filter, with_tokens=with_tokens, words=words
+        )
+
+
+@dataclass
+class EngineWorld:
+    """An engine with an index.
+
+    Attributes:
+        folder: that stands for the index.
+        server: of the engine.
+    """
+
+    folder: Path
+    server: MemoryServer = field(default_factory=MemoryServer)
+
+    def push(self, index: Path) -> int:
+        """Publish an index of files as a new generation; the earlier one stays."""
+        client = MemoryEngine(self.server)
+        settings = PushSettings(discard_changes=True)
+        return push_index(index, self.folder, LOCATION, client, settings).generation
+
+    def live_index(
+        self,
+        client: EngineClient | None = None,
+        *,
+        poll_s: float = POLL_S,
+        on_call: OnCall = pass_over,
+    ) -> LiveIndex:
+        """Follow the index; not opened yet."""
+        return LiveIndex(
+            self.folder,
+            QueryLimits(),
+            access=EngineAccess(
+                poll_s=poll_s,
+                on_call=on_call,
+                connect=lambda location, options: client or MemoryEngine(self.server),
+            ),
+        )
+
+    @asynccontextmanager
+    async def service(
+        self, client: EngineClient | None = None, **settings: Any
+    ) -> AsyncGenerator[httpx.AsyncClient]:
+        """Serve the index over HTTP."""
+        chosen, metrics = ServiceSettings(**settings), Metrics()
+        live = self.live_index(client, on_call=metrics.engine_call)
+        worker = Worker(
+            live,
+            SearchDevice.choose("cpu", "faiss"),
+            QueryEncoder(chosen.query_limits),
+            ThumbnailCache(0),
+        )
+        app = create_app(ThreadWorkers(worker, chosen, metrics), chosen, metrics)
+        async with app.router.lifespan_context(app), _client(app) as http:
+            yield http
+
+
+def _client(app: FastAPI) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")

@@ -1,0 +1,292 @@
+"""A service of an index in an engine: its answers are those of files, and the engine may go."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.service.engine_world import EngineWorld, SlowEngine
+
+pytestmark = pytest.mark.anyio
+
+Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+
+_LONG_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def pushed(tmp_path_factory: pytest.TempPathFactory, index_folder: Path) -> EngineWorld:
+    """An engine with the index of `index_folder`, for tests that change nothing."""
+    world = EngineWorld(tmp_path_factory.mktemp("pushed") / "engine")
+    world.push(index_folder)
+    return world
+
+
+@pytest.fixture
+def world(tmp_path: Path, index_folder: Path) -> EngineWorld:
+    """An engine with the index of `index_folder`."""
+    world = EngineWorld(tmp_path / "engine")
+    world.push(index_folder)
+    return world
+
+
+@pytest.fixture
+async def client(world: EngineWorld) -> AsyncGenerator[httpx.AsyncClient]:
+    """Of a service of it."""
+    async with world.service() as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def photo(query_photo: Image.Image, encoded: Callable[..., bytes]) -> bytes:
+    """A picture that is not in the index, as a file."""
+    return encoded(query_photo)
+
+
+async def search(client: httpx.AsyncClient, target: str = "images", **body: Any) -> dict[str, Any]:
+    answer = await client.post(f"/v1/search/{target}", json={"text": "a red dog", **body})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def until_ready(client: httpx.AsyncClient, status: int) -> httpx.Response:
+    async with asyncio.timeout(_LONG_S):
+        while (answer := await client.get("/readyz")).status_code != status:
+            await asyncio.sleep(0.005)
+    return answer
+
+
+def metric(text: str, name: str, **labels: str) -> float | None:
+    """Return one sample; None where there is none."""
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if (sample.name, sample.labels) == (name, labels):
+                return sample.value
+    return None
+
+
+def assert_alike(actual: Any, expected: Any) -> None:
+    """Compare two answers: numbers to 1e-5, the rest exactly; times are their own."""
+    if isinstance(expected, dict):
+        assert set(actual) == set(expected)
+        for name in expected.keys() - {"took_ms"}:
+            assert_alike(actual[name], expected[name])
+    elif isinstance(expected, list):
+        assert len(actual) == len(expected)
+        for ours, theirs in zip(actual, expected, strict=True):
+            assert_alike(ours, theirs)
+    elif isinstance(expected, float):
+        assert actual == pytest.approx(expected, abs=1e-5)
+    else:
+        assert actual == expected
+
+
+SEARCHES: list[tuple[str, dict[str, Any]]] = [
+    ("images", {"text": "a red dog", "k": 4}),
+    ("images", {"text": "two men ride a motorcycle", "k": 3, "offset": 2, "candidates": 2}),
+    ("images", {"text": "a star", "explain": True, "filter": {"tags": "odd"}}),
+    ("images", {"text": "a star", "rerank": False, "filter": {"number": {"gte": 2, "lt": 5}}}),
+    ("images", {"text": "a star", "filter": {"number": 99}}),
+    ("images", {"id": "dogs/red#1"}),
+    ("texts", {"id": "ünïcode", "explain": True, "k": 20}),
+    ("texts", {"text": "a red dog", "k": 2, "offset": 11}),
+]
+
+
+async def test_the_answers_are_those_of_the_index_of_files(
+    service: Service, pushed: EngineWorld
+) -> None:
+    async with service() as files, pushed.service() as engine:
+        for target, body in SEARCHES:
+            expected = await files.post(f"/v1/search/{target}", json=body)
+            actual = await engine.post(f"/v1/search/{target}", json=body)
+            assert expected.status_code == 200, body
+            assert_alike(actual.json(), expected.json())
+
+
+async def test_a_photo_finds_what_it_finds_in_files(
+    service: Service, pushed: EngineWorld, photo: bytes
+) -> None:
+    async with service() as files, pushed.service() as engine:
+        answers = [
+            await client.post("/v1/search/texts", files={"image": photo}, data={"explain": "true"})
+            for client in (files, engine)
+        ]
+    assert answers[0].status_code == 200
+    assert_alike(answers[1].json(), answers[0].json())
+
+
+async def test_items_and_their_photos_are_there(service: Service, pushed: EngineWorld) -> None:
+    async with service() as files, pushed.service() as engine:
+        for path in ("/v1/items/images/plain", "/v1/items/texts/plain%230", "/v1/index"):
+            expected = (await files.get(path)).json()
+            actual = (await engine.get(path)).json()
+            for side in ("images", "texts"):
+                # How the engine searches is its own.
+                for each in (expected, actual):
+                    if path == "/v1/index":
+                        each[side].pop("ann")
+            assert_alike(actual, expected)
+        photo = await engine.get("/v1/images/plain?size=16")
+        gone = await engine.get("/v1/items/images/nobody")
+    assert photo.headers["content-type"] == "image/jpeg"
+    assert (gone.status_code, gone.json()["error"]["code"]) == (404, "unknown_id")
+
+
+async def test_what_is_added_is_found_and_what_is_deleted_is_not(client: httpx.AsyncClient) -> None:
+    item = {"items": [{"id": "new", "text": "a yellow bird", "metadata": {"bird": True}}]}
+    added = await client.post("/v1/items/texts", json=item)
+    assert (added.status_code, added.json()["added"]) == (201, ["new"])
+    again = await client.post("/v1/items/texts", json=item)
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "duplicate_id")
+    assert [
+        hit["id"] for hit in (await search(client, "texts", filter={"bird": True}))["hits"]
+    ] == ["new"]
+    assert (await client.delete("/v1/items/texts/new")).status_code == 200
+    assert (await search(client, "texts", filter={"bird": True}))["hits"] == []
+    assert (await client.get("/v1/index")).json()["texts"]["count"] == 12
+
+
+async def test_while_the_engine_is_away_all_is_refused_at_once_and_said_when_to_come_again(
+    client: httpx.AsyncClient, world: EngineWorld
+) -> None:
+    await search(client)
+    world.server.down = {"*"}
+    ready = await until_ready(client, 503)
+    assert ready.json()["error"]["code"] == "engine_unavailable"
+    answers = [
+        await client.post("/v1/search/images", json={"text": "a cat"}),
+        await client.post("/v1/search/texts", json={"id": "plain"}),
+        await client.get("/v1/items/images/plain"),
+        await client.get("/v1/images/plain"),
+        await client.get("/v1/index"),
+        await client.get("/v1/index/state"),
+        await client.post("/v1/items/texts", json={"items": [{"id": "a", "text": "a"}]}),
+        await client.delete("/v1/items/texts/plain%230"),
+    ]
+    for answer in (ready, *answers):
+        assert answer.status_code == 503, answer.text
+        error = answer.json()["error"]
+        assert error["code"] == "engine_unavailable"
+        assert "memory" not in error["message"]  # nor anything else of where it is
+        assert answer.headers["Retry-After"] == "1"
+    assert (await client.get("/healthz")).status_code == 200
+    world.server.down = set()
+    await until_ready(client, 200)
+    assert (await search(client))["degraded"] == []
+
+
+async def test_without_tokens_the_first_stage_orders_and_the_answer_says_so(
+    client: httpx.AsyncClient, world: EngineWorld, photo: bytes
+) -> None:
+    async def ask(**fields: str) -> dict[str, Any]:
+        answer = await client.post("/v1/search/texts", files={"image": photo}, data=fields)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    plain, whole = await ask(rerank="false"), await ask()
+    world.server.down = {"fetch_tokens"}
+    degraded = [await ask() for _ in range(5)]
+    assert (whole["degraded"], whole["reranked"]) == ([], True)
+    for answer in degraded:  # the engine is up, so that none of them is refused
+        assert (answer["degraded"], answer["reranked"]) == (["rerank_unavailable"], False)
+        assert [hit["id"] for hit in answer["hits"]] == [hit["id"] for hit in plain["hits"]]
+    text = (await client.get("/metrics")).text
+    assert metric(text, "aladin_degraded_answers_total", reason="rerank_unavailable") == 5
+    assert metric(text, "aladin_engine_up") == 1
+    world.server.down = set()
+    assert_alike(await ask(), whole)
+
+
+async def test_what_the_engine_costs_is_counted(
+    client: httpx.AsyncClient, world: EngineWorld
+) -> None:
+    for _ in range(3):
+        await search(client)
+    text = (await client.get("/metrics")).text
+    assert metric(text, "aladin_engine_up") == 1
+    name = "aladin_engine_call_duration_seconds_count"
+    # Three of requests, and one of each side when the generation was tried.
+    assert metric(text, name, operation="search") == 5
+    assert metric(text, "aladin_engine_errors_total", reason="unavailable") == 0
+    assert metric(text, "aladin_index_items", side="texts") == 12
+    world.server.down = {"search"}
+    for _ in range(5):
+        await client.post("/v1/search/images", json={"text": "a cat"})
+    text = (await client.get("/metrics")).text
+    assert metric(text, "aladin_engine_errors_total", reason="unavailable") == 2
+    assert metric(text, "aladin_engine_up") == 0
+    assert metric(text, "aladin_ready") == 0
+
+
+async def test_an_index_of_files_has_no_engine(service: Service) -> None:
+    async with service() as client:
+        text = (await client.get("/metrics")).text
+        state = (await client.get("/v1/index/state")).json()
+    assert metric(text, "aladin_engine_up") is None
+    assert state["engine"] is None
+
+
+async def test_a_new_generation_is_answered_from_without_a_restart(
+    client: httpx.AsyncClient, world: EngineWorld, index_folder: Path
+) -> None:
+    assert (await search(client))["generation"] == 1
+    world.push(index_folder)
+    async with asyncio.timeout(_LONG_S):
+        while (await search(client))["generation"] != 2:
+            await asyncio.sleep(0.005)
+    assert (await client.get("/readyz")).json()["generation"] == 2
+
+
+async def test_the_state_of_an_index_in_an_engine(
+    client: httpx.AsyncClient, world: EngineWorld, index_folder: Path
+) -> None:
+    world.push(index_folder)
+    async with asyncio.timeout(_LONG_S):
+        while (await search(client))["generation"] != 2:
+            await asyncio.sleep(0.005)
+    item = {"items": [{"id": "new", "text": "a yellow bird"}]}
+    assert (await client.post("/v1/items/texts", json=item)).status_code == 201
+    state = (await client.get("/v1/index/state")).json()
+    assert (state["engine"], state["generation"], state["live_since"]) == ("memory", 2, None)
+    assert state["texts"]["counts"] == {"built": 12, "added": None, "deleted": None, "live": 13}
+    assert state["images"]["counts"]["live"] == 6
+    assert [each["generation"] for each in state["generations"]] == [2, 1]
+    assert [each["standing"] for each in state["generations"]] == ["live", "earlier"]
+    assert [each["published_at"] for each in state["generations"]] == [None, None]
+    assert {each["part"] for each in state["disk"]} == {"model"}
+    assert state["damaged"] == []
+
+
+async def test_a_hanging_engine_does_not_keep_requests_waiting_in_a_line(
+    world: EngineWorld,
+) -> None:
+    engine = SlowEngine(world.server, timeout_s=0.2)
+    async with world.service(engine, query_threads=1, max_batch=4) as client:
+        await search(client)
+        engine.hangs.set()
+        started = time.monotonic()
+        answers = await asyncio.gather(
+            *(
+                client.post("/v1/search/images", json={"text": f"dog number {number}"})
+                for number in range(24)
+            )
+        )
+        took_s = time.monotonic() - started
+        assert {answer.status_code for answer in answers} == {503}
+        # One thread, and 24 times 0.2 s if each had waited for its own answer.
+        assert took_s < 24 * 0.2 / 2
+        text = (await client.get("/metrics")).text
+        assert metric(text, "aladin_engine_errors_total", reason="unavailable") == 2
+        engine.hangs.clear()
+        await until_ready(client, 200)
+        assert len((await search(client))["hits"]) == 6

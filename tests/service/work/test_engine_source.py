@@ -1,0 +1,271 @@
+"""An index in an engine: what is taken up, what is refused, and what happens while it is away."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from aladin.errors import (
+    AladinError,
+    EngineError,
+    EngineUnavailableError,
+    GenerationRefusedError,
+    IndexNotReadyError,
+)
+from index.settings import Target
+from service.item_changes import TextToAdd
+from service.queries import SearchOptions, TextQuery
+from service.work.live_index import LiveIndex, LiveState
+from tests.index.remote.memory_engine import MemoryEngine, MemoryServer
+from tests.service.engine_world import EngineWorld, SlowEngine
+
+_LONG_S = 20.0
+
+
+@pytest.fixture
+def world(tmp_path: Path, index_folder: Path) -> EngineWorld:
+    """An engine with the index of `index_folder`."""
+    world = EngineWorld(tmp_path / "engine")
+    world.push(index_folder)
+    return world
+
+
+@pytest.fixture
+def live(world: EngineWorld) -> Iterator[LiveIndex]:
+    """Follows it."""
+    with closing(world.live_index()) as live:
+        yield live
+
+
+def hits(live: LiveIndex, target: Target = "images") -> int:
+    answer = live.engine().search(TextQuery("a dog"), target, SearchOptions(k=100, rerank=False))
+    return len(answer.hits)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    ends_s = time.monotonic() + _LONG_S
+    while not holds():
+        assert time.monotonic() < ends_s
+        time.sleep(0.005)
+
+
+def looking_threads() -> int:
+    return sum(thread.name == "engine-look" for thread in threading.enumerate())
+
+
+def test_a_new_generation_is_taken_up_by_itself_and_the_old_one_stays_for_who_has_it(
+    world: EngineWorld, live: LiveIndex, index_folder: Path
+) -> None:
+    live.open()
+    assert live.state == LiveState(1, engine="up")
+    assert (hits(live), hits(live, "texts")) == (6, 12)
+    running = live.engine()
+    assert world.push(index_folder) == 2
+    until(lambda: live.state.generation == 2)
+    assert running.search(TextQuery("a dog"), "images", SearchOptions()).generation == 1
+    answer = live.engine().search(TextQuery("a dog"), "images", SearchOptions())
+    assert answer.generation == 2
+
+
+def test_no_request_looks_at_what_is_live(world: EngineWorld) -> None:
+    with closing(world.live_index(poll_s=1e6)) as live:
+        live.open()
+        world.server.calls.clear()
+        world.server.live = 77  # which only a look would find out
+        for _ in range(3):
+            live.refresh()
+            assert hits(live) == 6
+        assert set(world.server.calls) == {"search"}
+
+
+def test_the_service_starts_before_the_engine(world: EngineWorld, live: LiveIndex) -> None:
+    world.server.down = {"*"}
+    with pytest.raises(EngineUnavailableError):
+        live.open()
+    assert live.state == LiveState(None, engine="away")
+    with pytest.raises(EngineUnavailableError):
+        live.engine()
+    world.server.down = set()
+    until(lambda: live.state == LiveState(1, engine="up"))
+    assert hits(live) == 6
+
+
+def test_the_service_starts_before_the_push(
+    tmp_path: Path, index_folder: Path, world: EngineWorld
+) -> None:
+    late = EngineWorld(tmp_path / "late", MemoryServer())
+    with closing(late.live_index()) as live:
+        with pytest.raises(IndexNotReadyError, match="no index here"):
+            live.open()
+        assert live.is_current  # nobody tries before there is something
+        assert live.state == LiveState(None)
+        late.push(index_folder)
+        assert not live.is_current
+        live.refresh()
+        assert live.state == LiveState(1, engine="up")
+        assert hits(live) == hits_of(world)
+
+
+def hits_of(world: EngineWorld) -> int:
+    with closing(world.live_index()) as live:
+        live.open()
+        return hits(live)
+
+
+def test_nothing_pushed_under_the_name_is_no_error_of_the_engine(
+    world: EngineWorld, live: LiveIndex
+) -> None:
+    world.server.live = None
+    with pytest.raises(IndexNotReadyError, match="nothing is live"):
+        live.open()
+    assert live.state == LiveState(None, engine="up")
+    world.server.live = 1
+    until(lambda: live.state.generation == 1)
+
+
+def test_an_engine_that_goes_is_noticed_without_a_request_and_back_without_a_hand(
+    world: EngineWorld, live: LiveIndex
+) -> None:
+    live.open()
+    world.server.down = {"*"}
+    until(lambda: live.state.engine == "away")
+    assert live.state.generation == 1  # it will be there again
+    calls = len([name for name in world.server.calls if name == "search"])
+    for ask in (live.engine, live.changer):
+        with pytest.raises(EngineUnavailableError):
+            ask()
+    assert len([name for name in world.server.calls if name == "search"]) == calls
+    world.server.down = set()
+    until(lambda: live.state == LiveState(1, engine="up"))
+    assert hits(live) == 6
+
+
+def test_it_is_back_when_searches_are_answered_not_when_it_greets(
+    world: EngineWorld, live: LiveIndex
+) -> None:
+    live.open()
+    world.server.down = {"*"}
+    until(lambda: live.state.engine == "away")
+    world.server.down = {"search"}
+    looks = world.server.calls.count("live_generation")
+    until(lambda: world.server.calls.count("live_generation") > looks + 3)
+    assert live.state.engine == "away"
+    world.server.down = set()
+    until(lambda: live.state.engine == "up")
+
+
+def test_searches_that_fail_in_a_row_are_enough(world: EngineWorld) -> None:
+    with closing(world.live_index(poll_s=1e6)) as live:
+        live.open()
+        world.server.down = {"search"}
+        engine = live.engine()
+        for _ in range(2):
+            with pytest.raises(EngineUnavailableError):
+                engine.search(TextQuery("a dog"), "images", SearchOptions())
+        assert live.state.engine == "away"
+        asked = len(world.server.calls)
+        with pytest.raises(EngineUnavailableError):  # of a batch that had begun
+            engine.search(TextQuery("a dog"), "images", SearchOptions())
+        assert len(world.server.calls) == asked
+
+
+def test_a_generation_that_cannot_be_searched_is_refused(
+    world: EngineWorld, live: LiveIndex, index_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    live.open()
+    pushed = EngineWorld(world.folder, world.server)
+    assert pushed.push(index_folder) == 2
+    until(lambda: live.state.generation == 2)
+    world.server.records[3] = world.server.records[2] | {"manifest.json": b"{}"}
+    world.server.live = 3
+    until(lambda: live.state.refused_generation == 3)
+    state = live.state
+    assert (state.generation, state.engine) == (2, "up")
+    assert hits(live) == 6
+    with pytest.raises(GenerationRefusedError):
+        live.changer()
+    assert [record.levelno for record in caplog.records if record.levelno > logging.INFO] == [
+        logging.ERROR
+    ]
+    world.server.live = 2
+    until(lambda: live.state == LiveState(2, engine="up"))
+
+
+def test_an_engine_that_refuses_ends_the_start(
+    world: EngineWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = MemoryEngine(world.server)
+
+    def refuse() -> None:
+        raise EngineError("memory", "wrong token")
+
+    monkeypatch.setattr(client, "check_health", refuse)
+    with closing(world.live_index(client)) as live:
+        with pytest.raises(EngineError, match="wrong token"):
+            live.open()
+        assert live.state.engine == "away"
+
+
+def test_damage_to_the_file_that_names_the_engine_is_told(
+    world: EngineWorld, live: LiveIndex
+) -> None:
+    whole = (world.folder / "engine.json").read_bytes()
+    (world.folder / "engine.json").write_bytes(whole[:20])
+    with pytest.raises(AladinError, match=r"engine\.json"):
+        live.open()
+    with pytest.raises(IndexNotReadyError, match="damaged"):
+        live.engine()
+
+
+def test_changes_go_to_the_engine(live: LiveIndex) -> None:
+    live.open()
+    model = live.engine().model
+    changer = live.changer()
+    added = changer.add_texts(model, [TextToAdd(id="new", text="a yellow bird")], "error")
+    assert (added.report.generation, added.report.added) == (1, ["new"])
+    assert hits(live, "texts") == 13
+    assert live.engine().item("texts", "new").text == "a yellow bird"
+    changer.delete("texts", "new")
+    assert live.engine().count("texts") == 12
+
+
+def test_calls_are_told(world: EngineWorld) -> None:
+    told: list[str] = []
+    with closing(world.live_index(on_call=lambda call: told.append(call.operation))) as live:
+        live.open()
+        told.clear()
+        hits(live)
+    assert told == ["search"]  # and none of the looks
+
+
+def test_a_hanging_engine_holds_a_thread_for_two_calls_at_most(world: EngineWorld) -> None:
+    client = SlowEngine(world.server, timeout_s=0.05)
+    with closing(world.live_index(client, poll_s=1e6)) as live:
+        live.open()
+        client.hangs.set()
+        engine = live.engine()
+        for _ in range(10):
+            with pytest.raises(EngineUnavailableError):
+                engine.search(TextQuery("a dog"), "images", SearchOptions())
+        assert client.hung == 2
+
+
+def test_its_thread_and_its_connection_end_with_it(world: EngineWorld) -> None:
+    client = MemoryEngine(world.server)
+    before = looking_threads()
+    live = world.live_index(client)
+    live.open()
+    assert looking_threads() == before + 1
+    live.close()
+    assert client.closed
+    assert looking_threads() == before
+    gc.collect()
+    with pytest.raises(IndexNotReadyError):
+        live.engine()

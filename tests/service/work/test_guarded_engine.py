@@ -1,0 +1,136 @@
+"""A guarded client asks what it is asked, counts it, and asks nothing while the engine is away."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aladin.errors import EngineError, EngineUnavailableError, InputError
+from index.remote.client import EngineClient, SideSchema
+from index.tokens.codec import TokenCodec
+from service.work.circuit import Circuit
+from service.work.guarded_engine import EngineCall, GuardedEngine
+
+QUERY = np.ones(2, dtype=np.float32)
+SCHEMA = SideSchema(embedding_dim=2, codec=TokenCodec("float16", 2), max_tokens=3, count=4)
+# Of each method, how it is called.
+CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "generations": ((), {}),
+    "live_generation": ((), {}),
+    "make_live": ((3,), {}),
+    "drop_generation": ((3,), {}),
+    "write_record": ((3, {"a": b"b"}), {}),
+    "read_record": ((3,), {}),
+    "create_side": ((3, "images", SCHEMA), {}),
+    "open_side": ((3, "texts", SCHEMA), {}),
+    "upsert": ((3, "images", []), {}),
+    "delete": ((3, "images", ["a"]), {}),
+    "count": ((3, "texts"), {}),
+    "search": ((3, "images", QUERY, 5, None), {"with_tokens": True, "words": QUERY[None]}),
+    "fetch": ((3, "images", ["a"]), {"with_embeddings": True, "with_tokens": False}),
+    "check_health": ((), {}),
+}
+
+
+class Recorder:
+    """A client that answers each call with what it was asked, or fails."""
+
+    kind = "recorder"
+    max_results = 77
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(*args: Any, **more: Any) -> Any:
+            self.asked.append((name, args, more))
+            if self.error is not None:
+                raise self.error
+            return f"the answer of {name}"
+
+        return ask
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    """Answers."""
+    return Recorder()
+
+
+@pytest.fixture
+def calls() -> list[EngineCall]:
+    """What was counted."""
+    return []
+
+
+@pytest.fixture
+def guarded(recorder: Recorder, calls: list[EngineCall]) -> Any:
+    """Guards the recorder; without a type, for the answers are none of a client's."""
+    return GuardedEngine(recorder, Circuit(), calls.append)  # pyright: ignore[reportArgumentType]
+
+
+def test_every_method_of_a_client_is_tried_here() -> None:
+    members = vars(EngineClient).items()
+    methods = {
+        name for name, value in members if inspect.isfunction(value) and not name.startswith("_")
+    }
+    assert methods == {*CALLS, "close"}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_is_passed_on_as_it_is_and_counted(
+    guarded: Any, recorder: Recorder, calls: list[EngineCall], name: str
+) -> None:
+    args, more = CALLS[name]
+    answer = getattr(guarded, name)(*args, **more)
+    (asked,) = recorder.asked
+    assert asked[0] == name
+    assert asked[1] == args
+    assert asked[2] == more
+    returns_nothing = inspect.signature(getattr(EngineClient, name)).return_annotation == "None"
+    assert answer == (None if returns_nothing else f"the answer of {name}")
+    (call,) = calls
+    assert (call.operation, call.error) == (name, None)
+    assert call.seconds >= 0
+
+
+def test_it_is_the_engine_that_it_guards(guarded: GuardedEngine, recorder: Recorder) -> None:
+    assert (guarded.kind, guarded.max_results) == ("recorder", 77)
+    guarded.close()
+    assert recorder.asked == []  # the connection stays
+
+
+def test_errors_are_told_apart(
+    guarded: GuardedEngine, recorder: Recorder, calls: list[EngineCall]
+) -> None:
+    for error in (
+        EngineUnavailableError("recorder", "no answer"),
+        EngineError("recorder", "no such collection"),
+        InputError("filter: not this one"),
+    ):
+        recorder.error = error
+        with pytest.raises(type(error), match=str(error)):
+            guarded.count(1, "images")
+    assert [call.error for call in calls] == ["unavailable", "refused", None]
+
+
+def test_after_failures_in_a_row_the_engine_is_left_alone(
+    guarded: GuardedEngine, recorder: Recorder, calls: list[EngineCall]
+) -> None:
+    recorder.error = EngineUnavailableError("recorder", "no answer")
+    for _ in range(10):
+        with pytest.raises(EngineUnavailableError, match="no answer"):
+            guarded.count(1, "images")
+    assert len(recorder.asked) == len(calls) == 2
+
+
+def test_an_engine_that_refuses_is_there(guarded: GuardedEngine, recorder: Recorder) -> None:
+    recorder.error = EngineError("recorder", "no such collection")
+    for _ in range(10):
+        with pytest.raises(EngineError):
+            guarded.count(1, "images")
+    assert len(recorder.asked) == 10
