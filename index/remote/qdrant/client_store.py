@@ -34,7 +34,7 @@ from index.remote.qdrant.point_store import (
 )
 from index.remote.qdrant.settings import QdrantSettings
 
-_LOOK_AGAIN_S = 0.5
+_LOOK_AGAIN_S = 0.3
 # A server is green until it sees that there is something to index.
 _GREEN_LOOKS = 3
 
