@@ -1,0 +1,276 @@
+"""Items that the index of a backend is made of, and what it should find, worked out one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from aladin.calibration.calibration import Calibration
+from aladin.checkpoint import Checkpoint
+from aladin.encoding import Encoding
+from aladin.fusion import DirectionFusion
+from aladin.inference import encode_texts
+from index.building.generation_writer import SideSource, write_generation
+from index.building.publish import describe_model, install_model
+from index.building.side_writer import EncodedPart
+from index.changes.additions import new_items
+from index.changes.writer import NewItems
+from index.disk import only_builder
+from index.items.tables import StoredItem
+from index.modality import Modality
+from index.settings import BuildSettings, Target, TokenDtype
+from index.tokens.codec import TokenCodec
+
+EMBEDDING_DIM, TOKEN_DIM = 16, 8
+# What an index takes for an id, and a database, an URL or a query language might not.
+ODD_IDS = [
+    "a space",
+    "über/日本/🐕",
+    "e\u0301",  # not the same as the next one, though it looks like it
+    "\u00e9",
+    "' OR 1=1 --",
+    '"quoted"',
+    "back\\slash",
+    "per%20cent",
+    "{brace} [bracket]",
+    "-1",
+    "x" * 300,
+]
+_CITIES = ["Pisa", "Lucca", "Arezzo", "Über"]
+_COLOURS = ["red", "green", "blue"]
+_WORDS = ["a", "red", "dog", "runs", "by", "the", "green", "boat", "and", "sleeps"]
+
+
+class Known(NamedTuple):
+    """What is known of an item without an index.
+
+    Attributes:
+        item: as it was given.
+        embedding: (16,).
+        tokens: (tokens, 8), as they are stored.
+    """
+
+    item: StoredItem
+    embedding: np.ndarray
+    tokens: np.ndarray
+
+
+# In the order of their rows.
+KnownItems = dict[str, Known]
+
+
+class Expected(NamedTuple):
+    """What should be found in a place."""
+
+    id: str
+    score: float
+    match: float
+    align: float | None
+
+
+def metadata_of(number: int) -> dict[str, Any]:
+    """Metadata with every kind of value that filters tell apart."""
+    metadata: dict[str, Any] = {
+        "number": number,
+        "even": number % 2 == 0,
+        "tags": [_COLOURS[number % 3], _COLOURS[number % 4 % 3]],
+        "pair": [number % 10, 9],
+        "mixed": number if number % 2 else str(number),
+        "a.b": number % 5,
+        "größe": "klein" if number % 7 else "groß",
+        "big": 2**53 + number % 3,
+        "nothing": None,
+        "nested": {"x": number},
+    }
+    if number % 4 != 3:
+        metadata["city"] = _CITIES[number % 4 if number % 5 else 3]
+    if number % 3:
+        metadata["rating"] = number / 4
+    return metadata
+
+
+class FilterCase(NamedTuple):
+    """A filter, and what it lets through.
+
+    Attributes:
+        spec: as a request brings it.
+        passes: the same said of an item's metadata.
+        orders_text: whether it takes an order of texts.
+    """
+
+    spec: dict[str, Any]
+    passes: Callable[[Mapping[str, Any]], bool]
+    orders_text: bool = False
+
+
+FILTERS = [
+    FilterCase({"city": "Pisa"}, lambda m: m.get("city") == "Pisa"),
+    FilterCase({"city": ["Pisa", "Über", "Rome"]}, lambda m: m.get("city") in ("Pisa", "Über")),
+    FilterCase({"city": {"ne": "Pisa"}}, lambda m: m.get("city") != "Pisa"),
+    FilterCase({"tags": "red"}, lambda m: "red" in m["tags"]),
+    FilterCase({"tags": {"nin": ["red", "blue"]}}, lambda m: set(m["tags"]) == {"green"}),
+    FilterCase({"even": True}, lambda m: m["even"]),
+    FilterCase({"even": 1}, lambda _: False),
+    FilterCase({"number": True}, lambda _: False),
+    FilterCase({"number": 1.0}, lambda m: m["number"] == 1),
+    FilterCase({"number": {"gte": 10, "lt": 20}}, lambda m: 10 <= m["number"] < 20),
+    FilterCase({"pair": {"gt": 8, "lt": 3}}, lambda m: m["pair"][0] < 3),
+    FilterCase({"rating": {"exists": False}}, lambda m: "rating" not in m),
+    FilterCase({"rating": {"gt": 2.25}}, lambda m: m.get("rating", 0) > 2.25),
+    FilterCase({"mixed": 3}, lambda m: m["mixed"] == 3),
+    FilterCase({"mixed": "4"}, lambda m: m["mixed"] == "4"),
+    FilterCase({"mixed": {"gte": 0}}, lambda m: isinstance(m["mixed"], int)),
+    FilterCase({"a.b": 1}, lambda m: m["a.b"] == 1),
+    FilterCase({"größe": "groß"}, lambda m: m["größe"] == "groß"),
+    FilterCase({"big": 2**53 + 1}, lambda m: m["big"] == 2**53 + 1),
+    FilterCase({"big": {"gt": 2**53 + 1}}, lambda m: m["big"] == 2**53 + 2),
+    FilterCase({"nothing": {"exists": True}}, lambda _: False),
+    FilterCase({"nested": {"exists": False}, "other": {"ne": 1}}, lambda _: True),
+    FilterCase({"number": {"gt": 1000}}, lambda _: False),
+    FilterCase({"number": 7}, lambda m: m["number"] == 7),
+    FilterCase(
+        {"or": [{"city": "Lucca"}, {"not": {"number": {"lt": 30}}}], "tags": {"ne": "blue"}},
+        lambda m: (m.get("city") == "Lucca" or m["number"] >= 30) and "blue" not in m["tags"],
+    ),
+    FilterCase(
+        {"city": {"gte": "Lucca", "lt": "Q"}},
+        lambda m: m.get("city") in ("Lucca", "Pisa"),
+        orders_text=True,
+    ),
+    FilterCase({"city": {"gt": "Z"}}, lambda m: m.get("city") == "Über", orders_text=True),
+]
+
+
+def photos(count: int, seed: int = 0, *, first: int = 0) -> NewItems:
+    """Make photos up: random embeddings and regions, the ids of `ODD_IDS` among theirs."""
+    random = np.random.default_rng([seed, first])
+    lengths = random.integers(1, 6, count)
+    items: list[StoredItem] = []
+    for number in range(first, first + count):
+        name = ODD_IDS[number] if number < len(ODD_IDS) else f"photo {number}"
+        caption = f"caption {number}" if number % 2 else None
+        uri = f"album/{number}.jpg"
+        items.append(StoredItem(-1, name, uri, None, caption, None, 40, 30, metadata_of(number)))
+    return NewItems(
+        items=items,
+        embeddings=_normalised(random.standard_normal((count, EMBEDDING_DIM))),
+        tokens=_normalised(random.standard_normal((int(lengths.sum()), TOKEN_DIM))),
+        lengths=lengths.astype(np.int64),
+    )
+
+
+def captions(checkpoint: Checkpoint, count: int) -> NewItems:
+    """Make texts of one to nine words, encoded by the network: evidence needs their words."""
+    random = np.random.default_rng(1)
+    texts = [" ".join(random.choice(_WORDS, 1 + number % 9)) for number in range(count)]
+    items = [
+        StoredItem(-1, f"text {number}", None, None, text, None, None, None, metadata_of(number))
+        for number, text in enumerate(texts)
+    ]
+    return new_items(items, encode_texts(checkpoint.model, texts))
+
+
+def write_collection(
+    root: Path,
+    checkpoint_folder: Path,
+    model_id: str,
+    sides: Mapping[Target, NewItems],
+    dtype: TokenDtype = "float16",
+    calibration: Calibration | None = None,
+) -> dict[Target, TokenCodec]:
+    """Write an index of files; return how its tokens are stored."""
+    with only_builder(root):
+        model = describe_model(checkpoint_folder, model_id)
+        install_model(root, checkpoint_folder, model)
+        codecs = {target: TokenCodec.train(dtype, new.tokens) for target, new in sides.items()}
+        sources: dict[Target, SideSource] = {
+            target: SideSource(
+                embedding_dim=EMBEDDING_DIM,
+                codec=codecs[target],
+                parts=[
+                    EncodedPart(
+                        new.items, new.embeddings, codecs[target].pack(new.tokens), new.lengths
+                    )
+                ],
+            )
+            for target, new in sides.items()
+        }
+        settings = BuildSettings(token_dtype=dtype, filter_fields=("number",))
+        write_generation(root, sources, model, settings, "made up", calibration=calibration)
+    return codecs
+
+
+def known(new: NewItems, codec: TokenCodec) -> KnownItems:
+    """Say of each item what an index that has it knows."""
+    ends = np.cumsum(new.lengths)
+    return {
+        item.id: Known(
+            item,
+            new.embeddings[place],
+            codec.unpack(codec.pack(new.tokens[ends[place] - new.lengths[place] : ends[place]])),
+        )
+        for place, item in enumerate(new.items)
+    }
+
+
+def made_up_query(random: np.random.Generator, tokens: int = 3) -> Encoding:
+    """Make a query of either modality up."""
+    embedding = _normalised(random.standard_normal((1, EMBEDDING_DIM)))
+    words = _normalised(random.standard_normal((tokens, TOKEN_DIM)))
+    mask = torch.ones(1, tokens, dtype=torch.bool)
+    return Encoding(torch.from_numpy(embedding), torch.from_numpy(words).unsqueeze(0), mask)
+
+
+def slow_search(
+    items: Iterable[Known],
+    query: Encoding,
+    modality: Modality,
+    block: int,
+    *,
+    fusion: DirectionFusion,
+    weight: float,
+) -> list[Expected]:
+    """Return all items in the order of an answer that re-ranks, `block` candidates at a time."""
+    found: list[Expected] = []
+    for each in items:
+        match = float(each.embedding @ query.embedding[0].numpy())
+        similarity = query.item_tokens(0).numpy() @ each.tokens.T  # (query tokens, item tokens)
+        of_words = similarity if modality == "text" else similarity.T
+        align = float(sum(max(regions) for regions in of_words.tolist()))
+        score = align
+        if weight != 1:
+            z_align = (align - fusion.align_mean) / fusion.align_std
+            z_match = (match - fusion.match_mean) / fusion.match_std
+            score = weight * z_align + (1 - weight) * z_match
+        found.append(Expected(each.item.id, score, match, align))
+    found.sort(key=lambda each: -each.match)
+    blocks = [found[start : start + block] for start in range(0, len(found), block)]
+    return [each for part in blocks for each in sorted(part, key=lambda each: -each.score)]
+
+
+def slow_match(items: Iterable[Known], query: Encoding) -> list[Expected]:
+    """Return all items in the first stage's order."""
+    embedding = query.embedding[0].numpy()
+    cosines = [(each.item.id, float(each.embedding @ embedding)) for each in items]
+    return [
+        Expected(item_id, cosine, cosine, None)
+        for item_id, cosine in sorted(cosines, key=lambda pair: -pair[1])
+    ]
+
+
+def _normalised(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def merged(parts: Sequence[KnownItems]) -> KnownItems:
+    """Join what is known; later items replace earlier ones and come last."""
+    joined: KnownItems = {}
+    for part in parts:
+        for item_id, each in part.items():
+            joined.pop(item_id, None)
+            joined[item_id] = each
+    return joined
