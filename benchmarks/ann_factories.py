@@ -90,7 +90,7 @@ def measure(
         source: index of real photos; None: as `find_source` chooses.
     """
     photos = SyntheticPhotos(find_source(source))
-    embeddings = _draw(folder / "embeddings.npy", photos, items)
+    embeddings = draw_embeddings(folder / "embeddings.npy", photos, items)
     queries = photos.queries(_CALIBRATED + _MEASURED, items).embeddings
     asked = np.ascontiguousarray(queries[:_CALIBRATED])
     others = np.ascontiguousarray(queries[_CALIBRATED:])
@@ -160,7 +160,14 @@ def _measure(
         faiss.omp_set_num_threads(faiss_threads)
 
 
-def _draw(path: Path, photos: SyntheticPhotos, items: int) -> NDArray[np.float32]:
+def draw_embeddings(path: Path, photos: SyntheticPhotos, items: int) -> NDArray[np.float32]:
+    """Write the embeddings of the first photos, and map them.
+
+    Args:
+        path: of the new file.
+        photos: where they come from.
+        items: how many.
+    """
     shape = (items, EMBEDDING_DIM)
     array = np.lib.format.open_memmap(path, "w+", np.float32, shape)
     start = 0

@@ -251,13 +251,16 @@ def write_stores(folder: Path, items: int) -> Stores:
 def write_store(
     folder: Path, tokens: NDArray[np.float32], lengths: NDArray[np.int64], dtype: TokenDtype
 ) -> TokenStore:
-    """Write one of our forms as an index has it, and map it."""
+    """Write one of our forms as an index has it, and map it.
+
+    Random directions have no clusters: the first tokens again and again change no time.
+    """
     folder.mkdir()
-    # Random directions have no clusters: coding all of them would change no time.
     some = tokens[: 256 * 39]
     codec = TokenCodec.train(dtype, some)
     packed = codec.pack(some)
-    packed = packed.take(np.arange(len(tokens)) % packed.count)
+    count = int(lengths.sum())
+    packed = packed.take(np.arange(count) % packed.count)
     for array in codec.arrays:
         values: NDArray[Any] = getattr(packed, array.field)
         write_npy(folder / FILE_OF[array.field], array.dtype, values.shape, [values])
@@ -265,7 +268,7 @@ def write_store(
         np.save(folder / CENTROIDS, codec.centroids)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     write_npy(folder / OFFSETS, np.int64, offsets.shape, [offsets])
-    return TokenStore.open(folder, len(lengths), len(tokens), DIM, dtype)
+    return TokenStore.open(folder, len(lengths), count, DIM, dtype)
 
 
 def unit_vectors(count: int, seed: int) -> NDArray[np.float32]:

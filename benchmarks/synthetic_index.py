@@ -87,7 +87,7 @@ def _photo_parts(
             packed = codec.pack(batch.tokens.reshape(-1, TOKEN_DIM))
         numbers = range(written, written + len(batch.embeddings))
         lengths = np.full(len(numbers), REGIONS, dtype=np.int64)
-        yield EncodedPart([_photo(n) for n in numbers], batch.embeddings, packed, lengths)
+        yield EncodedPart([synthetic_item(n) for n in numbers], batch.embeddings, packed, lengths)
         written = numbers.stop
 
 
@@ -111,7 +111,8 @@ def _text_part(texts: TextQueries, codec: TokenCodec) -> EncodedPart:
     return EncodedPart(items, texts.embeddings, packed, lengths)
 
 
-def _photo(number: int) -> StoredItem:
+def synthetic_item(number: int) -> StoredItem:
+    """Return what is kept of photo `number`, its encodings aside."""
     return StoredItem(
         row=number,
         id=f"photo-{number}",

@@ -102,10 +102,20 @@ def _deterministic(index: Any) -> Generator[None]:
         faiss.omp_set_num_threads(threads)
 
 
+def training_vectors(lists: int, dim: int) -> int:
+    """Return how many vectors are trained on, where there are as many.
+
+    Args:
+        lists: inverted lists of the index.
+        dim: of a vector.
+    """
+    wanted = max(_LEAST_TRAINING_VECTORS, _TRAINING_VECTORS_PER_LIST * lists)
+    return min(wanted, _TRAINING_BYTES // (4 * dim))
+
+
 def _sample(embeddings: NDArray[np.float32], lists: int) -> NDArray[np.float32]:
     """Copy vectors to train on, the same ones each time."""
-    wanted = max(_LEAST_TRAINING_VECTORS, _TRAINING_VECTORS_PER_LIST * lists)
-    count = min(wanted, _TRAINING_BYTES // (4 * embeddings.shape[1]))
+    count = training_vectors(lists, embeddings.shape[1])
     if count >= len(embeddings):
         return np.ascontiguousarray(embeddings)
     rows = np.sort(np.random.default_rng(0).choice(len(embeddings), count, replace=False))

@@ -13,6 +13,7 @@ from service.commands.index import (
     import_,
     info,
     merge,
+    plan,
     push,
     rollback,
     tune,
@@ -22,6 +23,7 @@ from service.commands.index import (
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Build, look at, change and check an index."
 )
+app.command("plan")(plan.plan)
 app.command("build")(build.build)
 app.command("merge")(merge.merge)
 app.command("import")(import_.import_)
