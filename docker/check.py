@@ -32,6 +32,10 @@ COMPOSE_FILES = (
     ("compose.yaml",),
     ("compose.yaml", "compose.gpu.yaml"),
     ("compose.yaml", "compose.keys.yaml"),
+    ("compose.scale.yaml",),
+    ("compose.scale.yaml", "compose.qdrant.yaml"),
+    ("compose.scale.yaml", "compose.gpu.yaml"),
+    ("compose.scale.yaml", "compose.keys.yaml"),
 )
 STAND_IN = "localhost/aladin-python-stand-in:latest"
 IMAGE = "localhost/aladin-search:check"

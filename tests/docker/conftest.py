@@ -3,14 +3,72 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+VARIABLE = re.compile(r"\$\{([A-Z_]+)(?::-([^}]*))?\}")
+
+Tree = dict[str, Any]
+
+
+def merged(base: Tree, more: Tree) -> Tree:
+    """A file on top of another, as far as these files need it: commands are replaced."""
+    result = deepcopy(base)
+    for name, value in more.items():
+        before = result.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            result[name] = merged(before, value)
+        elif name == "volumes" and isinstance(before, list):
+            result[name] = before + value
+        else:
+            result[name] = value
+    return result
+
+
+def read_compose(name: str) -> Tree:
+    """Read a file as it is without a `.env`, with what its services take from another file's."""
+    text = (ROOT / "docker" / name).read_text(encoding="utf-8")
+    tree: Tree = yaml.safe_load(VARIABLE.sub(lambda found: found[2] or "", text))
+    for service, own in tree["services"].items():
+        if "extends" in own:
+            source = own.pop("extends")
+            base = read_compose(source["file"])["services"][source["service"]]
+            tree["services"][service] = merged(base, own)
+    return tree
+
+
+@pytest.fixture(scope="session")
+def docker() -> Path:
+    """The folder of the files."""
+    return ROOT / "docker"
+
+
+@pytest.fixture(scope="session")
+def compose() -> Callable[..., Tree]:
+    """Reads compose files, each on top of those before: ``compose("compose.yaml", more)``."""
+
+    def read(name: str, *on_top: str) -> Tree:
+        tree = read_compose(name)
+        for more in on_top:
+            tree = merged(tree, read_compose(more))
+        return tree
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def variables() -> Callable[[str], dict[str, str]]:
+    """Returns the variables of a text and the values that they have by themselves."""
+    return lambda text: dict(VARIABLE.findall(text))
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from copy import deepcopy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,42 +16,15 @@ from service.http.access.policy import make_policy
 from service.settings import ServiceSettings
 
 Tree = dict[str, Any]
-FILES = ("compose.yaml", "compose.gpu.yaml", "compose.keys.yaml")
-VARIABLE = re.compile(r"\$\{([A-Z_]+)(?::-([^}]*))?\}")
+Compose = Callable[..., Tree]
 PINNED = re.compile(r"^[a-z0-9./_-]+:v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}$")
 OURS = ("service", "index")
 
 
 @pytest.fixture(scope="module")
-def docker(root: Path) -> Path:
-    """The folder of the files."""
-    return root / "docker"
-
-
-@pytest.fixture(scope="module")
-def files(docker: Path) -> dict[str, Tree]:
-    """The files by name, without a `.env`."""
-
-    def read(name: str) -> Tree:
-        text = (docker / name).read_text(encoding="utf-8")
-        return yaml.safe_load(VARIABLE.sub(lambda found: found[2] or "", text))
-
-    return {name: read(name) for name in FILES}
-
-
-@pytest.fixture(scope="module")
-def services(files: dict[str, Tree]) -> dict[str, Tree]:
+def services(compose: Compose) -> dict[str, Tree]:
     """The services of compose.yaml."""
-    return files["compose.yaml"]["services"]
-
-
-def merged(base: Tree, more: Tree) -> Tree:
-    """A file on top of another, as far as these files need it: commands are replaced."""
-    result = deepcopy(base)
-    for name, value in more.items():
-        both = isinstance(value, dict) and isinstance(result.get(name), dict)
-        result[name] = merged(result[name], value) if both else value
-    return result
+    return compose("compose.yaml")["services"]
 
 
 def test_there_are_these_services(services: dict[str, Tree]) -> None:
@@ -108,9 +81,9 @@ def test_the_service_sees_the_photos_where_the_job_indexed_them(services: dict[s
 
 
 def test_what_is_mounted_and_built_from_is_there(
-    files: dict[str, Tree], services: dict[str, Tree], docker: Path
+    compose: Compose, services: dict[str, Tree], docker: Path
 ) -> None:
-    declared = files["compose.yaml"]["volumes"]
+    declared = compose("compose.yaml")["volumes"]
     for service in services.values():
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
@@ -120,15 +93,19 @@ def test_what_is_mounted_and_built_from_is_there(
             assert (context / service["build"]["dockerfile"]).is_file()
 
 
-def test_a_compose_file_declares_the_secrets_that_it_hands_out(files: dict[str, Tree]) -> None:
-    for tree in files.values():
+def test_a_compose_file_declares_the_secrets_that_it_hands_out(
+    compose: Compose, docker: Path
+) -> None:
+    for file in docker.glob("compose*.yaml"):
+        tree = compose(file.name)
         used = {name for each in tree["services"].values() for name in each.get("secrets", [])}
         assert used == set(tree.get("secrets", {}))
 
 
-def test_the_example_of_settings_has_every_variable_with_its_value(docker: Path) -> None:
-    text = "".join((docker / name).read_text(encoding="utf-8") for name in FILES)
-    used: dict[str, str] = dict(VARIABLE.findall(text))
+def test_the_example_of_settings_has_every_variable_with_its_value(
+    docker: Path, variables: Callable[[str], dict[str, str]]
+) -> None:
+    used = variables("".join(file.read_text("utf-8") for file in docker.glob("compose*.yaml")))
     example = (docker / ".env.example").read_text(encoding="utf-8")
     shown = dict(re.findall(r"^#([A-Z_]+)=(.*)$", example, re.MULTILINE))
     assert set(shown) == set(used)
@@ -154,37 +131,33 @@ def settings_of(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> ServiceSettings:
 
 
 def test_without_keys_everybody_on_the_server_reads_and_nobody_writes(
-    files: dict[str, Tree], monkeypatch: pytest.MonkeyPatch
+    compose: Compose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = settings_of(files["compose.yaml"], monkeypatch)
+    settings = settings_of(compose("compose.yaml"), monkeypatch)
     policy = make_policy(settings, "0.0.0.0")
     assert policy.anonymous == {"read", "metrics"}
 
 
-def test_with_keys_nobody_is_anonymous(
-    files: dict[str, Tree], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tree = merged(files["compose.yaml"], files["compose.keys.yaml"])
+def test_with_keys_nobody_is_anonymous(compose: Compose, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = compose("compose.yaml", "compose.keys.yaml")
     settings = settings_of(tree, monkeypatch)
     assert settings.allow_anonymous is False
     assert settings.keys_file == Path("/run/secrets") / tree["services"]["service"]["secrets"][0]
 
 
 def test_the_service_has_longer_to_stop_than_it_takes(
-    files: dict[str, Tree], services: dict[str, Tree], monkeypatch: pytest.MonkeyPatch
+    compose: Compose, services: dict[str, Tree], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grace_s = int(services["service"]["stop_grace_period"].removesuffix("s"))
-    assert grace_s > settings_of(files["compose.yaml"], monkeypatch).shutdown_s
+    assert grace_s > settings_of(compose("compose.yaml"), monkeypatch).shutdown_s
 
 
 @pytest.mark.parametrize("on_top", [(), ("compose.gpu.yaml",)])
 @pytest.mark.parametrize("name", OURS)
 def test_commands_are_of_the_command_line(
-    files: dict[str, Tree], name: str, on_top: tuple[str, ...]
+    compose: Compose, name: str, on_top: tuple[str, ...]
 ) -> None:
-    tree = files["compose.yaml"]
-    for more in on_top:
-        tree = merged(tree, files[more])
+    tree = compose("compose.yaml", *on_top)
     words: list[str] = tree["services"][name]["command"]
     command = typer.main.get_command(app).commands[words[0]]  # pyright: ignore
     known = {option for parameter in command.params for option in parameter.opts}
@@ -195,9 +168,11 @@ def test_commands_are_of_the_command_line(
     assert named <= mounted
 
 
-def test_the_gpu_changes_the_image_and_the_device_alone(files: dict[str, Tree]) -> None:
-    gpu = files["compose.gpu.yaml"]["services"]
-    for name, base in files["compose.yaml"]["services"].items():
+def test_the_gpu_changes_the_image_and_the_device_alone(
+    compose: Compose, services: dict[str, Tree]
+) -> None:
+    gpu = compose("compose.gpu.yaml")["services"]
+    for name, base in services.items():
         if name in OURS:
             assert gpu[name]["command"] == [*base["command"], "--device", "auto"]
             assert gpu[name]["image"] == f"{base['image']}-gpu"
@@ -208,20 +183,18 @@ def test_the_gpu_changes_the_image_and_the_device_alone(files: dict[str, Tree]) 
 
 @pytest.mark.parametrize("keys", [False, True])
 def test_prometheus_reads_the_service_by_a_name_that_the_service_knows(
-    files: dict[str, Tree], docker: Path, monkeypatch: pytest.MonkeyPatch, keys: bool
+    compose: Compose, docker: Path, monkeypatch: pytest.MonkeyPatch, keys: bool
 ) -> None:
-    tree = files["compose.yaml"]
-    if keys:
-        tree = merged(tree, files["compose.keys.yaml"])
+    tree = compose("compose.yaml", *(["compose.keys.yaml"] if keys else []))
     prometheus = tree["services"]["prometheus"]
     (option,) = [each for each in prometheus["command"] if each.startswith("--config.file=")]
     file = docker / "prometheus" / Path(option.split("=")[1]).name
     config = yaml.safe_load(file.read_text(encoding="utf-8"))
     (job,) = config["scrape_configs"]
-    (target,) = job["static_configs"][0]["targets"]
-    host, port = target.split(":")
+    (found,) = job["dns_sd_configs"]
+    (host,) = found["names"]
     assert host in tree["services"]
-    assert port == "8000"
+    assert found["port"] == 8000
     assert host in settings_of(tree, monkeypatch).allowed_hosts
     for rules in config["rule_files"]:
         assert (file.parent / rules).is_file()

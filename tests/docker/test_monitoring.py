@@ -213,8 +213,11 @@ def test_prometheus_scrapes_the_service_and_reads_the_alarms(name: str) -> None:
     assert [ALERTS.parent / each for each in config["rule_files"]] == [ALERTS]
     (job,) = config["scrape_configs"]
     assert job["job_name"] == "aladin"
-    ((target,),) = [each["targets"] for each in job["static_configs"]]
-    services = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))["services"]
-    host, port = target.split(":")
-    assert port in services[host]["command"]
+    # Each of its containers, found by the name that they share.
+    (found,) = job["dns_sd_configs"]
+    assert found["type"] == "A"
+    (host,) = found["names"]
+    for file in ("compose.yaml", "compose.scale.yaml"):
+        services = yaml.safe_load((DOCKER / file).read_text(encoding="utf-8"))["services"]
+        assert str(found["port"]) in services[host]["command"]
     assert ("authorization" in job) == (name == "prometheus.keys.yml")

@@ -1,0 +1,216 @@
+"""Replicas before one engine in compose: the parts find each other and may do little."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import typer.main
+
+from index.remote.location import ENGINE_KINDS, EngineLocation
+from service.cli import app
+from service.http.access.policy import make_policy
+from service.settings import ServiceSettings
+
+Tree = dict[str, Any]
+Compose = Callable[..., Tree]
+
+PINNED = re.compile(r"^[a-z0-9./_-]+:v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}$")
+OURS = ("service", "index", "push")
+OTHERS = ("balancer", "engine", "rates", "prometheus", "grafana")
+ENGINES = {
+    "milvus": ("compose.scale.yaml",),
+    "qdrant": ("compose.scale.yaml", "compose.qdrant.yaml"),
+}
+
+
+@pytest.fixture(scope="module")
+def services(compose: Compose) -> dict[str, Tree]:
+    """The services of compose.scale.yaml."""
+    return compose("compose.scale.yaml")["services"]
+
+
+def mounts(service: Tree) -> dict[str, tuple[str, bool]]:
+    """Return what is mounted where in a container, and whether it can be written."""
+    parts = [volume.split(":") for volume in service.get("volumes", [])]
+    return {target: (source, mode != ["ro"]) for source, target, *mode in parts}
+
+
+def options(service: Tree) -> dict[str, str]:
+    """Return the options of a command of ours and their values."""
+    words: list[str] = service["command"]
+    return {
+        word: value
+        for word, value in zip(words, [*words[1:], ""], strict=True)
+        if word.startswith("--")
+    }
+
+
+def settings_of(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> ServiceSettings:
+    """Read the settings that a replica is given; each has to be one."""
+    for name, value in tree["services"]["service"]["environment"].items():
+        if name.startswith("ALADIN_"):
+            assert name.removeprefix("ALADIN_").lower() in ServiceSettings.model_fields, name
+            monkeypatch.setenv(name, str(value))
+    return ServiceSettings()
+
+
+def test_there_are_three_replicas_and_one_way_in(services: dict[str, Tree]) -> None:
+    assert set(services) == {*OURS, *OTHERS}
+    assert services["service"]["deploy"]["replicas"] == 3
+    published = {name: each["ports"] for name, each in services.items() if "ports" in each}
+    assert set(published) == {"balancer", "prometheus", "grafana"}
+    assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
+
+
+@pytest.mark.parametrize("name", [*OURS, *OTHERS])
+def test_a_container_can_do_little(services: dict[str, Tree], name: str) -> None:
+    service = services[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["mem_limit"]
+    assert service["pids_limit"] > 0
+    assert service["restart"] in ("unless-stopped", "on-failure:3")
+    assert not {"privileged", "cap_add", "devices"} & set(service)
+    # Both engines' images write beside their volumes.
+    assert service.get("read_only", False) is (name != "engine")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_images_of_others_are_pinned_by_version_and_digest(compose: Compose, engine: str) -> None:
+    for name, service in compose(*ENGINES[engine])["services"].items():
+        if name in OURS:
+            assert re.fullmatch(r"aladin-search:\d+\.\d+\.\d+", service["image"])
+        else:
+            assert PINNED.match(service["image"]), service["image"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_mounted_is_there(compose: Compose, docker: Path, engine: str) -> None:
+    tree = compose(*ENGINES[engine])
+    sources = {source for each in tree["services"].values() for source, _ in mounts(each).values()}
+    named = {source for source in sources if not source.startswith(".")}
+    assert named == set(tree["volumes"])
+    assert all((docker / source).is_dir() for source in sources - named)
+
+
+def test_commands_are_of_the_command_line(services: dict[str, Tree]) -> None:
+    for name in OURS:
+        command: Any = typer.main.get_command(app)
+        words = list(services[name]["command"])
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert set(options(services[name])) <= known, name
+
+
+def test_what_is_built_is_pushed_and_what_is_pushed_is_served(services: dict[str, Tree]) -> None:
+    built, pushed, served = (services[name] for name in ("index", "push", "service"))
+    assert built["command"][:2] == ["prepare", "/index"]
+    assert pushed["command"][:3] == ["index", "push", "/index"]
+    assert served["command"][:2] == ["serve", "/index"]
+    assert mounts(pushed)["/index"] == (mounts(built)["/index"][0], False)
+    folder = options(pushed)["--out"]
+    assert mounts(pushed)[folder] == mounts(served)["/index"]
+    assert mounts(pushed)[folder][1]
+    # Photos are shown from where the job found them.
+    assert mounts(served)["/photos"] == mounts(built)["/photos"]
+    assert mounts(served)["/demo"][0] == mounts(built)["/demo"][0]
+    assert pushed["depends_on"]["index"] == {"condition": "service_completed_successfully"}
+    assert pushed["depends_on"]["engine"] == {"condition": "service_healthy"}
+
+
+def test_a_new_volume_is_its_users_wherever_it_is_first_mounted(
+    services: dict[str, Tree], docker: Path
+) -> None:
+    dockerfile = (docker / "Dockerfile").read_text(encoding="utf-8")
+    found = re.search(r"--owner aladin --group aladin ([/a-z ]+)", dockerfile)
+    assert found is not None
+    written = {
+        target
+        for name in OURS
+        for target, (source, may_write) in mounts(services[name]).items()
+        if may_write and not source.startswith(".")
+    }
+    assert written <= set(found[1].split())
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_engine_is_found_by_its_name(compose: Compose, engine: str) -> None:
+    services = compose(*ENGINES[engine])["services"]
+    given = options(services["push"])
+    assert given["--engine"] == engine
+    assert engine in ENGINE_KINDS
+    EngineLocation(engine=engine, url=given["--url"], name=given["--name"])
+    address = urlsplit(given["--url"])
+    assert address.hostname == "engine"
+    assert engine in services["engine"]["image"]
+    # What it keeps outlives its container.
+    assert any(may_write for _, may_write in mounts(services["engine"]).values())
+    assert services["engine"]["healthcheck"]["test"][0] == "CMD"
+
+
+def test_the_other_engine_changes_the_engine_alone(compose: Compose) -> None:
+    base, other = compose("compose.scale.yaml"), compose("compose.qdrant.yaml")
+    assert set(other["services"]) == {"engine", "push"}
+    assert set(other["services"]["push"]) == {"command"}
+    words = zip(
+        base["services"]["push"]["command"], other["services"]["push"]["command"], strict=True
+    )
+    changed = [one for one, another in words if one != another]
+    assert changed == ["milvus", "http://engine:19530"]
+
+
+def test_replicas_count_rates_together(
+    compose: Compose, monkeypatch: pytest.MonkeyPatch, services: dict[str, Tree]
+) -> None:
+    settings = settings_of(compose("compose.scale.yaml"), monkeypatch)
+    assert settings.rate_store is not None
+    address = urlsplit(settings.rate_store.get_secret_value())
+    assert address.hostname in services
+    assert services["rates"]["command"][0] == "redis-server"
+    assert address.port == 6379
+    policy = make_policy(settings, "0.0.0.0")
+    assert policy.rates is not None
+    assert policy.clients is not None
+    assert policy.anonymous == {"read", "metrics"}
+
+
+def test_with_keys_nobody_is_anonymous(compose: Compose, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = compose("compose.scale.yaml", "compose.keys.yaml")
+    settings = settings_of(tree, monkeypatch)
+    assert settings.allow_anonymous is False
+    assert settings.keys_file == Path("/run/secrets") / tree["services"]["service"]["secrets"][0]
+
+
+def test_with_a_card_the_same_folder_is_served(compose: Compose) -> None:
+    tree = compose("compose.scale.yaml", "compose.gpu.yaml")["services"]
+    base = compose("compose.scale.yaml")["services"]
+    for name in ("service", "index"):
+        assert tree[name]["command"] == [*base[name]["command"], "--device", "auto"]
+
+
+def test_a_replica_has_longer_to_stop_than_it_takes(
+    compose: Compose, services: dict[str, Tree], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grace_s = int(services["service"]["stop_grace_period"].removesuffix("s"))
+    assert grace_s > settings_of(compose("compose.scale.yaml"), monkeypatch).shutdown_s
+
+
+def test_the_balancer_finds_the_replicas(services: dict[str, Tree], docker: Path) -> None:
+    balancer = services["balancer"]
+    ((folder, _),) = mounts(balancer).values()
+    text = (docker / folder / "haproxy.cfg").read_text(encoding="utf-8")
+    found = re.search(r"^ +server-template replica (\d+) (\w+):(\d+)$", text, re.MULTILINE)
+    assert found is not None
+    most, name, port = found.groups()
+    assert name == "service"
+    assert port == options(services[name])["--port"]
+    assert int(most) >= services[name]["deploy"]["replicas"]
+    bound = re.search(r"^ +bind :(\d+)$", text, re.MULTILINE)
+    assert bound is not None
+    assert balancer["ports"][0].split(":")[-1] == bound[1]
