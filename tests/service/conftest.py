@@ -32,6 +32,7 @@ from service.settings import ServiceSettings
 from service.sources import image_items, text_items
 from service.work.thread_workers import ThreadWorkers
 from service.work.worker_plan import WorkerPlan
+from tests.service.engine_world import EngineWorld
 from training.data import read_records
 
 CAPTIONS = [
@@ -138,6 +139,20 @@ def calibrated_index(
     shutil.copytree(index_folder, root)
     store_calibration(root, make_calibration(describe(root).model_id))
     return root
+
+
+@pytest.fixture(scope="session")
+def pushed(index_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> EngineWorld:
+    """An engine with the index of `index_folder`, for tests that change nothing."""
+    world = EngineWorld(tmp_path_factory.mktemp("pushed") / "engine")
+    world.push(index_folder)
+    return world
+
+
+@pytest.fixture
+def world(pushed: EngineWorld, tmp_path: Path) -> EngineWorld:
+    """An engine with the index of `index_folder`."""
+    return pushed.copy(tmp_path / "engine")
 
 
 @pytest.fixture

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import shutil
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from aladin.errors import EngineUnavailableError
 from index.devices.search_device import SearchDevice
 from index.items.filter_tree import Filter
 from index.remote.client import EngineClient
+from index.remote.connect import EngineOptions
 from index.remote.entry import FoundEntry
 from index.remote.location import EngineLocation
 from index.remote.push import PushSettings, push_index
@@ -88,6 +92,11 @@ class EngineWorld:
     folder: Path
     server: MemoryServer = field(default_factory=MemoryServer)
 
+    def copy(self, folder: Path) -> EngineWorld:
+        """Return an engine of its own with the same index."""
+        shutil.copytree(self.folder, folder)
+        return EngineWorld(folder, copy.deepcopy(self.server))
+
     def push(self, index: Path) -> int:
         """Publish an index of files as a new generation; the earlier one stays."""
         client = MemoryEngine(self.server)
@@ -108,7 +117,7 @@ class EngineWorld:
             access=EngineAccess(
                 poll_s=poll_s,
                 on_call=on_call,
-                connect=lambda location, options: client or MemoryEngine(self.server),
+                connect=partial(_connect, client or MemoryEngine(self.server)),
             ),
         )
 
@@ -128,6 +137,13 @@ class EngineWorld:
         app = create_app(ThreadWorkers(worker, chosen, metrics), chosen, metrics)
         async with app.router.lifespan_context(app), _client(app) as http:
             yield http
+
+
+def _connect(
+    client: EngineClient, location: EngineLocation, options: EngineOptions
+) -> EngineClient:
+    del location, options
+    return client
 
 
 def _client(app: FastAPI) -> httpx.AsyncClient:

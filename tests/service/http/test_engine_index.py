@@ -23,22 +23,6 @@ Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 _LONG_S = 20.0
 
 
-@pytest.fixture(scope="module")
-def pushed(tmp_path_factory: pytest.TempPathFactory, index_folder: Path) -> EngineWorld:
-    """An engine with the index of `index_folder`, for tests that change nothing."""
-    world = EngineWorld(tmp_path_factory.mktemp("pushed") / "engine")
-    world.push(index_folder)
-    return world
-
-
-@pytest.fixture
-def world(tmp_path: Path, index_folder: Path) -> EngineWorld:
-    """An engine with the index of `index_folder`."""
-    world = EngineWorld(tmp_path / "engine")
-    world.push(index_folder)
-    return world
-
-
 @pytest.fixture
 async def client(world: EngineWorld) -> AsyncGenerator[httpx.AsyncClient]:
     """Of a service of it."""

@@ -30,14 +30,6 @@ _LONG_S = 20.0
 
 
 @pytest.fixture
-def world(tmp_path: Path, index_folder: Path) -> EngineWorld:
-    """An engine with the index of `index_folder`."""
-    world = EngineWorld(tmp_path / "engine")
-    world.push(index_folder)
-    return world
-
-
-@pytest.fixture
 def live(world: EngineWorld) -> Iterator[LiveIndex]:
     """Follows it."""
     with closing(world.live_index()) as live:
