@@ -13,6 +13,8 @@ from index.items.filter_tree import And, Bound, Equal, Exists, Filter, Not, Or, 
 from index.remote.filter_fields import field_key, filter_fields, number_key, terms_of
 
 VALUES, NUMBERS = "values", "numbers"
+# Of a field in `numbers`: the least and the greatest, in a list, and what rounding left of each.
+_ENDS, _LEAST_REST, _GREATEST_REST = "ends", "least_rest", "greatest_rest"
 # All integers up to here are floats, and a number rounded to less is not rounded at all.
 _EXACT = 2.0**53
 
@@ -22,10 +24,9 @@ def filtered_payload(metadata: Mapping[str, Any]) -> dict[str, Any]:
     fields = filter_fields(metadata)
     numbers = {
         key: {
-            "least": extent.least.rounded,
-            "least_rest": extent.least.rest,
-            "greatest": extent.greatest.rounded,
-            "greatest_rest": extent.greatest.rest,
+            _ENDS: sorted({extent.least.rounded, extent.greatest.rounded}),
+            _LEAST_REST: extent.least.rest,
+            _GREATEST_REST: extent.greatest.rest,
         }
         for key, extent in fields.numbers.items()
     }
@@ -34,7 +35,7 @@ def filtered_payload(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def number_paths(payload: Mapping[str, Any]) -> list[str]:
     """Return the paths of the numbers in a payload that ranges are compared with."""
-    return [f"{NUMBERS}.{key}.{end}" for key in payload[NUMBERS] for end in ("least", "greatest")]
+    return [f"{NUMBERS}.{key}.{_ENDS}" for key in payload[NUMBERS]]
 
 
 def conditions(filter: Filter) -> dict[str, Any]:
@@ -65,10 +66,14 @@ def _within(field: str, bound: Bound) -> dict[str, Any]:
             f"keeps, got text"
         )
     key = number_key(bound.value.value)
-    beyond = bound.comparison.removesuffix("e")
-    end = f"{NUMBERS}.{field_key(field)}." + ("greatest" if beyond == "gt" else "least")
+    path = f"{NUMBERS}.{field_key(field)}"
     if abs(key.rounded) < _EXACT:
-        return {"key": end, "range": {bound.comparison: key.rounded}}
-    same = {"key": end, "range": {"gte": key.rounded, "lte": key.rounded}}
-    rest = {"key": f"{end}_rest", "range": {bound.comparison: key.rest}}
-    return {"should": [{"key": end, "range": {beyond: key.rounded}}, {"must": [same, rest]}]}
+        return {"key": f"{path}.{_ENDS}", "range": {bound.comparison: key.rounded}}
+    # Where the other end has the same value, or the one that counts lies beyond, the first
+    # condition says so already: the rest is that of the end that is compared.
+    beyond = bound.comparison.removesuffix("e")
+    end_rest = _GREATEST_REST if beyond == "gt" else _LEAST_REST
+    same = {"key": f"{path}.{_ENDS}", "range": {"gte": key.rounded, "lte": key.rounded}}
+    rest = {"key": f"{path}.{end_rest}", "range": {bound.comparison: key.rest}}
+    further = {"key": f"{path}.{_ENDS}", "range": {beyond: key.rounded}}
+    return {"should": [further, {"must": [same, rest]}]}

@@ -1,0 +1,64 @@
+"""An index in Qdrant does what an index of files does, over each form of Qdrant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from index.remote.connect import connect
+from index.remote.location import EngineKind, EngineLocation
+from index.remote.push import PushSettings, push_index
+from tests.index.backend_contract import Publish, RemoteContract
+from tests.index.remote.qdrant.rest_server import rest_server
+
+
+class QdrantContract(RemoteContract):
+    """Pushes each index under a name of its own to one engine."""
+
+    orders_text: ClassVar[bool] = False
+    kind: ClassVar[EngineKind] = "qdrant"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def url(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+        """Where the engine is."""
+        yield f"file://{tmp_path_factory.mktemp('engine')}"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def publish(cls, url: str, tmp_path_factory: pytest.TempPathFactory) -> Publish:
+        numbers = count()
+
+        def push(files: Path) -> Path:
+            folder = tmp_path_factory.mktemp("remote") / "index"
+            location = EngineLocation(engine=cls.kind, url=url, name=f"index{next(numbers)}")
+            with closing(connect(location)) as client:
+                push_index(files, folder, location, client, PushSettings(batch_size=16))
+            return folder
+
+        return push
+
+
+class TestLocalMode(QdrantContract):
+    """The client's local mode."""
+
+
+class TestEdge(QdrantContract):
+    """Qdrant's own engine in this process."""
+
+    kind: ClassVar[EngineKind] = "qdrant-edge"
+
+
+class TestServer(QdrantContract):
+    """A server's interface, over HTTP."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def url(cls) -> Iterator[str]:
+        with rest_server() as server:
+            yield server.url
