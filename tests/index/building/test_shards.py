@@ -16,7 +16,9 @@ from index.building.shards import (
     ROWS,
     SIZES_PX,
     ShardFormat,
+    place_shard,
     read_shard,
+    shard_files,
     write_shard,
 )
 from index.building.source_items import ImageItem, SourceItem
@@ -91,3 +93,24 @@ def test_a_shard_that_could_not_be_finished_is_not_there(
             StageSeconds(),
         )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_shard_may_be_finished_elsewhere(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    model = load_checkpoint(tiny_checkpoint).model
+    encoder, form = encoder_of("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
+    there, here = tmp_path / "there", tmp_path / "here"
+    batches = prepared(encoder, list(images), range(4))
+    write_shard(there, form, encoder, batches, NullProgress(), StageSeconds())
+    files = shard_files(there)
+    assert list(files) == sorted(path.name for path in there.iterdir())
+    for content in files.values():
+        content.setflags(write=False)  # as what comes from another process
+    place_shard(here, files)
+    assert {path.name: path.read_bytes() for path in here.iterdir()} == {
+        path.name: path.read_bytes() for path in there.iterdir()
+    }
+    shard = read_shard(here, form)
+    assert shard is not None
+    assert shard.array(ROWS).tolist() == [0, 1, 2, 3]

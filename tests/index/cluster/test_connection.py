@@ -1,0 +1,43 @@
+import socket
+import sys
+import time
+
+import pytest
+
+from aladin.errors import ClusterError, ConfigError
+from index.cluster.connection import connected
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_where_nobody_listens_is_refused_at_once(scheme: str) -> None:
+    address = f"{scheme}127.0.0.1:{closed_port()}"
+    began_s = time.monotonic()
+    with (
+        pytest.raises(ClusterError, match=f"nobody answers at {address}: Connection refused"),
+        connected(address),
+    ):
+        pass
+    assert time.monotonic() - began_s < 10  # Ray itself tries for minutes
+
+
+@pytest.mark.parametrize("address", ["", "somewhere", "http://127.0.0.1:6379", "host:port"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with (
+        pytest.raises(ConfigError, match=f"'{address}': expected HOST:PORT, ray://HOST:PORT, auto"),
+        connected(address),
+    ):
+        pass
+
+
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with (
+        pytest.raises(ConfigError, match=r"pip install 'aladin-search\[ray\]'"),
+        connected("auto"),
+    ):
+        pass

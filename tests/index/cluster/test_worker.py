@@ -1,0 +1,84 @@
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from aladin.checkpoint import load_checkpoint
+from aladin.errors import CheckpointError, InputError
+from aladin.images import DEFAULT_LIMITS
+from aladin.progress import NullProgress
+from index.building.item_encoders import encoder_of
+from index.building.read_ahead import prepared_batches
+from index.building.shards import ShardFormat, shard_files, write_shard
+from index.building.source_items import ImageItem, TextItem
+from index.building.stage_seconds import StageSeconds
+from index.cluster.worker import (
+    Recipe,
+    ShardOrder,
+    ShardWorker,
+    decisive_versions,
+    read_recipe_checkpoint,
+)
+from index.settings import BuildSettings
+
+
+@pytest.fixture
+def recipe(tiny_checkpoint: Path) -> Recipe:
+    """Of two items a batch."""
+    checkpoint = read_recipe_checkpoint(tiny_checkpoint)
+    return Recipe(checkpoint=checkpoint, settings=BuildSettings(batch_size=2), threads=1)
+
+
+def test_a_worker_makes_the_files_that_a_build_makes(
+    tmp_path: Path, tiny_checkpoint: Path, recipe: Recipe, images: list[ImageItem]
+) -> None:
+    gone = ImageItem(id="gone", path=tmp_path / "gone", uri="gone")
+    broken = ImageItem(id="broken", path=tmp_path / "broken", uri="broken")
+    broken.path.write_bytes(b"no photo")
+    items = [images[0], gone, broken, images[1], images[2]]
+    # All that comes and goes is sent.
+    worker = ShardWorker(pickle.loads(pickle.dumps(recipe)))
+    facts = pickle.loads(pickle.dumps(worker.start()))
+    assert facts.versions == decisive_versions()
+    assert facts.versions["torch"] == torch.__version__
+    order = pickle.loads(pickle.dumps(ShardOrder(target="images", rows=range(40, 45), items=items)))
+    shard = pickle.loads(pickle.dumps(worker.encode(order)))
+    assert shard.unreadable == [str(gone.path)]  # the broken one can be read
+    assert set(shard.seconds) == {"read", "decode", "encode", "write"}
+
+    model = load_checkpoint(tiny_checkpoint).model
+    encoder, form = encoder_of("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
+    numbered = list(enumerate(items, start=40))
+    batches = prepared_batches(
+        encoder, [numbered[:2], numbered[2:4], numbered[4:]], 1, StageSeconds()
+    )
+    write_shard(tmp_path / "shard", form, encoder, batches, NullProgress(), StageSeconds())
+    expected = shard_files(tmp_path / "shard")
+    assert {name: content.tobytes() for name, content in shard.files.items()} == {
+        name: content.tobytes() for name, content in expected.items()
+    }
+
+
+def test_a_worker_encodes_both_sides(recipe: Recipe, texts: list[TextItem]) -> None:
+    worker = ShardWorker(recipe)
+    worker.start()
+    encoded = [
+        worker.encode(ShardOrder(target="texts", rows=rows, items=texts[rows.start : rows.stop]))
+        for rows in (range(4), range(4, 7))
+    ]
+    assert [shard.unreadable for shard in encoded] == [[], []]
+    assert encoded[0].files.keys() == encoded[1].files.keys()
+
+
+def test_a_worker_that_cannot_start_says_why(tmp_path: Path, recipe: Recipe) -> None:
+    weights = {**recipe.checkpoint, "model.safetensors": recipe.checkpoint["config.json"]}
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: cannot be read"):
+        ShardWorker(replace(recipe, checkpoint=weights)).start()
+
+    def missing() -> None:
+        raise InputError(f"{tmp_path}: no regions")
+
+    with pytest.raises(InputError, match="no regions"):
+        ShardWorker(replace(recipe, open_regions=missing)).start()
