@@ -242,7 +242,7 @@ def _tagged(index: Path | None, folder: Path) -> Path:
         settings = BuildSettings(token_dtype="float16")
         write_synthetic_index(index, SyntheticPhotos(find_source()), _SYNTHETIC_PHOTOS, settings)
     with open_index(index) as opened:
-        dtype = opened.manifest.side(opened.manifest.targets[0]).token_dtype
+        dtype = opened.side(opened.manifest.targets[0]).entry.token_dtype
     tag_index(index, folder / "tagged", BuildSettings(token_dtype=dtype))
     return folder / "tagged"
 

@@ -58,6 +58,10 @@ from service.query_limits import QueryLimits
 _CLIENTS = 4
 _LONGEST_S, _LOOK_S, _QUIET_S, _PAUSE_S = 120.0, 0.05, 2.0, 0.02
 _ANSWER_S = 30.0
+# What Retry-After asks for at least.
+_REFUSED_S = 1.0
+# As the index of files is searched here: in bfloat16 scores differ in their last digits.
+_SETTINGS = {"ALADIN_QUERY_PRECISION": "float32"}
 # Photos that are added have no such field: what is found does not depend on them.
 _FILTER = {"build": 1}
 
@@ -71,7 +75,7 @@ class _Replicas:
         self.running = [self._start() for _ in range(count)]
 
     def _start(self) -> ServiceProcess:
-        return self._stack.enter_context(ServiceProcess(self._index))
+        return self._stack.enter_context(ServiceProcess(self._index, settings=_SETTINGS))
 
     def kill(self, number: int) -> None:
         """Kill a replica and start another in its place; returns when that is ready."""
@@ -216,6 +220,7 @@ def _search_on(
                 counts.count("wrong", odd=said.decode()[:300])
         elif status == 503:
             counts.count("refused")
+            time.sleep(_REFUSED_S)
         else:
             counts.count("failed", odd=f"{status} {said.decode()[:300]}")
         time.sleep(_PAUSE_S)
@@ -237,7 +242,7 @@ def _add_on(service: _Replicas, counts: _Counts, stop: threading.Event) -> None:
         item = {"id": f"added {number}", "image": base64.b64encode(file.getvalue()).decode()}
         replica = service.running[number % len(service.running)]
         status, said = _ask(replica, "POST", "/v1/items/images", item)
-        if status == 200 and json.loads(said)["added"] == [item["id"]]:
+        if status == 201 and json.loads(said)["added"] == [item["id"]]:
             counts.acknowledged.append(item["id"])
         time.sleep(_PAUSE_S)
 
