@@ -8,7 +8,7 @@
         NotFoundError          404: no such item, or nothing of this kind in the index
         ConflictError          409: an item with this id is there already
         TooBusyError           429: overloaded, or over the key's rate
-        NotReadyError          503: no index is live, or a worker ended
+        NotReadyError          503: no index is live, its engine is away, or a worker ended
 
 They are no `InputError` or `UnknownItemError` of this process: those describe what is wrong with
 data that is here, these what a service said of it.

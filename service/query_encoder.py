@@ -332,7 +332,9 @@ def _take_embedding(searcher: TwoStageSearcher, values: Sequence[float]) -> Enco
     if not torch.isfinite(length) or length == 0:
         raise InputError("embedding: expected finite numbers, not all of them 0")
     manifest = searcher.index.manifest
-    token_dim = searcher.index.side(manifest.targets[0]).entry.token_dim
+    entry = manifest.side(manifest.targets[0])
+    assert entry is not None  # it is one of the targets
+    token_dim = entry.token_dim
     nothing = torch.zeros(1, 0, token_dim), torch.zeros(1, 0, dtype=torch.bool)
     return EncodedQuery(Encoding(embedding / length, *nothing), modality=None)
 

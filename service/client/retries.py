@@ -18,8 +18,8 @@ Again = Literal["always", "unless_begun", "never"]
 
 _BUSY = 429
 _NOT_READY = 503
-# The one 503 after which a change may have been made.
-_MAYBE_DONE = "worker_died"
+# Those of 503 after which a change may have been made, or a part of it.
+_MAYBE_DONE = frozenset({"worker_died", "engine_unavailable"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class Attempts:
             code: of the error.
             retry_after_s: what the service asks for; it is waited for even where it is long.
         """
-        maybe_done = code == _MAYBE_DONE and self._again != "always"
+        maybe_done = code in _MAYBE_DONE and self._again != "always"
         if status not in (_BUSY, _NOT_READY) or maybe_done:
             return None
         return self._wait(retry_after_s)

@@ -84,9 +84,11 @@ def serve(
 
     In: INDEX, which holds its model too; while it has no live generation the service runs, says so
     at /readyz, and answers from the moment one is published. Later generations, and what other
-    processes add and delete, are taken up while it runs. FILE, which is read again when it
-    changes; without one the service listens on this machine's own address only, where everybody
-    may do everything. Limits are read from the environment: the variables ALADIN_... of the README.
+    processes add and delete, are taken up while it runs. Of an index that an engine keeps, any
+    number of services may answer; while the engine is away they run and say so at /readyz. FILE,
+    which is read again when it changes; without one the service listens on this machine's own
+    address only, where everybody may do everything. Limits are read from the environment: the
+    variables ALADIN_... of the README.
 
     Out: the HTTP service, described at /docs; its log on stderr.
     """

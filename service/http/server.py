@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from aladin.errors import ConfigError, EngineUnavailableError, IndexNotReadyError
 from index.devices.search_device import DeviceName, FirstStageName
+from index.remote.location import location_of
 from service.http.access.policy import make_policy
 from service.http.app import create_app
 from service.http.graceful_server import GracefulServer
@@ -67,7 +68,7 @@ def serve_index(
         ConfigError: a setting is impossible, the keys cannot be read, there are none and others
             can reach the address, the address cannot be listened on, traces are wanted without
             the packages for them, or the detector is not the one of the index's model.
-        SearchIndexError: the live generation is damaged.
+        SearchIndexError: the live generation is damaged, or its engine refuses this service.
         CheckpointError: its model cannot be loaded.
     """
     settings = read_settings(worker_count)
@@ -116,6 +117,7 @@ def serve_index(
 def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack) -> Workers:
     """Make threads or processes, as the settings say; the index is sound, or there is none yet."""
     if plan.settings.workers > 1:
+        _check_many_may_open(plan)
         prepare_processes()
         with closing(plan.make()) as worker:  # for its errors, which the user has to see
             _open(worker)
@@ -124,6 +126,21 @@ def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack) -> Worke
     stack.callback(worker.close)
     _open(worker)
     return ThreadWorkers(worker, plan.settings, metrics)
+
+
+def _check_many_may_open(plan: WorkerPlan) -> None:
+    """Refuse more than one process for an engine that is a folder of this machine.
+
+    Raises:
+        ConfigError: it would be locked by the first.
+    """
+    location = location_of(plan.index)
+    url = plan.settings.engine_url or (location and location.url)
+    if location is not None and url is not None and url.startswith("file:"):
+        raise ConfigError(
+            f"workers: expected 1, for one process at a time may open a folder of "
+            f"{location.engine}, got {plan.settings.workers}"
+        )
 
 
 def _open(worker: Worker) -> None:

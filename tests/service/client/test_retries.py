@@ -85,10 +85,11 @@ def test_a_broken_attempt_is_made_again_only_where_it_does_no_harm(
     assert (tries.after_error(error) is not None) == waits
 
 
-def test_a_worker_that_ended_may_have_made_the_change() -> None:
+@pytest.mark.parametrize("code", ["worker_died", "engine_unavailable"])
+def test_who_ended_or_did_not_answer_may_have_made_the_change(code: str) -> None:
     for again, wait in (("always", 0.1), ("unless_begun", None)):
         tries, _ = attempts(again=again)
-        assert tries.after_answer(503, "worker_died", None) == wait
+        assert tries.after_answer(503, code, None) == wait
         assert tries.after_answer(503, "index_not_ready", None) is not None
 
 

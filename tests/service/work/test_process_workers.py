@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -15,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from aladin.errors import UnknownItemError, WorkerDiedError
+from aladin.errors import EngineUnavailableError, UnknownItemError, WorkerDiedError
 from index.changes.compact import compact_index
 from index.layout import CURRENT
+from index.remote.location import EngineLocation, write_location
 from service.item_changes import TextToAdd
 from service.metrics import Metrics
 from service.queries import Query, SearchOptions, Target, TextQuery
@@ -251,3 +253,25 @@ class EndWorker(Job[None]):
         """End without a word, as when memory is short."""
         del worker
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.cluster
+async def test_workers_start_while_the_engine_is_away(index: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "engine"
+    shutil.copytree(index / "model", folder / "model")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    nobody = EngineLocation(engine="qdrant", url=f"http://127.0.0.1:{port}", name="photos")
+    write_location(folder, nobody)
+    settings = ServiceSettings(workers=2, engine_timeout_s=0.2, engine_retries=0)
+    workers = ProcessWorkers(WorkerPlan(index=folder, settings=settings), Metrics())
+    try:
+        await workers.start()
+        health = workers.health()
+        assert (health.alive, health.engine, health.ready) == (2, "away", False)
+        with pytest.raises(EngineUnavailableError):
+            await workers.search(search())
+        with pytest.raises(EngineUnavailableError):
+            await workers.call(GetItem("images", "plain"))
+    finally:
+        await workers.stop()
