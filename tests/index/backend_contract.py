@@ -582,7 +582,8 @@ class RemoteContract(BackendContract):
                     new = _renamed(photos(6, first=20), ["a", "b", "c", "d", "photo 11", "f"])
                     writer.add("images", new, "replace")
                     writer.delete("images", ["b", "photo 15"])
-                    again = _renamed(_taken(texts, [3, 4]), ["text 3", "another"])
+                    again = _renamed(_taken(texts, [4, 5]), ["text 3", "another"])
+                    again = replace(again, embeddings=photos(2, seed=9).embeddings)
                     writer.add("texts", again, "replace")
             self._compare(ours, theirs)
             for item_id in ("a", "photo 11", "photo 12", "text 3", "another"):

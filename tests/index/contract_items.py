@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -164,14 +165,16 @@ def photos(count: int, seed: int = 0, *, first: int = 0) -> NewItems:
 
 
 def captions(checkpoint: Checkpoint, count: int) -> NewItems:
-    """Make texts of one to nine words, encoded by the network: evidence needs their words."""
+    """Make texts of one to nine words up, with the network's tokens: evidence needs their words."""
     random = np.random.default_rng(1)
     texts = [" ".join(random.choice(_WORDS, 1 + number % 9)) for number in range(count)]
     items = [
         StoredItem(-1, f"text {number}", None, None, text, None, None, None, metadata_of(number))
         for number, text in enumerate(texts)
     ]
-    return new_items(items, encode_texts(checkpoint.model, texts))
+    # The small network's own embeddings of such texts are nearly one.
+    embeddings = _normalised(random.standard_normal((count, EMBEDDING_DIM)))
+    return replace(new_items(items, encode_texts(checkpoint.model, texts)), embeddings=embeddings)
 
 
 def write_collection(
