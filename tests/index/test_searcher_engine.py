@@ -1,0 +1,165 @@
+"""What a searcher answers where the engine that keeps an index goes away in the middle."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aladin.calibration.calibration import Calibration
+from aladin.errors import EngineUnavailableError
+from index.backend import SearchSide
+from index.disk import only_builder
+from index.items.filter_tree import Filter
+from index.live_side import LiveSide
+from index.reader import SearchIndex, open_index
+from index.results import SearchResult
+from index.searcher import TwoStageSearcher
+from index.settings import Target
+from index.tuning.publish_entries import publish_entries
+
+TEXT = "the yellow star is left of a white triangle"
+
+
+@dataclass
+class Engine:
+    """Which of a side's methods find no engine."""
+
+    down: set[str] = field(default_factory=set)
+
+
+def _no_answer(method: str, *_: Any) -> None:
+    raise EngineUnavailableError("test", f"{method}: no answer")
+
+
+class EngineSide:
+    """A side whose methods ask an engine first."""
+
+    def __init__(self, side: LiveSide, engine: Engine) -> None:
+        self._side = side
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._engine.down:
+            return partial(_no_answer, name)
+        return getattr(self._side, name)
+
+
+class EngineIndex:
+    """An index whose sides ask an engine."""
+
+    def __init__(self, index: SearchIndex) -> None:
+        self.engine = Engine()
+        self._index = index
+
+    def side(self, target: Target, filter: Filter | None = None) -> SearchSide:
+        return EngineSide(self._index.side(target, filter), self.engine)  # type: ignore[return-value]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._index, name)
+
+
+@pytest.fixture(scope="module")
+def calibrated(
+    published: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    make_calibration: Callable[..., Calibration],
+) -> Iterator[SearchIndex]:
+    """23 photos and 16 texts with made-up probabilities."""
+    root = tmp_path_factory.mktemp("engine") / "index"
+    shutil.copytree(published, root)
+    with only_builder(root), open_index(root) as index:
+        calibration = make_calibration(index.manifest.model.id)
+        publish_entries(root, index.manifest, {}, "calibrate", calibration)
+    with open_index(root) as index:
+        yield index
+
+
+@pytest.fixture
+def index(calibrated: SearchIndex) -> EngineIndex:
+    return EngineIndex(calibrated)
+
+
+def ask(index: EngineIndex | SearchIndex, target: Target, **options: Any) -> SearchResult:
+    """Ask for photos with a text, or for texts with a photo."""
+    searcher = TwoStageSearcher(index)  # type: ignore[arg-type]
+    query, modality = searcher.encode_item("text 4" if target == "images" else "photo 3")
+    return searcher.search(
+        query, modality, target, top_k=5, explain=True, query_text=TEXT, **options
+    )
+
+
+@pytest.mark.parametrize("target", ["images", "texts"])
+def test_with_the_engine_there_all_is_as_in_the_index(index: EngineIndex, target: Target) -> None:
+    ours, theirs = ask(index._index, target), ask(index, target)
+    assert ours.hits == theirs.hits
+    assert theirs.degraded == []
+
+
+def test_without_the_first_stage_there_is_no_answer(index: EngineIndex) -> None:
+    index.engine.down = {"order"}
+    with pytest.raises(EngineUnavailableError, match="order: no answer"):
+        ask(index, "images")
+
+
+@pytest.mark.parametrize("rerank", [True, False])
+@pytest.mark.parametrize("offset", [0, 4])
+@pytest.mark.parametrize("target", ["images", "texts"])
+def test_without_tokens_the_first_stage_decides_and_the_answer_says_so(
+    index: EngineIndex, target: Target, offset: int, rerank: bool
+) -> None:
+    options: dict[str, Any] = {"offset": offset, "num_candidates": 3}
+    plain = ask(index, target, rerank=False, **options)
+    index.engine.down = {"align", "similarities", "lengths"}
+    degraded = ask(index, target, rerank=rerank, **options)
+    assert degraded.degraded == ["rerank_unavailable"]
+    assert (degraded.reranked, degraded.fusion) == (False, None)
+    assert [(hit.id, hit.rank, hit.score) for hit in degraded.hits] == [
+        (hit.id, hit.rank, hit.score) for hit in plain.hits
+    ]
+    for hit in degraded.hits:
+        assert (hit.stages.align, hit.per_word, hit.evidence) == (None, None, None)
+        # The words of a text that asks are there to be counted; those of texts that are found not.
+        assert (hit.probability is None) == (target == "texts")
+    assert (degraded.match_probability is None) == (target == "texts")
+
+
+def test_without_the_tokens_of_the_hits_there_is_an_order_and_no_evidence(
+    index: EngineIndex,
+) -> None:
+    plain = ask(index, "images")
+    index.engine.down = {"similarities"}  # an engine may have scored the words itself
+    degraded = ask(index, "images")
+    assert degraded.degraded == ["evidence_unavailable"]
+    assert degraded.reranked
+    assert all(hit.evidence is None for hit in degraded.hits)
+    assert [hit.score for hit in degraded.hits] == [hit.score for hit in plain.hits]
+    assert [hit.probability for hit in degraded.hits] == [hit.probability for hit in plain.hits]
+
+
+def test_the_words_of_a_text_go_with_the_first_stage(index: EngineIndex) -> None:
+    """And with nothing else: an engine scores images by the words of a text, see `SearchSide`."""
+    asked: list[Any] = []
+
+    class Listening(EngineSide):
+        def order(self, *arguments: Any) -> Any:
+            asked.append(arguments[3])
+            return self._side.order(*arguments)
+
+    side = index.side
+    index.side = lambda *arguments: Listening(side(*arguments)._side, index.engine)  # type: ignore
+    searcher = TwoStageSearcher(index)  # type: ignore[arg-type]
+    text, _ = searcher.encode_item("text 4")
+    photo, _ = searcher.encode_item("photo 3")
+    searcher.search(text, "text", "images", top_k=3)
+    np.testing.assert_array_equal(asked.pop().numpy(), text.item_tokens(0).numpy())
+    searcher.search(text, "text", "texts", top_k=3)
+    searcher.search(photo, "image", "texts", top_k=3)
+    searcher.search(photo, "image", "images", top_k=3)
+    assert asked == [None, None, None]
