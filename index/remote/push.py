@@ -16,7 +16,7 @@ from index.manifest import AnnEntry, SideEntry
 from index.reader import open_index
 from index.remote.client import EngineClient
 from index.remote.engine_recall import NearestSoFar
-from index.remote.location import EngineLocation
+from index.remote.location import EngineLocation, location_of
 from index.remote.push_folder import copy_photos, only_pusher, write_folder
 from index.remote.push_source import PushSource, entries_of
 from index.remote.record import CHANGED, SOURCE, GenerationRecord, is_whole
@@ -39,11 +39,14 @@ class PushSettings:
         keep: generations that stay in the engine, the new one included.
         discard_changes: go on where items were added to what is live in the engine, or removed
             from it: the new generation does not have these changes.
+        unless_live: do nothing where what is live in the engine was pushed from the index as it
+            is now, into the same folder and with the same options.
     """
 
     batch_size: int = 256
     keep: int = 2
     discard_changes: bool = False
+    unless_live: bool = False
 
     def __post_init__(self) -> None:
         """Refuse impossible values.
@@ -107,6 +110,10 @@ def push_index(
     with open_index(index) as opened, only_pusher(folder):
         source = PushSource(opened)
         live = client.live_generation()
+        if live is not None and settings.unless_live and location_of(folder) == location:
+            pieces = client.read_record(live) or {}
+            if pieces.get(SOURCE) == source.identity(location):
+                return _of_live(live, GenerationRecord.read(pieces, f"generation {live}"))
         if live is not None and not settings.discard_changes:
             _check_unchanged(client, live)
         push = _Push(client, source, location, partial(copy_photos, index, folder))
@@ -223,6 +230,22 @@ class _Push:
         """Keep how far it is, for one that follows where this is cut."""
         done = json.dumps(self._done).encode("ascii")
         self._client.write_record(self.generation, {SOURCE: self.identity, _PROGRESS: done})
+
+
+def _of_live(live: int, record: GenerationRecord) -> PushReport:
+    """Report what an earlier push did."""
+    sides: dict[Target, SideEntry] = {}
+    for target in record.codecs:
+        entry = record.manifest.side(target)
+        if entry is not None:
+            sides[target] = entry
+    return PushReport(
+        generation=live,
+        counts={target: entry.count for target, entry in sides.items()},
+        resumed=dict.fromkeys(sides, 0),
+        recall={target: entry.ann.recall for target, entry in sides.items()},
+        dropped=[],
+    )
 
 
 def _check_unchanged(client: EngineClient, live: int) -> None:

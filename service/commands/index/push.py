@@ -92,6 +92,14 @@ def push(
             "it: the new generation does not have these changes.",
         ),
     ] = False,
+    unless_live: Annotated[
+        bool,
+        typer.Option(
+            "--unless-live",
+            help="Do nothing where what is live in the engine was pushed from INDEX as it is now: "
+            "for a job that is run at every start.",
+        ),
+    ] = False,
 ) -> None:
     """Put an index into an engine, from which any number of machines search it.
 
@@ -123,7 +131,9 @@ def push(
     }
     given = {key: value for key, value in asked.items() if value is not None}
     location = _location(location_of(out), engine, given)
-    settings = PushSettings(batch_size=batch_size, keep=keep, discard_changes=discard_changes)
+    settings = PushSettings(
+        batch_size=batch_size, keep=keep, discard_changes=discard_changes, unless_live=unless_live
+    )
     options = read_settings().engine_options
     with closing(connect(location, options)) as client, stderr_progress() as progress:
         report = push_index(index, out, location, client, settings, progress)
