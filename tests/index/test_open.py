@@ -1,8 +1,20 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from aladin.errors import EngineUnavailableError, IndexNotReadyError
+from index.changes.writer import ChangesWriter
+from index.open import open_backend, open_writer
+from index.reader import SearchIndex
+from index.remote.connect import EngineOptions
+from index.remote.location import EngineLocation, write_location
+from index.remote.remote_writer import RemoteWriter
 from tests.index.backend_contract import BackendContract, Publish
+from tests.index.remote.memory_engine import MemoryEngine, MemoryServer
+
+LOCATION = EngineLocation(engine="milvus", url="http://127.0.0.1:19530", name="photos")
 
 
 class TestFiles(BackendContract):
@@ -12,3 +24,39 @@ class TestFiles(BackendContract):
     @classmethod
     def publish(cls) -> Publish:
         return lambda files: files
+
+
+def test_files_are_opened_where_no_engine_is_named(published: Path, tmp_path: Path) -> None:
+    opened = open_backend(published, generation=1)
+    assert isinstance(opened, SearchIndex)
+    assert opened.generation == 1
+    opened.close()
+    assert isinstance(open_writer(published, "of a model"), ChangesWriter)
+    with pytest.raises(IndexNotReadyError, match="no index here"):
+        open_backend(tmp_path)
+
+
+def test_the_engine_that_a_folder_names_is_reached_as_the_options_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_location(tmp_path, LOCATION)
+    server = MemoryServer()
+    asked: list[tuple[EngineLocation, EngineOptions | None]] = []
+    clients: list[MemoryEngine] = []
+
+    def connect(location: EngineLocation, options: EngineOptions | None) -> MemoryEngine:
+        asked.append((location, options))
+        clients.append(MemoryEngine(server))
+        return clients[-1]
+
+    monkeypatch.setattr("index.open.connect", connect)
+    options = EngineOptions(timeout_s=2)
+    with pytest.raises(IndexNotReadyError, match="nothing was pushed"):
+        open_backend(tmp_path, engine=options)
+    server.down = {"*"}
+    with pytest.raises(EngineUnavailableError):
+        open_backend(tmp_path)
+    assert [client.closed for client in clients] == [True, True]  # nobody else would
+    assert isinstance(open_writer(tmp_path, "of a model", engine=options), RemoteWriter)
+    assert asked == [(LOCATION, options), (LOCATION, None), (LOCATION, options)]
+    assert not clients[-1].closed
