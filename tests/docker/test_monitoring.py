@@ -20,6 +20,7 @@ from service.answers.search import TookMs
 from service.http.access.scopes import NEEDED
 from service.http.state_metrics import StateNow, render_state
 from service.metrics import REJECTIONS, Metrics
+from service.work.guarded_engine import EngineCall
 from service.work.index_jobs import IndexState
 from service.work.search_job import Answered, Lane
 from service.work.workers import WorkersHealth
@@ -52,6 +53,7 @@ def exposed() -> dict[str, Values]:
     for reason in REJECTIONS:
         metrics.rejected(reason)
     metrics.request("GET", "/v1/index", 200, 0.1)
+    metrics.engine_call(EngineCall("search", 0.1, None))
     entry = FileEntry(bytes=1, sha256="")
     manifest = Manifest(
         schema_version=2,
@@ -66,7 +68,7 @@ def exposed() -> dict[str, Values]:
     )
     now = StateNow(
         ready=True,
-        workers=WorkersHealth(wanted=1, alive=1, generation=1),
+        workers=WorkersHealth(wanted=1, alive=1, generation=1, engine="up"),
         max_waiting=1,
         live=IndexState(manifest, {"images": 1, "texts": 1}),
     )
