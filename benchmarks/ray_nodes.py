@@ -30,6 +30,7 @@ class RayNodes:
 
     Attributes:
         address: of the head, for ``--ray``.
+        client_address: the same for those who are no node.
         pids: of each node's first process, the head's first.
     """
 
@@ -42,7 +43,7 @@ class RayNodes:
         self._cpus = cpus
         self._folder = Path()
         self._processes: list[subprocess.Popen[bytes]] = []
-        self.address = ""
+        self.address = self.client_address = ""
 
     @property
     def pids(self) -> list[int]:
@@ -84,6 +85,7 @@ class RayNodes:
         if not self._processes:
             port, clients = _free_ports(2)
             self.address = f"127.0.0.1:{port}"
+            self.client_address = f"ray://127.0.0.1:{clients}"
             place = ["--head", "--port", str(port), "--ray-client-server-port", str(clients)]
             place += ["--include-dashboard", "false", "--temp-dir", str(self._folder)]
         number = len(self._processes)

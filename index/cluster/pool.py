@@ -183,14 +183,17 @@ class WorkerPool:
         try:
             facts: WorkerFacts = self._ray.get(task)
         except self._ray.exceptions.RayError as error:
-            self._give_up(worker)
-            self._failed_starts += 1
+            self._ray.kill(worker.actor)
             own = _own_error(error)
             if own is not None:
                 raise own from error
+            reason = _last_line(error)
+            # Otherwise its node was lost, which says nothing about the next one.
+            if isinstance(error, self._ray.exceptions.RayTaskError) or _failed_to_import(error):
+                self._failed_starts += 1
             if self._failed_starts >= ATTEMPTS:
-                raise ClusterError(f"no worker starts on the nodes: {_last_line(error)}") from error
-            _LOG.warning("a worker did not start, another one is asked for: %s", _last_line(error))
+                raise ClusterError(f"no worker starts on the nodes: {reason}") from error
+            _LOG.warning("a worker did not start, another one is asked for: %s", reason)
             return
         worker.host = facts.host
         self._idle.append(worker)
@@ -212,7 +215,8 @@ class WorkerPool:
                 raise own from error
             reason = f"{worker.host}: {_last_line(error)}"
         except self._ray.exceptions.RayError as error:
-            self._give_up(worker)
+            # It may only be out of reach: then it would hold its cores, and encode for nobody.
+            self._ray.kill(worker.actor)
             self._lost += 1
             reason = f"{worker.host} was lost ({_last_line(error)})"
         else:
@@ -223,10 +227,6 @@ class WorkerPool:
             raise ClusterError(f"{folder.name} failed {ATTEMPTS} times, the last time at {reason}")
         _LOG.warning("%s is given to another worker: %s", folder.name, reason)
         return None
-
-    def _give_up(self, worker: _Worker) -> None:
-        # It may only be out of reach: then it would hold its cores, and encode for nobody.
-        self._ray.kill(worker.actor)
 
     def _nobody_came(self) -> str:
         settings = self._settings
@@ -241,6 +241,11 @@ def _own_error(error: Any) -> AladinError | None:
     """Return the error of ours that a task has raised, if it is one."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, AladinError) else None
+
+
+def _failed_to_import(error: Any) -> bool:
+    """Whether a worker died as it was made, as on a node that lacks a package."""
+    return bool(getattr(error, "actor_init_failed", False))
 
 
 def _last_line(error: Exception) -> str:

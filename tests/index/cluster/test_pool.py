@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def make_pool(fake_ray: Any, monkeypatch: pytest.MonkeyPatch) -> MakePool:
     monkeypatch.setattr("index.cluster.pool.ShardWorker", Worker)
 
     def make(check: Callable[[WorkerFacts], None] = lambda _: None, **settings: Any) -> WorkerPool:
+        settings = {"start_timeout_s": 5.0} | settings
         return WorkerPool(fake_ray, "recipe", WorkerSettings(**settings), check)
 
     return make
@@ -145,19 +147,35 @@ def test_our_own_errors_are_not_tried_again(
             run(make_pool())
 
 
-def test_workers_that_do_not_start_end_the_build(fake_ray: Any, make_pool: MakePool) -> None:
-    fake_ray.fate = lambda *_: ActorDiedError()
-    with pytest.raises(ClusterError, match="no worker starts on the nodes: The actor died"):
-        run(make_pool())
-    # Some are no harm.
-    started: Counter[str] = Counter()
+def test_workers_that_do_not_start_end_the_build(
+    fake_ray: Any, make_pool: MakePool, make_task_error: Callable[[Exception], Exception]
+) -> None:
+    missing = make_task_error(ModuleNotFoundError("No module named 'index'"))
+    for error in (missing, ActorDiedError(missing)):
+        fake_ray.fate = lambda *_, error=error: error
+        with (
+            closing(make_pool()) as pool,
+            pytest.raises(ClusterError, match=r"starts on the nodes: .*No module named 'index'"),
+        ):
+            run(pool)
+    # Some that do not are no harm, and neither is any number of nodes that are lost meanwhile.
+    for error, failing in ((missing, ATTEMPTS - 1), (ActorDiedError(), 3 * ATTEMPTS)):
+        starts: Counter[str] = Counter()
 
-    def fate(_: int, method: str, __: Any) -> Exception | None:
-        started[method] += 1
-        return ActorDiedError() if method == "start" and started[method] < ATTEMPTS else None
+        def fate(
+            _: int,
+            method: str,
+            __: Any,
+            error: Exception = error,
+            failing: int = failing,
+            starts: Counter[str] = starts,
+        ) -> Exception | None:
+            starts[method] += 1
+            return error if method == "start" and starts[method] <= failing else None
 
-    fake_ray.fate = fate
-    assert run(make_pool()) == EXPECTED
+        fake_ray.fate = fate
+        with closing(make_pool()) as pool:
+            assert run(pool) == EXPECTED
 
 
 def test_a_worker_that_cannot_be_used_is_refused(fake_ray: Any, make_pool: MakePool) -> None:

@@ -1,0 +1,164 @@
+"""Builds on two real Ray nodes of this machine, one of which is killed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from aladin.progress import NullProgress
+from benchmarks.ray_nodes import RayNodes
+from index.building.builder import build_index
+from index.building.source_items import ImageItem, TextItem
+from index.cluster.connection import connected
+from index.cluster.ray_encoding import ray_encoding
+from index.cluster.settings import WorkerSettings
+from index.layout import BUILD
+from index.settings import BuildSettings
+
+pytestmark = pytest.mark.cluster
+
+SETTINGS = BuildSettings(shard_items=2, batch_size=2, token_dtype="4bit", readers=1)
+ALADIN = Path(sys.executable).with_name("aladin")
+
+
+class Watch(NullProgress):
+    """Calls a function when so many workers are at work, once."""
+
+    def __init__(self, workers: int, at_work: Callable[[], None]) -> None:
+        self.notes: dict[str, float | str] = {}
+        self._workers = workers
+        self._at_work: Callable[[], None] | None = at_work
+
+    def note(self, **numbers: float | str) -> None:
+        self.notes |= numbers
+        if self.notes.get("workers", 0) >= self._workers and self._at_work is not None:
+            at_work, self._at_work = self._at_work, None
+            at_work()
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[RayNodes]:
+    """Two nodes of one core each."""
+    if shutil.which("ray", path=str(Path(sys.executable).parent)) is None:
+        pytest.skip("Ray is not installed: pip install 'aladin-search[ray]'")
+    with RayNodes([1, 1]) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> list[ImageItem]:
+    """Forty photos that take a worker a while, one of them broken."""
+    folder = tmp_path_factory.mktemp("photos")
+    random = np.random.default_rng(0)
+    items: list[ImageItem] = []
+    for number in range(40):
+        path = folder / f"{number:02d}.png"
+        pixels = random.integers(0, 256, (700, 700, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(path, compress_level=1)
+        items.append(ImageItem(id=path.stem, path=path, uri=path.name, metadata={"n": number}))
+    items[5].path.write_bytes(b"broken")
+    return items
+
+
+@pytest.fixture(scope="module")
+def alone(
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny_checkpoint: Path,
+    photos: list[ImageItem],
+    texts: list[TextItem],
+) -> dict[str, bytes]:
+    """The files of an index that one machine builds, in other shards."""
+    out = tmp_path_factory.mktemp("alone") / "index"
+    settings = BuildSettings(shards=1, batch_size=2, token_dtype="4bit")
+    build_index(tiny_checkpoint, out, photos, texts, settings)
+    return content(out)
+
+
+def test_a_node_is_killed_half_way_and_the_index_is_the_same(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    nodes: RayNodes,
+    photos: list[ImageItem],
+    texts: list[TextItem],
+    alone: dict[str, bytes],
+) -> None:
+    watch = Watch(2, lambda: nodes.kill(1))
+    with (
+        connected(nodes.address) as ray,
+        ray_encoding(ray, tiny_checkpoint, SETTINGS, WorkerSettings()) as encoding,
+    ):
+        report = build_index(
+            tiny_checkpoint, tmp_path, photos, texts, SETTINGS, watch, None, encoding
+        )
+    assert watch.notes["lost"] == 1
+    assert watch.notes["workers"] == 1
+    assert report.counts == {"images": 39, "texts": 16}
+    assert [entry.id for entry in report.left_out] == ["05"]
+    assert content(tmp_path) == alone
+    nodes.add(cpus=1)
+
+
+def test_a_build_that_was_cut_short_goes_on_elsewhere(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    nodes: RayNodes,
+    photos: list[ImageItem],
+    texts: list[TextItem],
+    alone: dict[str, bytes],
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    watch = Watch(1, interrupt)
+    with (
+        connected(nodes.address) as ray,
+        ray_encoding(ray, tiny_checkpoint, SETTINGS, WorkerSettings()) as encoding,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        build_index(tiny_checkpoint, tmp_path, photos, texts, SETTINGS, watch, None, encoding)
+    assert 0 < len(list((tmp_path / BUILD / "images").glob("shard-*"))) < 20
+    settings = BuildSettings(batch_size=2, token_dtype="4bit", resume=True)
+    build_index(tiny_checkpoint, tmp_path, photos, texts, settings)
+    assert content(tmp_path) == alone
+
+
+@pytest.mark.parametrize("client", [False, True])
+def test_the_command_line_builds_on_the_nodes(
+    tmp_path: Path, tiny_checkpoint: Path, nodes: RayNodes, photos: list[ImageItem], client: bool
+) -> None:
+    built = {
+        name: subprocess.run(
+            [
+                *[ALADIN, "index", "build", "--model", tiny_checkpoint],
+                *["--images", photos[0].path.parent, "--out", tmp_path / name],
+                *["--shards", "4", "--batch-size", "4", *where],
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for name, where in (
+            ("alone", ["--device", "cpu"]),
+            ("nodes", ["--ray", nodes.client_address if client else nodes.address]),
+        )
+    }
+    assert built["nodes"].returncode == 0, built["nodes"].stderr
+    # Nothing of Ray's own words is among the data.
+    assert built["nodes"].stdout == built["alone"].stdout.replace("/alone:", "/nodes:")
+    assert content(tmp_path / "nodes") == content(tmp_path / "alone")
