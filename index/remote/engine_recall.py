@@ -52,4 +52,4 @@ class NearestSoFar:
             hits = client.search(generation, target, query, wanted, None)
             least = scores.min() - _ROUNDING
             found += sum(hit.match >= least for hit in hits)
-        return found / (wanted * len(self.queries))
+        return float(found / (wanted * len(self.queries)))

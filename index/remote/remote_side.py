@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +23,14 @@ from index.rerank import alignment_with_candidates, token_similarities
 from index.settings import Target
 from index.tokens.codec import PackedTokens, TokenCodec
 from index.tokens.store import TokenStore
+
+
+class _Found(NamedTuple):
+    """An item that a search found, by its id, its row here and its cosine."""
+
+    item_id: str
+    row: int
+    match: float
 
 
 class RemoteSide:
@@ -102,18 +111,20 @@ class RemoteSide:
         if asking is not None and not self._were_given(asking):
             self._words, self._aligned = asking, {}
         width = num_candidates
-        rows, match = self._search(query, width, asking)
-        candidates = found = len(rows)
-        while len(rows) < count and found == width:
+        ordered = self._search(query, width, asking)
+        candidates = found = len(ordered)
+        seen = {each.item_id for each in ordered}
+        while len(ordered) < count and found == width:
             if width == most:
                 raise self._too_many("hits, skipped ones included", count)
             width = min(2 * width, most)
-            wider, wider_match = self._search(query, width, asking)
+            wider = self._search(query, width, asking)
             found = len(wider)
-            new = ~np.isin(wider, rows)
-            rows = np.concatenate([rows, wider[new]])
-            match = np.concatenate([match, wider_match[new]])
-        return Ordered(rows[:count], match[:count], candidates)
+            ordered += [each for each in wider if each.item_id not in seen]
+            seen.update(each.item_id for each in wider)
+        rows = np.array([each.row for each in ordered[:count]], dtype=np.int64)
+        match = np.array([each.match for each in ordered[:count]], dtype=np.float32)
+        return Ordered(rows, match, candidates)
 
     def align(
         self,
@@ -183,8 +194,8 @@ class RemoteSide:
 
     def _search(
         self, query: NDArray[np.float32], width: int, words: NDArray[np.float32] | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Search once; rows and cosines, best first, those of equal score by their rows."""
+    ) -> list[_Found]:
+        """Search once; best first, those of equal score by their rows."""
         found = self._client.search(
             self._generation,
             self.target,
@@ -194,15 +205,13 @@ class RemoteSide:
             with_tokens=words is not None,
             words=words,
         )
-        found.sort(key=_best_first)
-        rows = [self._remember(each.entry) for each in found]
-        self._aligned.update(
-            (row, each.align)
-            for row, each in zip(rows, found, strict=True)
-            if each.align is not None
-        )
-        match = np.array([each.match for each in found], dtype=np.float32)
-        return np.array(rows, dtype=np.int64), match
+        ordered: list[_Found] = []
+        for each in sorted(found, key=_best_first):
+            row = self._remember(each.entry)
+            ordered.append(_Found(each.entry.item.id, row, each.match))
+            if each.align is not None:
+                self._aligned[row] = each.align
+        return ordered
 
     def _remember(self, entry: Entry) -> int:
         """Keep what is known of an item, and return the row that stands for it in this search.

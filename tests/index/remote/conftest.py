@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,11 +26,8 @@ def server() -> MemoryServer:
 def push(server: MemoryServer, tmp_path: Path) -> Callable[..., PushReport]:
     """Return a function that pushes an index to `server`, and to the folder "remote"."""
 
-    def run(index: Path, **settings: int) -> PushReport:
-        client = MemoryEngine(server)
-        settings = {"batch_size": 4, **settings}
-        return push_index(
-            index, tmp_path / "remote", LOCATION, client, PushSettings(**settings)
-        )
+    def run(index: Path, **settings: Any) -> PushReport:
+        options = replace(PushSettings(batch_size=4), **settings)
+        return push_index(index, tmp_path / "remote", LOCATION, MemoryEngine(server), options)
 
     return run

@@ -6,12 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from aladin.encoding import Encoding
-from aladin.errors import EngineUnavailableError, InputError
 from aladin.inference import encode_texts
 from index.modality import Modality
 from index.reader import SearchIndex
