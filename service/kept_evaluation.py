@@ -8,6 +8,7 @@ from typing import Any
 
 from aladin.errors import SearchIndexError
 from index.evaluations import Evaluation, store_evaluation
+from index.remote.location import location_of
 from service.evaluation import IndexEvaluation, SystemEvaluation
 
 
@@ -34,6 +35,8 @@ def keep_evaluation(
     Returns:
         Why it is not kept: what was measured is worth having all the same. None: it is kept.
     """
+    if location_of(index) is not None:
+        return "the evaluation is not kept with the index: an engine keeps that"
     try:
         store_evaluation(
             index,

@@ -54,8 +54,9 @@ class ListedOrders:
         self._embedding = query.embedding[0].detach().float().cpu().numpy()
         tokens = query.item_tokens(0).detach().float().cpu()
         everything = side.order(self._embedding, side.count, side.count).rows
-        self._align = np.zeros(int(everything.max()) + 1, dtype=np.float32)
-        self._align[everything] = side.align(tokens, modality, everything)
+        # Rows may be any numbers, see `SearchSide`.
+        self._rows = np.sort(everything)
+        self._align = side.align(tokens, modality, self._rows)
 
     def first_stage(self, num_candidates: int) -> FirstStageOrder:
         """Ask the first stage for as many blocks of candidates as the page reaches into."""
@@ -78,7 +79,7 @@ class ListedOrders:
         return ranking.take(slice(0, self._listed))
 
     def _look_up(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        return self._align[rows]
+        return self._align[np.searchsorted(self._rows, rows)]
 
 
 def listed_rank(page: Ranking, right: NDArray[np.int64], block: int) -> int:
