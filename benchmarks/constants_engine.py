@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from aladin.progress import NullProgress
 from benchmarks.milvus_server import MilvusServer
 from benchmarks.one_thread import one_thread
+from benchmarks.quiet_time import quiet_median_s, quiet_time
 from benchmarks.synthetic import SyntheticPhotos
 from benchmarks.synthetic_index import synthetic_item
 from benchmarks.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM
@@ -168,14 +168,13 @@ def _graph(
 ) -> tuple[float, float, float]:
     """Return seconds of one search of a graph, seconds to add a vector, bytes beside a vector."""
     with one_thread():
-        started = time.perf_counter()
-        index = build_ann(factory, embeddings, NullProgress())
-        index_s = (time.perf_counter() - started) / len(embeddings)
+        with quiet_time() as built:
+            index = build_ann(factory, embeddings, NullProgress())
         ann = AnnIndex(index, width)
-        times = time_in_turn(
-            {"graph": lambda turn: ann.search(queries[turn % len(queries)], CANDIDATES)}, _SEARCHES
+        search_s = quiet_median_s(
+            lambda turn: ann.search(queries[turn % len(queries)], CANDIDATES), _SEARCHES
         )
     write_ann(folder / "graph.faiss", index)
     size = (folder / "graph.faiss").stat().st_size
     overhead = size / len(embeddings) - embeddings.shape[1] * 4
-    return float(np.median(times["graph"])) / 1000, index_s, math.ceil(overhead)
+    return search_s, built.seconds / len(embeddings), overhead

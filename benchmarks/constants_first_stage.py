@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +15,8 @@ from scipy.optimize import nnls
 from aladin.progress import NullProgress
 from benchmarks.ann_factories import draw_embeddings
 from benchmarks.one_thread import one_thread
+from benchmarks.quiet_time import quiet_median_s, quiet_time
 from benchmarks.synthetic import SyntheticPhotos
-from benchmarks.timing import time_in_turn
 from index.ann.ann_index import AnnIndex
 from index.ann.calibration import calibrate
 from index.ann.construction import build_ann, training_vectors
@@ -89,17 +88,17 @@ def measure_first_stage(photos: SyntheticPhotos, items: Sequence[int]) -> FirstS
         calibrated_s = 0.0
         for count in items:
             index = _built(embeddings[:count], _lists_of(count)).index
-            started = time.perf_counter()
-            found = calibrate(
-                AnnIndex(index, None), embeddings[:count], calibrating, CANDIDATES, ANN_RECALL
-            )
-            calibrated_s = time.perf_counter() - started
+            with quiet_time() as calibrated:
+                found = calibrate(
+                    AnnIndex(index, None), embeddings[:count], calibrating, CANDIDATES, ANN_RECALL
+                )
+            calibrated_s = calibrated.seconds
             widths.append(_needed(count, index, found.chosen, found.curve, timing))
             searches += _search_times(index, timing, found.chosen.oversample)
         builds = _builds(embeddings, items)
         searches += _search_times(builds[-1].index, timing, widths[-1].oversample)
-        searching = _fit_searches(searches)
-        building = _fit_builds(builds, embeddings.shape[1])
+        searching = fit_searches(searches)
+        building = fit_builds(builds, embeddings.shape[1])
         return FirstStageConstants(
             flat_s=flat_s,
             coarse_s=_coarse_s(builds[-1].index, timing),
@@ -130,9 +129,9 @@ def _lists_of(count: int) -> int:
 
 def _built(embeddings: NDArray[np.float32], lists: int) -> BuiltLists:
     factory = f"IVF{lists},PQ{embeddings.shape[1]}x4fs"
-    started = time.perf_counter()
-    index = build_ann(factory, embeddings, NullProgress())
-    return BuiltLists(len(embeddings), lists, time.perf_counter() - started, index)
+    with quiet_time() as built:
+        index = build_ann(factory, embeddings, NullProgress())
+    return BuiltLists(len(embeddings), lists, built.seconds, index)
 
 
 def _builds(embeddings: NDArray[np.float32], items: Sequence[int]) -> list[BuiltLists]:
@@ -147,7 +146,7 @@ def _builds(embeddings: NDArray[np.float32], items: Sequence[int]) -> list[Built
     ]
 
 
-def _fit_builds(builds: Sequence[BuiltLists], dim: int) -> list[float]:
+def fit_builds(builds: Sequence[BuiltLists], dim: int) -> list[float]:
     """Return seconds to train a value for a list, a value, to assign it for a list, to encode it.
 
     The least squares of the relative errors, none below 0.
@@ -180,7 +179,7 @@ def _search_times(index: Any, queries: NDArray[np.float32], oversample: float) -
     return times
 
 
-def _fit_searches(times: Sequence[SearchTime]) -> list[float]:
+def fit_searches(times: Sequence[SearchTime]) -> list[float]:
     """Return the seconds of a search, of a list, and of a byte of codes."""
     rows = [
         [value / each.seconds for value in (1.0, float(each.width), each.code_bytes)]
@@ -252,4 +251,4 @@ def _at(queries: NDArray[np.float32], turn: int) -> NDArray[np.float32]:
 def _median_s(run: Callable[[int], object]) -> float:
     """Return the median time of a function of the number of its call."""
     with one_thread():
-        return float(np.median(time_in_turn({"run": run}, _TIMED)["run"])) / 1000
+        return quiet_median_s(run, _TIMED)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.constants_tokens import measure_page
+from benchmarks.quiet_time import quiet_time
 from benchmarks.scale import measure
 from benchmarks.scale_search import Effort
 from benchmarks.synthetic import SyntheticPhotos
@@ -34,7 +33,7 @@ from index.plan.sizes import index_sizes
 from index.plan.workload import Workload
 from index.side import ITEMS
 
-_SEARCHES = 500
+_SEARCHES, _RUNS = 500, 3
 _EFFORT = Effort(
     searches=_SEARCHES, recall_queries=2, fidelity_queries=2, exhaustive_runs=1, throughput_s=0.1
 )
@@ -75,7 +74,10 @@ def measure_index(
     )
     stage = first_stage_of(workload, first_stage)
     with tempfile.TemporaryDirectory() as folder:
+        # Again and again: what else runs on the machine only ever adds to a time.
+        runs = [measure(items, "int8", "exact", _EFFORT) for _ in range(_RUNS - 1)]
         figures = measure(items, "int8", "exact", _EFFORT, keep=Path(folder))
+        runs.append(figures)
         root = Path(folder) / "index"
         side = generation_folder(root, live_generation(root)) / "images"
         files = FileConstants(
@@ -84,8 +86,9 @@ def measure_index(
             byte_s=_byte_s(Path(folder)),
         )
     sizes = index_sizes(workload, stage, files)
+    quietest = min(runs, key=lambda each: each["p50_ms"])
     total_s, retrieve_s, rerank_s = (
-        figures[name] / 1000 for name in ("p50_ms", "retrieve_p50_ms", "rerank_p50_ms")
+        quietest[name] / 1000 for name in ("p50_ms", "retrieve_p50_ms", "rerank_p50_ms")
     )
     return AroundStages(
         process=ProcessConstants(
@@ -97,7 +100,7 @@ def measure_index(
             first_stage_s=max(0.0, retrieve_s - search_s(stage, workload, first_stage)),
             second_stage_s=max(0.0, rerank_s - align_s(workload, int8)),
             look_up_s=total_s - retrieve_s - rerank_s,
-            spread=figures["p95_ms"] / figures["p50_ms"],
+            spread=min(each["p95_ms"] / each["p50_ms"] for each in runs),
             page_s=measure_page(),
         ),
     )
@@ -107,9 +110,9 @@ def _item_s(database: Path, folder: Path, items: int) -> float:
     """Return the seconds to write an item into a database."""
     with closing(ItemStore(database)) as store:
         stored = store.by_rows(range(items))
-    started = time.perf_counter()
-    write_items(folder / "again.sqlite", stored)
-    return (time.perf_counter() - started) / items
+    with quiet_time() as written:
+        write_items(folder / "again.sqlite", stored)
+    return written.seconds / items
 
 
 def _byte_s(folder: Path) -> float:
@@ -118,10 +121,8 @@ def _byte_s(folder: Path) -> float:
     place.mkdir()
     part = np.random.default_rng(0).integers(0, 256, (2**12, 2**10), dtype=np.uint8)
     rows = _ARRAY_BYTES // part.shape[1]
-    started = time.perf_counter()
-    parts = (part for _ in range(rows // len(part)))
-    write_npy(place / "array.npy", np.uint8, (rows, part.shape[1]), parts)
-    describe_files(place, ["array.npy"])
-    seconds = time.perf_counter() - started
-    shutil.rmtree(place)
-    return seconds / _ARRAY_BYTES
+    with quiet_time() as written:
+        parts = (part for _ in range(rows // len(part)))
+        write_npy(place / "array.npy", np.uint8, (rows, part.shape[1]), parts)
+        describe_files(place, ["array.npy"])
+    return written.seconds / _ARRAY_BYTES

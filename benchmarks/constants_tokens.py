@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from benchmarks.one_thread import one_thread
+from benchmarks.quiet_time import quiet_median_s, quiet_time
 from benchmarks.rerank import DIM, REGIONS, unit_vectors, write_store
 from benchmarks.synthetic import SyntheticPhotos
 from benchmarks.synthetic_sources import TOKEN_DIM
-from benchmarks.timing import time_in_turn
 from index.npy import map_npy, write_npy
 from index.plan.constants import FormConstants
 from index.rerank import alignment_with_candidates
@@ -47,9 +46,9 @@ def measure_forms(photos: SyntheticPhotos, items: int) -> dict[TokenDtype, FormC
         codec = codec_for(dtype, [some], words)
         times: list[float] = []
         for _ in range(_PACKS):
-            started = time.perf_counter()
-            codec.pack(some)
-            times.append(time.perf_counter() - started)
+            with quiet_time() as packed:
+                codec.pack(some)
+            times.append(packed.seconds)
         value_s, score_s = _scoring(dtype, items)
         forms[dtype] = FormConstants(
             pack_s=min(times) / some.size, value_s=value_s, score_s=score_s
@@ -98,11 +97,13 @@ def _candidate_s(store: TokenStore, words: int, items: int) -> float:
     """Return the seconds that one more candidate takes."""
     random = np.random.default_rng(0)
     query = torch.from_numpy(unit_vectors(words, seed=2))
-    runs: dict[str, Callable[[int], object]] = {}
-    for count in _CANDIDATES:
+
+    def seconds(count: int) -> float:
         rows = [random.choice(items, count, replace=False) for _ in range(_SETS)]
-        runs[str(count)] = lambda turn, rows=rows: alignment_with_candidates(
-            query, "text", store, rows[turn % _SETS]
+        return quiet_median_s(
+            lambda turn: alignment_with_candidates(query, "text", store, rows[turn % _SETS]),
+            _REPETITIONS,
         )
-    few, many = (np.median(each) / 1000 for each in time_in_turn(runs, _REPETITIONS).values())
-    return float(many - few) / (_CANDIDATES[1] - _CANDIDATES[0])
+
+    few, many = _CANDIDATES
+    return (seconds(many) - seconds(few)) / (many - few)

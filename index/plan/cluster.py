@@ -103,9 +103,11 @@ def plan_cluster(workload: Workload, constants: Constants, embedded: EmbeddedPla
     def query(nodes: int) -> Latency:
         """Return the latency with so many query nodes of a replica."""
         held = math.ceil(segments / nodes)
-        # The cores of a node take the segments of one query together, then those of the next.
+        # The cores of a node take the segments of a query together. Where there are more
+        # segments than cores they come in turns; where there are fewer, other queries fit beside.
         node_s = math.ceil(held / workload.machine_cores) * segment_s
-        node = Latency.spread_by(node_s, engine.spread).then(waiting(node_s, load, 1))
+        at_once = max(1, workload.machine_cores // held)
+        node = Latency.spread_by(node_s, engine.spread).then(waiting(node_s, load, at_once))
         return of_service.then(called).then(between).then(node.slowest_of(nodes))
 
     for_memory = math.ceil(memory / (USABLE_MEMORY * workload.machine_memory_bytes))

@@ -34,7 +34,8 @@ class EmbeddedPlan:
         least_memory_bytes: without those of vectors and tokens, which are then read from the
             disk.
         resident: share of those that the machine's memory holds.
-        build_memory_bytes: of the process that builds.
+        build_memory_bytes: of the process that builds, with the vectors that it maps.
+        least_build_memory_bytes: without those, which the system can take back.
         build: its times.
         search: one search alone, its query encoded already.
         query: one query at the load of the workload, from its text to its hits.
@@ -49,6 +50,7 @@ class EmbeddedPlan:
     least_memory_bytes: int
     resident: float
     build_memory_bytes: int
+    least_build_memory_bytes: int
     build: BuildTime
     search: Latency
     query: Latency
@@ -74,6 +76,9 @@ def plan_embedded(workload: Workload, constants: Constants) -> EmbeddedPlan:
 
     start = max(workload.replicas, machines_for_load(workload, alone.p50_s))
     machines = fewest_machines(start, query, workload.p95_ms / 1000)
+    building = (
+        constants.process.building_bytes + sizes.first_stage + training_bytes(stage, workload)
+    )
     problem = None
     if least > workload.machine_memory_bytes:
         machines = None
@@ -87,10 +92,8 @@ def plan_embedded(workload: Workload, constants: Constants) -> EmbeddedPlan:
         memory_bytes=constants.process.serving_bytes + sizes.mapped,
         least_memory_bytes=least,
         resident=resident,
-        build_memory_bytes=constants.process.building_bytes
-        + sizes.embeddings
-        + sizes.first_stage
-        + training_bytes(stage, workload),
+        build_memory_bytes=building + sizes.embeddings,
+        least_build_memory_bytes=building,
         build=build_time(workload, stage, sizes, constants),
         search=search,
         query=query(start if machines is None else machines),

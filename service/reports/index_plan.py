@@ -29,6 +29,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
             "least_memory_bytes": embedded.least_memory_bytes,
             "resident": embedded.resident,
             "build_memory_bytes": embedded.build_memory_bytes,
+            "least_build_memory_bytes": embedded.least_build_memory_bytes,
             "build_hours": {
                 name.removesuffix("_s"): seconds / _HOUR_S
                 for name, seconds in build._asdict().items()
@@ -89,7 +90,12 @@ def plan_table(plan: Plan) -> Table:
         f"{_size(embedded.least_memory_bytes)}",
         f"{_size(cluster.memory_bytes)} a replica",
     )
-    table.add_row("memory to build", _size(embedded.build_memory_bytes), "as an index of files")
+    table.add_row(
+        "memory to build",
+        f"{_size(embedded.build_memory_bytes)}; at least "
+        f"{_size(embedded.least_build_memory_bytes)}",
+        "as an index of files",
+    )
     table.add_row(
         "disk",
         f"{_size(embedded.disk_bytes)} a machine (of a generation: "
@@ -171,11 +177,11 @@ def _machines(count: int | None, problem: str | None) -> str:
 
 
 def _size(size: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
             return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:,.3g} TB" if size < 1000 else f"{size:,.0f} TB"
+        size /= 1024
+    return f"{size:,.3g} TiB" if size < 1000 else f"{size:,.0f} TiB"
 
 
 def _time(seconds: float) -> str:

@@ -1,0 +1,30 @@
+import math
+
+import pytest
+
+from index.plan.latency import Latency
+from index.plan.machines import fewest_machines, machines_for_load
+from index.plan.workload import Workload
+
+
+@pytest.mark.parametrize("start", [1, 3, 7])
+@pytest.mark.parametrize("wanted", [0.6, 0.11, 0.1001, 1.0])
+def test_no_fewer_machines_are_enough(start: int, wanted: float) -> None:
+    def latency(machines: int) -> Latency:
+        return Latency(0.05, 0.1 + 1 / machines**2)
+
+    slowly = start
+    while latency(slowly).p95_s > wanted:
+        slowly += 1
+    assert fewest_machines(start, latency, wanted) == slowly
+
+
+def test_what_no_number_of_machines_does_is_told() -> None:
+    assert fewest_machines(1, lambda machines: Latency(1, 2 + 1 / machines), 2.0) is None
+    assert fewest_machines(1, lambda _: Latency(math.inf, math.inf), 2.0) is None
+
+
+def test_machines_are_busy_for_six_tenths_at_most() -> None:
+    # 300 queries of 0.08 core seconds: 24 cores of work, 40 cores in all.
+    workload = Workload(items=1, queries_per_s=300, machine_cores=8)
+    assert machines_for_load(workload, 0.08) == 5
