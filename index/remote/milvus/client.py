@@ -62,7 +62,7 @@ class MilvusEngine:
         index_kind(location.index or DEFAULT_INDEX)
         self._connection = connection
         self._location = location
-        self._consistency = Consistency(location.consistency)
+        self._consistency = Consistency(location.url, location.consistency)
         self._forms_lock = threading.Lock()
         self._forms: dict[str, SideForm] = {}
 
@@ -192,7 +192,7 @@ class MilvusEngine:
         del words  # these releases of Milvus do not score tokens
         collection = self._collection(generation, target)
         form = self._form(collection)
-        params = search_params(index_kind(form.index), self._location.search_params, count)
+        params = search_params(index_kind(form.index_kind), self._location.search_params, count)
         passes = "" if filter is None else expression(filter)
         fields = [ITEM, *(form.token_fields if with_tokens else ())]
         hits = self._connection.call(

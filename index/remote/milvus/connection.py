@@ -28,8 +28,13 @@ _TRIES = re.compile(r"^\[\w+\] Retry run out of 0 retry times, (message=)?")
 # Codes of answers that say that it may be otherwise in a moment: the server starts, a node of the
 # cluster was lost, a collection is being loaded, there is too much to do. They are listed in
 # Milvus's pkg/util/merr.
-_PASSING = {1, 2, 3, 4, 5, 8, 9, 101, 103, 400, 401, *range(500, 504), *range(600, 603)}
-_PASSING |= {*range(900, 905), 1000, 1001, 1002}
+_PASSING = frozenset(
+    (
+        *(1, 2, 3, 4, 5, 8, 9),  # the service
+        *(101, 103, 400, 401, 500, 501, 502, 503, 600, 601, 602),  # what is being loaded
+        *(900, 901, 902, 903, 904, 1000, 1001, 1002),  # nodes and their files
+    )
+)
 # And of gRPC, by name.
 _PASSING_CALLS = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "UNKNOWN", "INTERNAL"}
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 1.0

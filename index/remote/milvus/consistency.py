@@ -23,13 +23,36 @@ DEFAULT_LEVEL = "session"
 _OWN_WRITE_S = 10.0
 
 
+class _Writes:
+    """When this process last wrote to each collection, with whichever client."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._written_s: dict[tuple[str, str], float] = {}
+
+    def note(self, url: str, collection: str) -> None:
+        with self._lock:
+            self._written_s[url, collection] = time.monotonic()
+
+    def are_recent(self, url: str, collection: str) -> bool:
+        with self._lock:
+            written_s = self._written_s.get((url, collection))
+        return written_s is not None and time.monotonic() - written_s < _OWN_WRITE_S
+
+
+# One for all clients, as what writes and what searches have one each; `pymilvus` keeps the times
+# of writes that "Session" asks for in the same way.
+_WRITES = _Writes()
+
+
 class Consistency:
     """Chooses the level of each read."""
 
-    def __init__(self, level: str | None) -> None:
+    def __init__(self, url: str, level: str | None) -> None:
         """Choose by one of the levels of this file.
 
         Args:
+            url: of the server.
             level: None: the default.
 
         Raises:
@@ -38,14 +61,12 @@ class Consistency:
         level = level or DEFAULT_LEVEL
         if level not in LEVELS:
             raise ConfigError(f"consistency: expected one of {', '.join(LEVELS)}, got {level!r}")
+        self._url = url
         self._level = level
-        self._lock = threading.Lock()
-        self._written_s: dict[str, float] = {}
 
     def note_write(self, collection: str) -> None:
-        """Say that this process has just written to a collection."""
-        with self._lock:
-            self._written_s[collection] = time.monotonic()
+        """Say that a collection has just been written to."""
+        _WRITES.note(self._url, collection)
 
     def of_read(self, collection: str) -> str:
         """Return the level of a read, in Milvus's words.
@@ -55,7 +76,4 @@ class Consistency:
         """
         if self._level != "session":
             return self._level.capitalize()
-        with self._lock:
-            written_s = self._written_s.get(collection)
-        recently = written_s is not None and time.monotonic() - written_s < _OWN_WRITE_S
-        return "Session" if recently else "Bounded"
+        return "Session" if _WRITES.are_recent(self._url, collection) else "Bounded"

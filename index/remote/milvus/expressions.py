@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from index.items.filter_tree import And, Bound, Equal, Exists, Filter, Not, Or, Range
+from index.items.filter_tree import And, Bound, Comparison, Equal, Exists, Filter, Not, Or, Range
 from index.remote.filter_fields import field_key, number_key, terms_of, text_bound
 
 TERMS, EXTENTS = "terms", "extents"
 
 # A bound is passed by one of a field's values where it is passed by the greatest, or the least.
-_COMPARISONS = {"gt": ("greatest", ">"), "gte": ("greatest", ">="), "lt": ("least", "<")}
-_COMPARISONS["lte"] = ("least", "<=")
+_COMPARISONS: dict[Comparison, tuple[str, str]] = {
+    "gt": ("greatest", ">"),
+    "gte": ("greatest", ">="),
+    "lt": ("least", "<"),
+    "lte": ("least", "<="),
+}
+_ESCAPES = {'"': '\\"', "\\": "\\\\"} | {chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}
 
 
 def extent_name(field: str, kind: str, end: str) -> str:
@@ -60,7 +65,3 @@ def _bound(field: str, bound: Bound) -> str:
         limit = text_bound(field, bound.value)
     name = extent_name(field_key(field), kind, end)
     return f'{EXTENTS}["{name}"] {sign} {quoted(limit)}'
-
-
-_ESCAPES = {'"': '\\"', "\\": "\\\\"}
-_ESCAPES |= {chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}

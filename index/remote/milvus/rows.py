@@ -35,28 +35,28 @@ _ROOM = 2
 
 
 class SideForm(NamedTuple):
-    """How a side is kept; it is the description of its collection.
+    """How a side is kept: the description of its collection.
 
     Attributes:
         embedding_dim: size of an embedding.
         token_dtype: their stored form.
         token_dim: size of a token.
         token_texts: fields that a row's tokens have.
-        index: the kind of its first stage, see `index.remote.milvus.index_kinds`.
+        index_kind: of its first stage, see `index.remote.milvus.index_kinds`.
     """
 
     embedding_dim: int
     token_dtype: TokenDtype
     token_dim: int
     token_texts: int
-    index: str
+    index_kind: str
 
     @classmethod
-    def of(cls, schema: SideSchema, index: str) -> SideForm:
+    def of(cls, schema: SideSchema, index_kind: str) -> SideForm:
         """Choose the form for a side with a kind of index."""
         needed = _ROOM * schema.max_tokens * schema.codec.token_bytes
         texts = max(1, -(-needed // _BYTES_A_TEXT))
-        return cls(schema.embedding_dim, schema.codec.dtype, schema.codec.dim, texts, index)
+        return cls(schema.embedding_dim, schema.codec.dtype, schema.codec.dim, texts, index_kind)
 
     @classmethod
     def read(cls, description: str) -> SideForm:
