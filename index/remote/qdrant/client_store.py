@@ -7,7 +7,7 @@ holds all in memory: it is for tests and some thousands of items.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -34,6 +34,8 @@ from index.remote.qdrant.point_store import (
 )
 from index.remote.qdrant.settings import QdrantSettings
 
+# 40 bytes each; as many embeddings are 60 MB.
+_KEYS_A_MESSAGE = 10_000
 _LOOK_AGAIN_S = 0.3
 # A server is green until it sees that there is something to index.
 _GREEN_LOOKS = 3
@@ -148,8 +150,9 @@ class ClientStore:
 
     def delete(self, collection: str, keys: Sequence[str]) -> None:
         """Remove points; keys that are not there are no error."""
-        if keys:
-            self._change(collection, partial(self._client.delete, points_selector=list(keys)))
+        for part in _parts(keys):
+            chosen = models.PointIdsList(points=list[models.ExtendedPointId](part))
+            self._change(collection, partial(self._client.delete, points_selector=chosen))
 
     def count(self, collection: str) -> int:
         """Return the exact number of points."""
@@ -183,18 +186,18 @@ class ClientStore:
         with_embeddings: bool = False,
     ) -> list[Point]:
         """Return the points with some keys; those that are not there are left out."""
-        if not keys:
-            return []
-        records = self._calls.run(
-            lambda: self._client.retrieve(
+        points: list[Point] = []
+        for part in _parts(keys):
+            read = partial(
+                self._client.retrieve,
                 collection,
-                list(keys),
+                part,
                 with_payload=list(fields),
                 with_vectors=[MATCH] if with_embeddings else False,
                 consistency=self._consistency,
             )
-        )
-        return [point_of_record(record) for record in records]
+            points += [point_of_record(record) for record in self._calls.run(read)]
+        return points
 
     def check_health(self) -> None:
         """Return where the engine answers."""
@@ -226,3 +229,9 @@ class ClientStore:
         if done.status != models.UpdateStatus.COMPLETED:
             reason = f"{collection}: a change is {done.status}, not completed in time"
             raise EngineUnavailableError(self._engine, reason)
+
+
+def _parts(keys: Sequence[str]) -> Iterator[list[str]]:
+    """Yield keys as many at a time as go into a message."""
+    for start in range(0, len(keys), _KEYS_A_MESSAGE):
+        yield list(keys[start : start + _KEYS_A_MESSAGE])

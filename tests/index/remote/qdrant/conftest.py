@@ -20,7 +20,7 @@ def rest() -> Generator[RestServer]:
         yield server
 
 
-@pytest.fixture(params=["server", "local", "edge"])
+@pytest.fixture(params=[pytest.param("server", marks=pytest.mark.cluster), "local", "edge"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> EngineLocation:
     """Where an index is, for each form."""
     if request.param == "server":

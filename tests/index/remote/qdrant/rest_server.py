@@ -115,7 +115,7 @@ class RestServer:
             engine.upsert(name, models.PointsList.model_validate(body).points)
             return _COMPLETED | {"status": self.change_status}
         if what == "delete":
-            engine.delete(name, models.PointIdsList.model_validate(body).points)
+            engine.delete(name, models.PointIdsList.model_validate(body))
             return _COMPLETED | {"status": self.change_status}
         if what == "count":
             return engine.count(name)

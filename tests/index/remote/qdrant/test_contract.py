@@ -48,12 +48,14 @@ class TestLocalMode(QdrantContract):
     """The client's local mode."""
 
 
+@pytest.mark.cluster
 class TestEdge(QdrantContract):
     """Qdrant's own engine in this process."""
 
     kind: ClassVar[EngineKind] = "qdrant-edge"
 
 
+@pytest.mark.cluster
 class TestServer(QdrantContract):
     """A server's interface, over HTTP."""
 
