@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from aladin.encoding import Encoding
+from aladin.errors import EngineUnavailableError, InputError
 from aladin.inference import encode_texts
 from index.modality import Modality
 from index.reader import SearchIndex
+from index.remote.entry import FoundEntry
 from index.remote.push import PushReport
 from index.remote.remote_index import RemoteIndex, open_remote_index
 from index.results import SearchResult
@@ -92,3 +97,115 @@ def test_hits_scores_and_evidence_are_those_of_the_files(
                 for each in (searcher, TwoStageSearcher(remote))
             )
             assert_same(actual, expected, align_error=1e-5 if scores_words else 0)
+
+
+@pytest.mark.parametrize(
+    ("scores_words", "explain", "calls"),
+    [
+        (False, False, ["search"]),
+        (False, True, ["search"]),
+        (True, False, ["search"]),
+        # The words' best regions are asked for, of the page alone.
+        (True, True, ["search", "fetch_tokens"]),
+    ],
+)
+def test_a_text_finds_photos_in_one_call(
+    remote: RemoteIndex,
+    server: MemoryServer,
+    query: Encoding,
+    scores_words: bool,
+    explain: bool,
+    calls: list[str],
+) -> None:
+    remote.client.scores_words = scores_words  # type: ignore[attr-defined]
+    server.calls.clear()
+    TwoStageSearcher(remote).search(
+        query, "text", "images", top_k=5, explain=explain, query_text=TEXT
+    )
+    assert server.calls == calls
+
+
+def test_without_tokens_the_first_stage_decides_and_without_that_nothing(
+    remote: RemoteIndex, server: MemoryServer, searcher: TwoStageSearcher
+) -> None:
+    photo = searcher.encode_item("photo 3")[0]
+    expected = searcher.search(photo, "image", "texts", top_k=5, rerank=False)
+    server.down = {"fetch_tokens"}
+    result = TwoStageSearcher(remote).search(photo, "image", "texts", top_k=5)
+    assert (result.reranked, result.degraded) == (False, ["rerank_unavailable"])
+    assert [hit.id for hit in result.hits] == [hit.id for hit in expected.hits]
+    server.down = {"search"}
+    with pytest.raises(EngineUnavailableError, match="memory: no answer to search"):
+        TwoStageSearcher(remote).search(photo, "image", "texts", top_k=5)
+
+
+def test_what_is_removed_or_replaced_between_two_calls_scores_nothing(
+    remote: RemoteIndex, server: MemoryServer, searcher: TwoStageSearcher
+) -> None:
+    photo = searcher.encode_item("photo 3")[0]
+    side = remote.side("texts")
+    rows = side.order(photo.embedding[0].numpy(), 4, 4).rows
+    removed, replaced, *_ = (item.id for item in side.items.by_rows(rows.tolist()))
+    stored = server.sides[1, "texts"]
+    del stored[removed]
+    newer = stored[replaced].item._replace(row=99, text="newer")
+    stored[replaced] = stored[replaced]._replace(item=newer)
+    scores = side.align(photo.item_tokens(0), "image", rows)
+    assert scores[:2].tolist() == [0, 0]
+    assert np.all(scores[2:] != 0)
+    assert side.lengths(rows).tolist()[:2] == [0, 0]
+    assert side.items.by_rows(rows[1:2].tolist())[0].text != "newer"
+    assert not side.embedding(int(rows[0])).any()
+    assert not side.embedding(int(rows[1])).any()
+
+
+def test_no_more_is_asked_for_than_one_search_finds(remote: RemoteIndex, query: Encoding) -> None:
+    searcher = TwoStageSearcher(remote)
+    remote.client.max_results = 10  # type: ignore[misc]
+    found = searcher.search(query, "text", "images", top_k=4, offset=6, num_candidates=5)
+    assert [hit.rank for hit in found.hits] == [7, 8, 9, 10]
+    with pytest.raises(InputError, match=r"at most 10 candidates, as memory .* got 11"):
+        searcher.search(query, "text", "images", top_k=1, num_candidates=11)
+    with pytest.raises(InputError, match=r"at most 10 hits, skipped ones included, .* got 15"):
+        searcher.search(query, "text", "images", top_k=5, offset=6, num_candidates=5)
+    # Of those that pass there are fewer.
+    few = {"number": {"lt": 3}}
+    result = searcher.search(query, "text", "images", top_k=5, offset=50, filter=few,
+                             num_candidates=5)  # fmt: skip
+    assert result.hits == []
+
+
+def test_a_longer_order_begins_with_a_shorter_one_where_searches_are_not_exact(
+    remote: RemoteIndex, query: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine finds the best three of four items, and others of a wider search."""
+    exact = remote.client.search
+
+    def search(*args: Any, **options: Any) -> list[FoundEntry]:
+        generation, target, asked, count, filter = args
+        found = exact(generation, target, asked, 1000, filter, **options)
+        kept = [each for place, each in enumerate(found) if (place + count) % 4]
+        return kept[:count]
+
+    monkeypatch.setattr(remote.client, "search", search)
+    embedding = query.embedding[0].numpy()
+    longest = remote.side("images").order(embedding, 17, 3)
+    assert len(longest.rows) == len(set(longest.rows.tolist())) == 17
+    for count in range(17):
+        rows, match, candidates = remote.side("images").order(embedding, count, 3)
+        assert candidates == 3
+        assert rows.tolist() == longest.rows[:count].tolist()
+        assert match.tolist() == longest.match[:count].tolist()
+
+
+def test_scores_of_other_words_are_not_taken_for_those_of_these(
+    remote: RemoteIndex, searcher: TwoStageSearcher, query: Encoding
+) -> None:
+    remote.client.scores_words = True  # type: ignore[attr-defined]
+    side, expected = remote.side("images"), searcher.index.side("images")
+    words, others = query.item_tokens(0), torch.flip(query.item_tokens(0), [1])
+    rows = side.order(query.embedding[0].numpy(), 5, 5, words).rows
+    for asked in (words, others, words[:2]):
+        np.testing.assert_allclose(
+            side.align(asked, "text", rows), expected.align(asked, "text", rows), atol=1e-5
+        )
