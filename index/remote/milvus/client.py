@@ -156,7 +156,7 @@ class MilvusEngine:
             self._connection.call(
                 lambda client, batch=batch: client.upsert(collection, batch, **ONCE)
             )
-            self._consistency.note_write(collection)
+            self._note_write(collection)
 
     def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
         """Remove items; ids that are not there are no error."""
@@ -165,7 +165,7 @@ class MilvusEngine:
             self._connection.call(
                 lambda client, part=part: client.delete(collection, filter=_one_of(part), **ONCE)
             )
-            self._consistency.note_write(collection)
+            self._note_write(collection)
 
     def count(self, generation: int, target: Target) -> int:
         """Return the number of items, all changes that were acknowledged included."""
@@ -204,7 +204,7 @@ class MilvusEngine:
                 output_fields=fields,
                 search_params=params,
                 anns_field=MATCH,
-                consistency_level=self._consistency.of_read(collection),
+                **self._consistency.of_read(collection),
                 **ONCE,
             )[0]
         )
@@ -231,7 +231,7 @@ class MilvusEngine:
                     collection,
                     filter=_one_of(part),
                     output_fields=fields,
-                    consistency_level=self._consistency.of_read(collection),
+                    **self._consistency.of_read(collection),
                     **ONCE,
                 )
             )
@@ -269,6 +269,14 @@ class MilvusEngine:
                 raise
 
         return self._connection.call(described)
+
+    def _note_write(self, collection: str) -> None:
+        """Have reads of this process wait for what was written until now."""
+        # Not among the client's own methods, but those of the handler that it works with.
+        timestamp = self._connection.call(
+            lambda client: client._get_connection().alloc_timestamp(**ONCE)
+        )
+        self._consistency.note_write(collection, timestamp)
 
     def _form(self, collection: str) -> SideForm:
         """Return how a side is kept; it never changes."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 from aladin.errors import ConfigError
 
@@ -28,25 +29,27 @@ class _Writes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._written_s: dict[tuple[str, str], float] = {}
+        # The server's timestamp, and when it was noted.
+        self._last: dict[tuple[str, str], tuple[int, float]] = {}
 
-    def note(self, url: str, collection: str) -> None:
+    def note(self, url: str, collection: str, timestamp: int) -> None:
         with self._lock:
-            self._written_s[url, collection] = time.monotonic()
+            before, _ = self._last.get((url, collection), (0, 0.0))
+            self._last[url, collection] = max(before, timestamp), time.monotonic()
 
-    def are_recent(self, url: str, collection: str) -> bool:
+    def recent(self, url: str, collection: str) -> int | None:
         with self._lock:
-            written_s = self._written_s.get((url, collection))
-        return written_s is not None and time.monotonic() - written_s < _OWN_WRITE_S
+            timestamp, noted_s = self._last.get((url, collection), (0, 0.0))
+        is_recent = timestamp > 0 and time.monotonic() - noted_s < _OWN_WRITE_S
+        return timestamp if is_recent else None
 
 
-# One for all clients, as what writes and what searches have one each; `pymilvus` keeps the times
-# of writes that "Session" asks for in the same way.
+# One for all clients: what writes and what searches have one each.
 _WRITES = _Writes()
 
 
 class Consistency:
-    """Chooses the level of each read."""
+    """Chooses what a read waits for."""
 
     def __init__(self, url: str, level: str | None) -> None:
         """Choose by one of the levels of this file.
@@ -64,16 +67,25 @@ class Consistency:
         self._url = url
         self._level = level
 
-    def note_write(self, collection: str) -> None:
-        """Say that a collection has just been written to."""
-        _WRITES.note(self._url, collection)
+    def note_write(self, collection: str, timestamp: int) -> None:
+        """Say that a collection has just been written to.
 
-    def of_read(self, collection: str) -> str:
-        """Return the level of a read, in Milvus's words.
+        Args:
+            collection: its name.
+            timestamp: of the server, not before the write.
+        """
+        _WRITES.note(self._url, collection, timestamp)
 
-        Milvus's "Session" does not bound how late the writes of others are found, its "Bounded"
-        does not promise one's own: the first is asked for only as long as there are any.
+    def of_read(self, collection: str) -> dict[str, Any]:
+        """Return what a read has to ask for, in Milvus's words.
+
+        Its own "Session" neither bounds how late the writes of others are found, nor waits for
+        deletions, whose answers have no timestamp: here a read waits for the last write of this
+        process, if it is recent, and is bounded where there is none.
         """
         if self._level != "session":
-            return self._level.capitalize()
-        return "Session" if _WRITES.are_recent(self._url, collection) else "Bounded"
+            return {"consistency_level": self._level.capitalize()}
+        timestamp = _WRITES.recent(self._url, collection)
+        if timestamp is None:
+            return {"consistency_level": "Bounded"}
+        return {"consistency_level": "Customized", "guarantee_timestamp": timestamp}
