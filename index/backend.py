@@ -99,6 +99,11 @@ class SearchSide(Protocol):
             num_candidates: of the first stage.
             words: the tokens of a text by which `align` will be asked to score the images that
                 are found; an engine that can do it scores them on the way.
+
+        Raises:
+            InputError: more items are wanted than an engine can find, or by a filter that it
+                cannot apply.
+            EngineUnavailableError: the engine does not answer.
         """
         ...
 
@@ -121,11 +126,19 @@ class SearchSide(Protocol):
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `index.stages.SecondStage`."""
+        """Compare tokens, see `index.stages.SecondStage`.
+
+        Raises:
+            EngineUnavailableError: the tokens cannot be had now.
+        """
         ...
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of tokens of some items; asks for no tokens of those just found."""
+        """Return the number of tokens of some items.
+
+        Raises:
+            EngineUnavailableError: the tokens cannot be had now.
+        """
         ...
 
     def tokens(self, row: int) -> Float[Tensor, "tokens dim"]:
@@ -187,8 +200,6 @@ class SearchBackend(Protocol):
 
         Raises:
             NoSuchTargetError: the index was built without it.
-            InputError: the filter is one that this index cannot apply.
-            EngineUnavailableError: the engine does not answer.
         """
         ...
 

@@ -84,7 +84,9 @@ class SearchAnswer(_Part):
     candidates: int = Field(description="Items that the first stage handed to the second.")
     generation: int = Field(description="Of the index.")
     degraded: list[str] = Field(
-        description="What was asked for and left out, such as rerank; empty: nothing."
+        description="What was asked for and left out: rerank, where the index has no tokens;"
+        " rerank_timeout, where there was no time; rerank_unavailable and evidence_unavailable,"
+        " where the engine that keeps the index could not give the tokens. Empty: nothing."
     )
     match_probability: float | None = Field(
         default=None,
