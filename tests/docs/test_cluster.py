@@ -1,0 +1,219 @@
+"""What docs/cluster shows is run here: the scripts and pods by a shell, their commands by ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+from typer.testing import CliRunner
+
+from index.layout import generation_folder
+from service.cli import app
+
+CLUSTER = Path(__file__).parents[2] / "docs" / "cluster"
+SLURM_BUILD, SLURM_MERGE = CLUSTER / "slurm-array.sh", CLUSTER / "slurm-merge.sh"
+KUBERNETES = {
+    "build": CLUSTER / "kubernetes-indexed-job.yaml",
+    "merge": CLUSTER / "kubernetes-merge-job.yaml",
+}
+# The oldest release that takes them all, and the newest that the validator knows.
+RELEASES = ("1.29", kubernetes_validate.latest_version())
+PARTS = 2
+
+
+def run_aladin(*words: object) -> None:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.stderr
+
+
+@pytest.fixture
+def said_to_aladin(tmp_path: Path) -> Any:
+    """Returns a function that runs a shell's words and returns what `aladin` was called with."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    stand_in = folder / "aladin"
+    stand_in.write_text(
+        f"#!{sys.executable} -I\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n"
+    )
+    stand_in.chmod(0o755)
+
+    def run(command: list[str], **variables: object) -> list[str]:
+        done = subprocess.run(
+            command,
+            env={"PATH": f"{folder}:{os.environ['PATH']}"}
+            | {name: str(value) for name, value in variables.items()},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of so many photos that they are no single batch."""
+    folder = tmp_path_factory.mktemp("photos")
+    random = np.random.default_rng(0)
+    for number in range(40):
+        pixels = random.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number:02d}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(
+    tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path, photos: Path
+) -> dict[str, bytes]:
+    """The files of an index of them that is built in one piece."""
+    out = tmp_path_factory.mktemp("whole") / "index"
+    run_aladin("index", "build", "--model", tiny_checkpoint, "--images", photos, "--out", out)
+    return files(out)
+
+
+def files(index: Path) -> dict[str, bytes]:
+    """All files of the first generation of an index but its manifest."""
+    folder = generation_folder(index, 1)
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and "manifest" not in path.name
+    }
+
+
+def test_the_slurm_scripts_build_the_parts_and_merge_them(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    photos: Path,
+    whole: dict[str, bytes],
+    said_to_aladin: Any,
+) -> None:
+    index = tmp_path / "an index"
+    given = {"MODEL": tiny_checkpoint, "PHOTOS": photos, "INDEX": index}
+    for task in range(1, PARTS + 1):
+        words = said_to_aladin(
+            ["bash", str(SLURM_BUILD)],
+            **given,
+            SLURM_ARRAY_TASK_ID=task,
+            SLURM_ARRAY_TASK_COUNT=PARTS,
+            SLURM_CPUS_PER_TASK=1,
+        )
+        run_aladin(*words)
+    run_aladin(*said_to_aladin(["bash", str(SLURM_MERGE)], INDEX=index, PARTS=PARTS))
+    assert files(index) == whole
+
+
+@pytest.mark.parametrize("script", [SLURM_BUILD, SLURM_MERGE])
+def test_the_slurm_scripts_say_what_is_missing(script: Path) -> None:
+    done = subprocess.run(
+        ["bash", str(script)], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert re.search("MODEL: the checkpoint|INDEX: the folder", done.stderr)
+
+
+def test_the_slurm_scripts_ask_for_what_they_use() -> None:
+    directives = {
+        script: dict(
+            line.removeprefix("#SBATCH --").partition("=")[::2]
+            for line in script.read_text(encoding="utf-8").splitlines()
+            if line.startswith("#SBATCH ")
+        )
+        for script in (SLURM_BUILD, SLURM_MERGE)
+    }
+    known = {"job-name", "array", "cpus-per-task", "mem", "time", "requeue", "output"}
+    assert all(names.keys() <= known for names in directives.values())
+    # Parts are counted from 1 without a gap, and the header says how many there are.
+    first, last = directives[SLURM_BUILD]["array"].split("-")
+    assert first == "1"
+    assert f"PARTS={last} sbatch" in SLURM_BUILD.read_text(encoding="utf-8")
+    assert "array" not in directives[SLURM_MERGE]
+    # Slurm stops reading at the first command.
+    for script, names in directives.items():
+        before, _, _ = script.read_text(encoding="utf-8").partition("\nset -euo pipefail")
+        assert before.count("\n#SBATCH ") == len(names)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("name", KUBERNETES)
+def test_the_jobs_are_what_kubernetes_takes(name: str, release: str) -> None:
+    kubernetes_validate.validate(yaml.safe_load(KUBERNETES[name].read_text()), release, strict=True)
+
+
+def container(name: str) -> dict[str, Any]:
+    """The one container of a job."""
+    (found,) = yaml.safe_load(KUBERNETES[name].read_text())["spec"]["template"]["spec"][
+        "containers"
+    ]
+    return found
+
+
+def test_the_pods_build_the_parts_and_merge_them(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    photos: Path,
+    whole: dict[str, bytes],
+    said_to_aladin: Any,
+) -> None:
+    def here(command: list[str]) -> list[str]:
+        """Have the volumes where this test may write."""
+        words = command[-1].replace("/files", str(tmp_path)).replace("/photos", str(photos))
+        return [*command[:-1], words]
+
+    (tmp_path / "model").symlink_to(tiny_checkpoint)
+    for number in range(PARTS):
+        words = said_to_aladin(
+            here(container("build")["command"]), JOB_COMPLETION_INDEX=number, PARTS=PARTS, CPUS=1
+        )
+        run_aladin(*words)
+    words = said_to_aladin(here(container("merge")["command"]), PARTS=PARTS)
+    parts = tmp_path / "index.parts"
+    run_aladin(*[str(parts / word) if word in ("1", "2") else word for word in words])
+    assert files(tmp_path / "index") == whole
+
+
+def test_the_jobs_agree_with_each_other_and_with_the_volumes_of_the_service() -> None:
+    trees = {name: yaml.safe_load(file.read_text()) for name, file in KUBERNETES.items()}
+    build = trees["build"]["spec"]
+    variables = {
+        name: {entry["name"]: entry.get("value") for entry in container(name)["env"]}
+        for name in KUBERNETES
+    }
+    assert variables["build"]["PARTS"] == variables["merge"]["PARTS"] == str(build["completions"])
+    (exit_code,) = (
+        rule["onExitCodes"] for rule in build["podFailurePolicy"]["rules"] if "onExitCodes" in rule
+    )
+    assert exit_code["containerName"] == container("build")["name"]
+    service = CLUSTER.parents[1] / "docker" / "kubernetes"
+    claims = {
+        tree["metadata"]["name"]
+        for tree in yaml.safe_load_all((service / "volumes.yaml").read_text())
+    }
+    for name, tree in trees.items():
+        pod = tree["spec"]["template"]["spec"]
+        mounted = {mount["name"] for mount in container(name)["volumeMounts"]}
+        assert mounted == {volume["name"] for volume in pod["volumes"]}
+        used = {
+            volume["persistentVolumeClaim"]["claimName"]
+            for volume in pod["volumes"]
+            if "persistentVolumeClaim" in volume
+        }
+        assert used <= claims
+        # As the service's own pods, which the namespace holds to the restricted standard.
+        assert pod["securityContext"]["runAsNonRoot"]
+        context = container(name)["securityContext"]
+        assert context["readOnlyRootFilesystem"]
+        assert not context["allowPrivilegeEscalation"]
