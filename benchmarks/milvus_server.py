@@ -30,8 +30,11 @@ from aladin.atomic import atomic_folder
 _READY_S, _STOP_S, _LOOK_S = 120.0, 10.0, 0.1
 # What makes a server that was killed answer again sooner: the sessions of its parts end after 5
 # seconds instead of 30, parts look for each other each second, and what is not yet written out of
-# the log, which has to be read again, is 10 seconds of it instead of 600.
+# the log, which has to be read again, is 10 seconds of it instead of 600. What makes a collection
+# ready sooner: its state is looked at ten times a second.
 _SETTINGS = {
+    "QUERYCOORD_CHECKINTERVAL": "100",
+    "QUERYCOORD_DISTPULLINTERVAL": "100",
     "COMMON_SESSION_TTL": "5",
     "GRPC_CLIENT_MAXBACKOFF": "1",
     "DATANODE_SEGMENT_SYNCPERIOD": "10",
