@@ -1,0 +1,86 @@
+"""``aladin index push``, and what the commands say of what was pushed; Qdrant keeps it here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from index.remote.location import EngineLocation, location_of
+from service.cli import app
+
+
+def aladin(*words: object) -> Result:
+    """Run a command line."""
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_an_index_is_pushed_searched_changed_and_pushed_again(
+    index_folder: Path, tmp_path: Path
+) -> None:
+    folder, url = tmp_path / "remote", f"file://{tmp_path / 'engine'}"
+    words = ["index", "push", index_folder, "--out", folder]
+    first = ["--engine", "qdrant", "--url", url, "--name", "photos", "--search-param", "ef=64"]
+    result = aladin(*words, *first)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == (
+        f"{folder}: generation 1 of photos in qdrant, 6 images, 12 texts\n"
+        "  images: the engine finds 100.0 % of the exact nearest items\n"
+        "  texts: the engine finds 100.0 % of the exact nearest items\n"
+    )
+    assert location_of(folder) == EngineLocation(
+        engine="qdrant", url=url, name="photos", search_params={"ef": 64}
+    )
+    query = ["a red dog runs", "-k", 6, "--explain", "--json"]
+    here = json.loads(aladin("search", index_folder, *query).stdout)
+    there = json.loads(aladin("search", folder, *query).stdout)
+    assert [hit["id"] for hit in there["hits"]] == [hit["id"] for hit in here["hits"]]
+    for one, other in zip(here["hits"], there["hits"], strict=True):
+        assert other["score"] == pytest.approx(one["score"], abs=1e-5)
+        assert other["evidence"] == one["evidence"]
+
+    removed = here["hits"][0]["id"]
+    assert aladin("index", "delete", folder, "--target", "images", removed).exit_code == 0
+    told = json.loads(aladin("index", "info", folder, "--json").stdout)
+    assert (told["counts"], told["changed"]) == ({"images": 5, "texts": 12}, True)
+    assert (told["generation"], told["location"]["name"]) == (1, "photos")
+
+    # What the folder says of the engine holds on.
+    result = aladin(*words)
+    assert (result.exit_code, "--discard-changes" in result.stderr) == (2, True)
+    result = aladin(*words, "--discard-changes", "--keep", 1)
+    assert result.exit_code == 0, result.stderr
+    assert "generation 2 of photos" in result.stdout
+    assert "generations removed: 1" in result.stdout
+    shown = " ".join(aladin("index", "info", folder).stdout.split())
+    assert f"engine qdrant at {url}, as photos" in shown
+    assert "generation 2, as it was pushed; in the engine: 2" in shown
+    assert "images 6, 6 were pushed" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "a first push needs --engine, --url and --name: no --engine, --url, --name"),
+        (["--engine", "milvus", "--url", "http://a"], "no --name"),
+        (["--engine", "milvus", "--url", "a", "--name", "b"], "url of milvus: expected http://"),
+        (["--index-param", "M"], "--index-param: expected KEY=VALUE, got 'M'"),
+    ],
+)
+def test_mistakes_are_said_in_one_line(
+    index_folder: Path, tmp_path: Path, words: list[str], message: str
+) -> None:
+    result = aladin("index", "push", index_folder, "--out", tmp_path / "remote", *words)
+    assert result.exit_code == 2
+    [line] = result.stderr.splitlines()
+    assert message in line
+    assert not (tmp_path / "remote").exists()
+
+
+def test_curves_of_an_index_in_an_engine_are_not_drawn(tmp_path: Path) -> None:
+    location = {"schema_version": 1, "engine": "milvus", "url": "http://127.0.0.1:1", "name": "a"}
+    (tmp_path / "engine.json").write_text(json.dumps(location))
+    result = aladin("index", "info", tmp_path, "--plot", tmp_path / "curves.png")
+    assert (result.exit_code, "expected an index of files" in result.stderr) == (2, True)
