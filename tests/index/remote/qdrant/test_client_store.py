@@ -88,7 +88,7 @@ def test_one_request_brings_both_scores(rest: RestServer) -> None:
     assert len(found) == 3
     (request,) = rest.requests[before:]
     first, second = request.body["searches"]
-    assert first["params"]["hnsw_ef"] == 200
+    assert first["params"]["hnsw_ef"] == 512
     assert (first["using"], first["limit"], first["with_payload"]) == ("match", 100, ["item"])
     assert second["prefetch"]["query"] == first["query"]["nearest"]
     for name in ("using", "filter", "params", "limit"):
