@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,7 +30,7 @@ ALADIN = Path(sys.executable).with_name("aladin")
 
 
 class Watch(NullProgress):
-    """Calls a function when so many workers are at work, once."""
+    """Calls a function when so many workers are at work, once; holds the work up until then."""
 
     def __init__(self, workers: int, at_work: Callable[[], None]) -> None:
         self.notes: dict[str, float | str] = {}
@@ -38,9 +39,13 @@ class Watch(NullProgress):
 
     def note(self, **numbers: float | str) -> None:
         self.notes |= numbers
-        if self.notes.get("workers", 0) >= self._workers and self._at_work is not None:
+        if self._at_work is None or "workers" not in numbers:
+            return
+        if numbers["workers"] == self._workers:
             at_work, self._at_work = self._at_work, None
             at_work()
+        else:
+            time.sleep(1)  # one worker may be up long before the other
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -63,14 +68,14 @@ def nodes() -> Iterator[RayNodes]:
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> list[ImageItem]:
-    """Forty photos that take a worker a while, one of them broken."""
+    """Forty photos, one of them broken."""
     folder = tmp_path_factory.mktemp("photos")
     random = np.random.default_rng(0)
     items: list[ImageItem] = []
     for number in range(40):
         path = folder / f"{number:02d}.png"
-        pixels = random.integers(0, 256, (700, 700, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(path, compress_level=1)
+        pixels = random.integers(0, 256, (50, 50, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(path)
         items.append(ImageItem(id=path.stem, path=path, uri=path.name, metadata={"n": number}))
     items[5].path.write_bytes(b"broken")
     return items

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from aladin.errors import ClusterError
 from index.building import builder
 from index.building.builder import BuildReport
+from index.cluster.settings import WorkerSettings
 from index.settings import BuildSettings
 from service.cli import app
 from service.commands.index.build import fields_of
@@ -59,6 +65,10 @@ def test_options_reach_the_build(
     [
         (["--part", "2-3"], "expected a part such as 1/4, got '2-3'"),
         (["--part", "4/3"], "part: expected a number from 1 to 3, got 4"),
+        (["--shard", "4/3"], "part: expected a number from 1 to 3, got 4"),
+        (["--ray-workers", "2"], "--ray-workers: expected also --ray"),
+        (["--ray-cpus", "2"], "--ray-cpus: expected also --ray"),
+        (["--ray", "somewhere"], "'somewhere': expected HOST:PORT"),
         (["--memory-budget", "much"], "expected a size such as 8GiB, got 'much'"),
         (["--ann-recall", "1.5"], "ann_recall: expected more than 0 and at most 1, got 1.5"),
         (["--tokens", "1bit"], "'1bit' is not one of"),
@@ -71,6 +81,49 @@ def test_impossible_options_are_the_users_mistake(
     result = aladin("index", "build", *source, *options)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
+
+
+def test_options_reach_the_workers_of_a_cluster(
+    tmp_path: Path, tiny_checkpoint: Path, data_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster itself is that of tests/index/cluster."""
+    gpus, given = {"GPU": 3.0}, []
+
+    @contextmanager
+    def connected(address: str) -> Generator[Any]:
+        yield SimpleNamespace(address=address, cluster_resources=lambda: gpus)
+
+    @contextmanager
+    def ray_encoding(*arguments: Any) -> Generator[None]:
+        given.append(arguments)
+        yield None  # and so it is this process that encodes
+
+    monkeypatch.setattr("index.cluster.connection.connected", connected)
+    monkeypatch.setattr("index.cluster.ray_encoding.ray_encoding", ray_encoding)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    source = ["--model", tiny_checkpoint, "--images", data_file, "--out", tmp_path / "out"]
+    assert aladin("index", "build", *source, "--ray", "head:6379").exit_code == 0
+    options = ["--ray-workers", "5", "--ray-cpus", "4", "--readers", "9"]
+    # Without a card here, there may be some on the nodes.
+    devices = [(*options, "--device", "cpu"), (*options, "--device", "cuda"), ("--device", "auto")]
+    for more in devices:
+        with monkeypatch.context() as patch:
+            patch.setattr("index.building.builder.build_index", stop)
+            assert aladin("index", "build", *source, "--ray", "head:6379", *more).exit_code == 1
+    assert [ray.address for ray, *_ in given] == ["head:6379"] * 4
+    assert [settings.device for _, _, settings, *_ in given] == ["cpu", "cpu", "cuda", "cuda"]
+    assert [settings.readers for _, _, settings, *_ in given] == [1, 9, 9, 1]
+    few, many = WorkerSettings(), WorkerSettings(cpus=4, workers=5)
+    assert [workers for _, _, _, workers, _ in given] == [
+        few,
+        many,
+        replace(many, gpus=1),
+        replace(few, gpus=1),
+    ]
+
+
+def stop(*_: object) -> None:
+    raise ClusterError("enough was seen")
 
 
 def test_fields_are_named_with_commas() -> None:
