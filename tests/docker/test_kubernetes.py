@@ -90,13 +90,6 @@ def test_they_are_valid(manifests: dict[str, Tree], release: str) -> None:
         kubernetes_validate.validate(tree, release, strict=True)
 
 
-def test_the_validator_would_find_a_slip_of_the_pen(manifests: dict[str, Tree]) -> None:
-    service = manifests["Service"]
-    wrong = service | {"spec": service["spec"] | {"selecter": {}}}
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(wrong, RELEASES[-1], strict=True)
-
-
 def test_all_but_the_job_are_applied_together(folder: Path) -> None:
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))
     files = {file.name for file in folder.glob("*.yaml")}
@@ -160,7 +153,7 @@ def test_commands_are_of_the_command_line_and_name_what_is_mounted(
     known = {option for parameter in command.params for option in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= known
     mounted = {mount["mountPath"] for mount in own["volumeMounts"]}
-    assert {word for word in words if word.startswith("/")} <= mounted
+    assert {f"/{word.split('/')[1]}" for word in words if word.startswith("/")} <= mounted
     # What is mounted is there, and the root cannot be written.
     volumes = {volume["name"] for volume in pods[kind]["spec"]["volumes"]}
     assert {mount["name"] for mount in own["volumeMounts"]} == volumes
@@ -178,18 +171,26 @@ def test_volumes_are_claimed(pods: dict[str, Tree], manifests: dict[str, Tree]) 
     assert used == claimed
 
 
-def test_what_the_job_pushes_is_what_replicas_serve(pods: dict[str, Tree]) -> None:
+def test_what_the_job_pushes_is_what_was_merged_and_what_replicas_serve(
+    pods: dict[str, Tree], root: Path
+) -> None:
     def claim(pod: Tree, path: str) -> tuple[str, bool]:
-        (mount,) = [one for one in container(pod)["volumeMounts"] if one["mountPath"] == path]
+        folder = f"/{path.split('/')[1]}"
+        (mount,) = [one for one in container(pod)["volumeMounts"] if one["mountPath"] == folder]
         (volume,) = [one for one in pod["spec"]["volumes"] if one["name"] == mount["name"]]
         return volume["persistentVolumeClaim"]["claimName"], not mount.get("readOnly", False)
 
+    file = root / "docs" / "cluster" / "kubernetes-merge-job.yaml"
+    merging = yaml.safe_load(file.read_text(encoding="utf-8"))["spec"]["template"]
+    merged = re.search(r"--out (\S+)", container(merging)["command"][-1])
+    assert merged is not None
     pushed = container(pods["Job"])["args"]
     folder = pushed[pushed.index("--out") + 1]
     served = container(pods["Deployment"])["args"][1]
     assert claim(pods["Job"], folder) == (claim(pods["Deployment"], served)[0], True)
     assert not claim(pods["Deployment"], served)[1]
-    assert not claim(pods["Job"], pushed[2])[1]
+    assert pushed[2] == merged[1]
+    assert claim(pods["Job"], pushed[2]) == (claim(merging, merged[1])[0], False)
     assert pushed[pushed.index("--url") + 1] == "$(ALADIN_ENGINE_URL)"
 
 
