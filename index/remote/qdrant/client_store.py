@@ -120,7 +120,12 @@ class ClientStore:
 
     def drop(self, collection: str) -> None:
         """Remove a collection; one that is not there is no error."""
-        self._calls.run(lambda: self._client.delete_collection(collection))
+
+        def drop() -> None:
+            if self._client.collection_exists(collection):
+                self._client.delete_collection(collection)
+
+        self._calls.run(drop)
 
     def index_field(self, collection: str, path: str, kind: FieldKind) -> None:
         """Have a field of the payload indexed, unless it is."""

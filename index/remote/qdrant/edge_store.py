@@ -2,9 +2,10 @@
 
 FOLDER/
     aliases.json       the collection that each name stands for
-    COLLECTION/        a shard, with its log: what was put in is there after a crash, too
+    COLLECTION/        a shard
 
-Edge has one shard, no replicas and no aliases, and it indexes only when it is told to.
+Edge has one shard, no replicas and no aliases. It builds graphs only when it is told to: what is
+put in after `optimise` is compared one by one.
 """
 
 from __future__ import annotations
@@ -116,19 +117,20 @@ class EdgeStore:
 
     def optimise(self, collection: str) -> None:
         """Index what is in a collection; returns when that is done."""
-        shard = self._shard(collection)
-        self._run(shard.optimize)
-        self._run(shard.flush)
+        self._run(self._shard(collection).optimize)
+        self._flush(collection)
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
         """Put points in, in the place of those with the same keys; kept when it returns."""
         for start in range(0, len(points), _POINTS_AT_A_TIME):
             part = [edge_point(point) for point in points[start : start + _POINTS_AT_A_TIME]]
             self._update(collection, edge.UpdateOperation.upsert_points(part))
+        self._flush(collection)
 
     def delete(self, collection: str, keys: Sequence[str]) -> None:
         """Remove points; keys that are not there are no error."""
         self._update(collection, edge.UpdateOperation.delete_points(list(keys)))
+        self._flush(collection)
 
     def count(self, collection: str) -> int:
         """Return the exact number of points."""
@@ -224,6 +226,10 @@ class EdgeStore:
     def _update(self, collection: str, operation: edge.UpdateOperation) -> None:
         shard = self._shard(collection)
         self._run(lambda: shard.update(operation))
+
+    def _flush(self, collection: str) -> None:
+        # The log alone outlives this process, but not the machine's power.
+        self._run(self._shard(collection).flush)
 
     def _run(self, call: Callable[[], T]) -> T:
         try:

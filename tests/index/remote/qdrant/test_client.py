@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -202,4 +204,33 @@ def test_another_client_sees_what_was_acknowledged(
     assert len(other.fetch(1, "images", [each.item.id for each in entries])) == 20
     other.close()
     other.close()
+    assert engine.count(1, "images") == 20
+
+
+def test_threads_find_what_is_there_while_it_is_changed(engine: QdrantEngine) -> None:
+    entries = filled(engine)
+    stays, changing = entries[:10], entries[10:]
+    done = threading.Event()
+
+    def search(seed: int) -> int:
+        query, searches = unit(np.random.default_rng(seed), EMBEDDING_DIM), 0
+        words = unit(np.random.default_rng(seed), 2, TOKEN_DIM)
+        while not done.is_set() or searches == 0:
+            found = engine.search(1, "images", query, 20, None, words=words)
+            rows = [each.entry.item.row for each in found]
+            assert len(rows) == len(set(rows))
+            assert {each.item.row for each in stays} <= set(rows)
+            assert [each.match for each in found] == sorted(
+                (each.match for each in found), reverse=True
+            )
+            searches += 1
+        return searches
+
+    with ThreadPoolExecutor(3) as pool:
+        searching = [pool.submit(search, seed) for seed in range(3)]
+        for _ in range(3):
+            engine.delete(1, "images", [each.item.id for each in changing])
+            engine.upsert(1, "images", changing)
+        done.set()
+        assert all(each.result() > 0 for each in searching)
     assert engine.count(1, "images") == 20

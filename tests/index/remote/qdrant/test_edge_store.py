@@ -52,7 +52,7 @@ def test_what_was_put_in_is_there_after_a_crash(store: EdgeStore, tmp_path: Path
     )
     try:
         assert writer.stdout is not None
-        for _ in range(100):
+        for _ in range(30):
             writer.stdout.readline()
         with pytest.raises(EngineUnavailableError, match="is open in another process"):
             store.count("a")
@@ -60,7 +60,7 @@ def test_what_was_put_in_is_there_after_a_crash(store: EdgeStore, tmp_path: Path
         writer.kill()
         rest = writer.communicate()[0].split()
 
-    acknowledged = int(rest[-1]) + 1 if rest else 100
+    acknowledged = int(rest[-1]) + 1 if rest else 30
     assert store.count("a") in (acknowledged, acknowledged + 1)
     points = store.retrieve("a", KEYS[:acknowledged], fields=["n"], with_embeddings=True)
     assert sorted(point.payload["n"] for point in points) == list(range(acknowledged))
