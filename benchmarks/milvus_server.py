@@ -27,7 +27,7 @@ from typing import Any
 
 from aladin.atomic import atomic_folder
 
-_READY_S, _STOP_S, _LOOK_S = 120.0, 10.0, 0.1
+_READY_S, _STOP_S, _LOOK_S = 120.0, 2.0, 0.1
 # What makes a server that was killed answer again sooner: the sessions of its parts end after 5
 # seconds instead of 30, parts look for each other each second, and what is not yet written out of
 # the log, which has to be read again, is 10 seconds of it instead of 600. What makes a collection
@@ -70,7 +70,7 @@ class MilvusServer:
             port: to listen on; None: a free one.
         """
         self.folder = folder.absolute()
-        self.port = port or _free_ports(1)[0]
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -196,8 +196,12 @@ def _unpacked_programs() -> Path:
     return folder
 
 
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on."""
+    return _free_ports(1)[0]
+
+
 def _free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 that nobody listens on."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports: list[int] = [each.getsockname()[1] for each in sockets]
     for each in sockets:

@@ -24,7 +24,12 @@ from index.remote.milvus.collection import CollectionShape, create_collection, d
 from index.remote.milvus.connection import ENGINE, ONCE, MilvusConnection
 from index.remote.milvus.consistency import Consistency
 from index.remote.milvus.expressions import EXTENTS, TERMS, expression, quoted
-from index.remote.milvus.index_kinds import DEFAULT_INDEX, INDEX_KINDS, index_kind, search_params
+from index.remote.milvus.index_kinds import (
+    DEFAULT_INDEX,
+    check_search_params,
+    index_kind,
+    search_params,
+)
 from index.remote.milvus.record import read_record, write_record
 from index.remote.milvus.rows import (
     ITEM,
@@ -57,9 +62,10 @@ class MilvusEngine:
             location: of the index.
 
         Raises:
-            ConfigError: Milvus has no such kind of index or consistency.
+            ConfigError: Milvus has no such kind of index or consistency, or the index has no such
+                parameter of a search.
         """
-        index_kind(location.index or DEFAULT_INDEX)
+        check_search_params(location.index or DEFAULT_INDEX, location.search_params)
         self._connection = connection
         self._location = location
         self._consistency = Consistency(location.url, location.consistency)
@@ -121,7 +127,7 @@ class MilvusEngine:
     def create_side(self, generation: int, target: Target, schema: SideSchema) -> None:
         """Make an empty collection, unless it is there."""
         name = self._location.index or DEFAULT_INDEX
-        form = SideForm.of(schema, name)
+        kind, form = index_kind(name), SideForm.of(schema, name)
         text = ("VARCHAR", {"max_length": MAX_TEXT_BYTES})
         terms = {"element_type": "VARCHAR", "max_capacity": MAX_TERMS, "max_length": _TERM_BYTES}
         shape = CollectionShape(
@@ -133,8 +139,8 @@ class MilvusEngine:
                 **dict.fromkeys(form.token_fields, text),
             },
             vector=MATCH,
-            index=INDEX_KINDS[name].name,
-            index_params=INDEX_KINDS[name].build(schema.count) | self._location.index_params,
+            index=kind.name,
+            index_params=kind.build(schema.count) | self._location.index_params,
             description=form.description,
             shards=self._location.shards,
             replicas=self._location.replicas,

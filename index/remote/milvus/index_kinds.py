@@ -71,6 +71,19 @@ def index_kind(name: str) -> IndexKind:
     return kind
 
 
+def check_search_params(name: str, chosen: Mapping[str, Number]) -> None:
+    """Refuse parameters that a search of an index does not have.
+
+    Raises:
+        ConfigError: there is no such kind, or it has no such parameter.
+    """
+    known = index_kind(name).search
+    unknown = sorted(set(chosen) - set(known))
+    if unknown:
+        expected = f"only {', '.join(known)}" if known else "none"
+        raise ConfigError(f"search_params of {name}: expected {expected}, got {unknown[0]}")
+
+
 def search_params(kind: IndexKind, chosen: Mapping[str, Number], count: int) -> dict[str, Any]:
     """Return the parameters of one search.
 
