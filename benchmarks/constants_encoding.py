@@ -18,7 +18,7 @@ from benchmarks.quiet_time import quiet_median_s, quiet_time
 from benchmarks.served_index import SIZES, real_size_model
 from index.plan.constants import EncodingConstants
 
-_PHOTOS, _PHOTO_PX, _TEXTS = 64, (500, 375), 40
+_PHOTOS, _PHOTO_PX, _TEXTS = 64, (500, 375), 20
 # A query of 12 words, as in the other measurements.
 _QUERY = "two brown dogs run after a ball on the green wet grass"
 

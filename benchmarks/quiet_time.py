@@ -12,8 +12,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import numpy as np
+from numpy.typing import NDArray
 
-_WARM_UP = 3
+_WARM_UP, _ROUNDS = 3, 5
 
 
 class QuietTime:
@@ -37,17 +38,34 @@ def quiet_time() -> Generator[QuietTime]:
     taken.seconds = min(time.perf_counter() - clock, time.process_time() - processor)
 
 
-def quiet_median_s(run: Callable[[int], object], repetitions: int) -> float:
-    """Return the median seconds of a function that computes on this thread.
+def quiet_times_s(run: Callable[[int], object], repetitions: int) -> NDArray[np.float64]:
+    """Return the seconds of a function that computes on this thread.
+
+    A neighbour also empties the caches, which no clock leaves out. It comes and goes: of several
+    rounds the one with the least median is taken.
 
     Args:
         run: function of the number of the repetition.
-        repetitions: that are measured.
+        repetitions: of a round.
+
+    Returns:
+        (repetitions,) float64.
     """
+    for turn in range(-_WARM_UP, 0):
+        run(turn)
+    rounds = [_round_s(run, repetitions) for _ in range(_ROUNDS)]
+    return min(rounds, key=np.median)
+
+
+def _round_s(run: Callable[[int], object], repetitions: int) -> NDArray[np.float64]:
     times = np.empty(repetitions)
-    for turn in range(-_WARM_UP, repetitions):
+    for turn in range(repetitions):
         started = time.thread_time()
         run(turn)
-        if turn >= 0:
-            times[turn] = time.thread_time() - started
-    return float(np.median(times))
+        times[turn] = time.thread_time() - started
+    return times
+
+
+def quiet_median_s(run: Callable[[int], object], repetitions: int) -> float:
+    """Return the median of `quiet_times_s`."""
+    return float(np.median(quiet_times_s(run, repetitions)))

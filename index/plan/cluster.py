@@ -89,7 +89,7 @@ def plan_cluster(workload: Workload, constants: Constants, embedded: EmbeddedPla
     tokens_s = workload.candidates * token_bytes(workload) * engine.byte_s
     service_s = (
         constants.encoding.text_s
-        + constants.search.second_stage_s
+        + constants.search.around_s
         + align_s(workload, constants.forms[workload.token_dtype])
         + tokens_s
     )

@@ -140,16 +140,12 @@ class SearchConstants:
     """What a search takes beside its two stages, of an index whose pages are in memory.
 
     Attributes:
-        first_stage_s: around the first stage.
-        second_stage_s: around the second stage.
-        look_up_s: to look ten hits up, and the rest.
+        around_s: of all the rest: checks, the fusion, looking ten hits up.
         spread: p95 over p50 of whole searches, one at a time.
         page_s: to read a page that is not in memory from the disk, at a random place.
     """
 
-    first_stage_s: float
-    second_stage_s: float
-    look_up_s: float
+    around_s: float
     spread: float
     page_s: float
 

@@ -108,11 +108,9 @@ def _search(
     """Expect the time of one search alone."""
     around = constants.search
     seconds = (
-        around.first_stage_s
-        + search_s(stage, workload, constants.first_stage)
-        + around.second_stage_s
+        search_s(stage, workload, constants.first_stage)
         + align_s(workload, constants.forms[workload.token_dtype])
-        + around.look_up_s
+        + around.around_s
     )
     # Each candidate, and each row that is compared exactly, lies on pages of its own.
     pages = workload.candidates * _pages_of(token_bytes(workload))

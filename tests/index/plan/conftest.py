@@ -54,9 +54,7 @@ def constants(machine: Machine) -> Constants:
             dtype: FormConstants(pack_s=1e-8, value_s=2e-10, score_s=1e-11)
             for dtype in TOKEN_DTYPES
         },
-        search=SearchConstants(
-            first_stage_s=5e-5, second_stage_s=6e-5, look_up_s=9e-5, spread=1.2, page_s=1e-4
-        ),
+        search=SearchConstants(around_s=2e-4, spread=1.2, page_s=1e-4),
         encoding=EncodingConstants(network="one", photo_s=0.02, text_s=0.01),
         engine=EngineConstants(
             engine="one server",

@@ -34,7 +34,7 @@ def test_one_node_of_a_replica_is_added_up(constants: Constants) -> None:
     assert (plan.query_nodes, plan.service_machines) == (2, 2)
     assert plan.machines == 4 + OTHER_MACHINES
     tokens = 100 * 49 * 132 * 5e-9
-    service = 0.01 + 6e-5 + align_s(workload, constants.forms["int8"]) + tokens
+    service = 0.01 + 2e-4 + align_s(workload, constants.forms["int8"]) + tokens
     expected = service + 0.004 + 2 * ROUND_TRIP_S + 0.0005
     assert plan.query.p50_s == pytest.approx(expected)
     assert plan.query.p95_s == pytest.approx(1.2 * service + 1.5 * 0.0045 + 2 * ROUND_TRIP_S)
