@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
@@ -34,13 +36,17 @@ class RayNodes:
         pids: of each node's first process, the head's first.
     """
 
-    def __init__(self, cpus: Sequence[int]) -> None:
+    def __init__(self, cpus: Sequence[int], *, pinned: bool = False) -> None:
         """Start nothing yet.
 
         Args:
             cpus: cores that each node says it has, the head first.
+            pinned: give each node cores of its own, from the first one on, and no others; this
+                machine has to have them.
         """
         self._cpus = cpus
+        self._pinned = pinned
+        self._cores = iter(sorted(os.sched_getaffinity(0)))
         self._folder = Path()
         self._processes: list[subprocess.Popen[bytes]] = []
         self.address = self.client_address = ""
@@ -89,6 +95,7 @@ class RayNodes:
             place = ["--head", "--port", str(port), "--ray-client-server-port", str(clients)]
             place += ["--include-dashboard", "false", "--temp-dir", str(self._folder)]
         number = len(self._processes)
+        cores = list(islice(self._cores, cpus)) if self._pinned else []
         log = self._folder / f"node-{number}.log"
         with log.open("wb") as said:
             # All processes of a node are of one session, though workers get groups of their own.
@@ -104,6 +111,7 @@ class RayNodes:
                 stdout=said,
                 stderr=said,
                 start_new_session=True,
+                preexec_fn=partial(os.sched_setaffinity, 0, cores) if cores else None,
             )
         self._processes.append(process)
         deadline_s = time.monotonic() + _READY_S
