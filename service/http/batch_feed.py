@@ -7,7 +7,12 @@ import logging
 import time
 from collections.abc import Sequence
 
-from aladin.errors import IndexNotReadyError, InputError, OverloadedError
+from aladin.errors import (
+    EngineUnavailableError,
+    IndexNotReadyError,
+    InputError,
+    OverloadedError,
+)
 from service.http.errors import part_error
 from service.http.requests import SearchBody
 from service.http.searching import run_search
@@ -24,6 +29,8 @@ _PATIENCE_S = 30.0
 # The least and the most between two attempts to get into a full line.
 _LEAST_PAUSE_S = 0.005
 _MOST_PAUSE_S = 0.25
+# Where none of a batch is answered for such a reason, all of it is refused: it may be sent again.
+_NOT_TAKEN = (OverloadedError, IndexNotReadyError, EngineUnavailableError)
 
 
 class BatchedSearch(SearchBody):
@@ -69,6 +76,7 @@ class BatchFeed:
         Raises:
             OverloadedError: not even the first could be taken, or too many batches are under way.
             IndexNotReadyError: no index is live.
+            EngineUnavailableError: the engine that keeps it does not answer.
         """
         feeders = min(len(self._entries), self._service.settings.max_batch)
         with self._service.batch_room.request():
@@ -87,7 +95,7 @@ class BatchFeed:
                     raise entry
                 self._bodies[place] = (await self._answer(entry)).body
                 self._gives_up_s = time.monotonic() + _PATIENCE_S
-            except (OverloadedError, IndexNotReadyError) as error:
+            except _NOT_TAKEN as error:
                 if not self._taken:
                     raise
                 self._fail(place, error)
@@ -101,7 +109,7 @@ class BatchFeed:
                 self._taken += 1
                 try:
                     return await run_search(self._service, query, search.target, search.options())
-                except (OverloadedError, IndexNotReadyError) as error:
+                except _NOT_TAKEN as error:
                     self._taken -= 1  # it was not
                     is_full = isinstance(error, OverloadedError)
                     if not (is_full and self._taken and time.monotonic() < self._gives_up_s):

@@ -14,7 +14,12 @@ import httpx
 import pytest
 from PIL import Image
 
-from aladin.errors import IndexNotReadyError, OverloadedError
+from aladin.errors import (
+    AladinError,
+    EngineUnavailableError,
+    IndexNotReadyError,
+    OverloadedError,
+)
 from service.answers.search import TookMs
 from service.http import batch_feed
 from service.http.app import create_app
@@ -39,7 +44,7 @@ class Gate:
         self.most = 0
         self.cancelled: list[str] = []
         self.open = False
-        self.ready = True
+        self.refuses: AladinError | None = None
 
     async def start(self) -> None: ...
 
@@ -58,8 +63,8 @@ class Gate:
     async def search(self, job: SearchJob) -> Answered:
         assert isinstance(job.query, TextQuery)
         words = job.query.text
-        if not self.ready:
-            raise IndexNotReadyError("no index is live yet")
+        if self.refuses is not None:
+            raise self.refuses
         refusal = self.refusal("text")
         if refusal is not None:
             raise refusal
@@ -270,12 +275,19 @@ async def test_a_batch_of_which_nothing_can_be_taken_is_refused_at_once() -> Non
         assert response.json()["error"]["code"] == "overloaded"
 
 
-async def test_without_an_index_the_whole_batch_is_told_so() -> None:
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (IndexNotReadyError("no index is live yet"), "index_not_ready"),
+        (EngineUnavailableError("milvus", "no answer"), "engine_unavailable"),
+    ],
+)
+async def test_without_an_index_the_whole_batch_is_told_so(error: AladinError, code: str) -> None:
     async with gated(line=9) as (gate, client):
-        gate.ready = False
+        gate.refuses = error
         response = await client.post("/v1/search/batch", json=batch("a", "b"))
         assert response.status_code == 503
-        assert response.json()["error"]["code"] == "index_not_ready"
+        assert response.json()["error"]["code"] == code
 
 
 async def test_what_fails_unforeseen_fails_alone_and_tells_nothing(

@@ -150,6 +150,9 @@ async def test_while_the_engine_is_away_all_is_refused_at_once_and_said_when_to_
     answers = [
         await client.post("/v1/search/images", json={"text": "a cat"}),
         await client.post("/v1/search/texts", json={"id": "plain"}),
+        await client.post(
+            "/v1/search/batch", json={"queries": [{"target": "images", "text": "a cat"}] * 3}
+        ),
         await client.get("/v1/items/images/plain"),
         await client.get("/v1/images/plain"),
         await client.get("/v1/index"),
