@@ -20,7 +20,14 @@ def rest() -> Generator[RestServer]:
         yield server
 
 
-@pytest.fixture(params=[pytest.param("server", marks=pytest.mark.cluster), "local", "edge"])
+# By default Edge alone: the contract of an index runs on the local mode.
+@pytest.fixture(
+    params=[
+        pytest.param("server", marks=pytest.mark.cluster),
+        pytest.param("local", marks=pytest.mark.cluster),
+        "edge",
+    ]
+)
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> EngineLocation:
     """Where an index is, for each form."""
     if request.param == "server":
