@@ -12,6 +12,8 @@ from index.remote.milvus.rows import KEY
 
 # A side of a billion items takes hours to be indexed; what stands still longer is told.
 _INDEX_S, _LOAD_S, _FLUSH_S = 24 * 3600.0, 3600.0, 600.0
+# Smaller segments are searched item by item; Milvus calls it minSegmentNumRowsToEnableIndex.
+_INDEXED_ROWS = 1024
 # A digest, as `index.remote.milvus.rows.key_of` makes them.
 _KEY_LETTERS = 64
 
@@ -90,7 +92,11 @@ def load(connection: MilvusConnection, name: str, replicas: int | None) -> None:
 
 
 def seal(connection: MilvusConnection, name: str, index: str) -> None:
-    """Close the segments that are being filled; returns when all are written and indexed."""
+    """Close the segments that are being filled; returns when the index is what is searched.
+
+    An index that is built is not searched yet: until the nodes have taken it up they search a
+    coarse one of their own, which finds far less.
+    """
     connection.call(lambda client: client.flush(name, timeout=_FLUSH_S, **ONCE))
 
     def is_indexed(client: Any) -> bool:
@@ -99,7 +105,12 @@ def seal(connection: MilvusConnection, name: str, index: str) -> None:
             raise EngineError(ENGINE, f"{name} could not be indexed: {state.get('reason', state)}")
         return state["state"] == "Finished" and state["pending_index_rows"] == 0
 
+    def is_taken_up(client: Any) -> bool:
+        loaded = client.list_loaded_segments(name, **ONCE)
+        return all(each.index_name or each.num_rows < _INDEXED_ROWS for each in loaded)
+
     connection.wait_until(is_indexed, f"indexing {name}", _INDEX_S)
+    connection.wait_until(is_taken_up, f"loading the index of {name}", _LOAD_S)
 
 
 def drop(connection: MilvusConnection, name: str) -> None:
