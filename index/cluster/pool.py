@@ -230,10 +230,15 @@ class WorkerPool:
 
     def _nobody_came(self) -> str:
         settings = self._settings
-        needs = f"{settings.cpus} cores" + (f" and {settings.gpus} GPUs" if settings.gpus else "")
+        needs = f"CPU: {settings.cpus}" + (f", GPU: {settings.gpus}" if settings.gpus else "")
+        have = ", ".join(
+            f"{name}: {amount:g}"
+            for name, amount in sorted(self._ray.cluster_resources().items())
+            if name in ("CPU", "GPU")
+        )
         return (
-            f"no worker within {settings.start_timeout_s:g} s: each needs {needs} on one node, and "
-            f"the cluster has {self._ray.cluster_resources() or 'nothing'}"
+            f"no worker within {settings.start_timeout_s:g} s: each needs {needs} on one node; "
+            f"the cluster has {have or 'nothing'}"
         )
 
 

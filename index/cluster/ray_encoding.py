@@ -44,7 +44,7 @@ class RayEncoding:
 
         A shard's items are in memory here while it is handed out, and its arrays while it is
         written. The seconds are those that passed here, shared among the stages by what the
-        workers spent on each; "start" is their loading of the network.
+        workers spent on each; "start" is the time until they hold the network.
         """
         if self._pool is None:
             with seconds.measure("start"):
@@ -55,14 +55,17 @@ class RayEncoding:
             return ShardOrder(target=work.target, rows=rows, items=work.items(rows))
 
         results = pool.encode(work.shards, order)
-        while True:
+
+        def wait() -> tuple[Path, EncodedShard] | None:
             with seconds.waiting_for(workers):
-                folder, shard = next(results, (None, None))
+                result = next(results, None)
                 workers.add("start", pool.take_start_s())
-                for stage, spent_s in ({} if shard is None else shard.seconds).items():
+                for stage, spent_s in result[1].seconds.items() if result else ():
                     workers.add(stage, spent_s)
-            if folder is None or shard is None:
-                break
+            return result
+
+        while (result := wait()) is not None:
+            folder, shard = result
             _check_readable(shard)
             with seconds.measure("write"):
                 place_shard(folder, shard.files)

@@ -72,6 +72,18 @@ def test_a_worker_encodes_both_sides(recipe: Recipe, texts: list[TextItem]) -> N
     assert encoded[0].files.keys() == encoded[1].files.keys()
 
 
+class Regions:
+    """Regions that a node has opened."""
+
+
+def test_regions_are_opened_on_the_node(recipe: Recipe, images: list[ImageItem]) -> None:
+    worker = ShardWorker(pickle.loads(pickle.dumps(replace(recipe, open_regions=Regions))))
+    worker.start()
+    # The network of these tests reads photos, and says what it was given.
+    with pytest.raises(InputError, match="this network reads photos, got regions"):
+        worker.encode(ShardOrder(target="images", rows=range(1), items=images[:1]))
+
+
 def test_a_worker_that_cannot_start_says_why(tmp_path: Path, recipe: Recipe) -> None:
     weights = {**recipe.checkpoint, "model.safetensors": recipe.checkpoint["config.json"]}
     with pytest.raises(CheckpointError, match=r"model\.safetensors: cannot be read"):
