@@ -125,7 +125,8 @@ class EngineSource:
         while not self._ends.wait(self._poll_s):
             try:
                 self._look()
-                on_look()
+                if not self._ends.is_set():  # a look may end long after that
+                    on_look()
             except EngineError:
                 pass  # the circuit has told it
             except Exception:

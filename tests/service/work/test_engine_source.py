@@ -22,6 +22,7 @@ from aladin.errors import (
 from index.settings import Target
 from service.item_changes import TextToAdd
 from service.queries import SearchOptions, TextQuery
+from service.work import engine_source
 from service.work.live_index import LiveIndex, LiveState
 from tests.index.remote.memory_engine import MemoryEngine, MemoryServer
 from tests.service.engine_world import EngineWorld, SlowEngine
@@ -247,6 +248,29 @@ def test_a_hanging_engine_holds_a_thread_for_two_calls_at_most(world: EngineWorl
             with pytest.raises(EngineUnavailableError):
                 engine.search(TextQuery("a dog"), "images", SearchOptions())
         assert client.hung == 2
+
+
+def test_a_look_that_ends_after_the_service_opens_nothing(
+    world: EngineWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_source, "_END_S", 0.01)
+    client = MemoryEngine(world.server)
+    live = world.live_index(client)
+    live.open()
+    looks, ends = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        looks.set()
+        ends.wait(_LONG_S)
+
+    monkeypatch.setattr(client, "check_health", hang)
+    assert looks.wait(_LONG_S)
+    (thread,) = [each for each in threading.enumerate() if each.name == "engine-look"]
+    live.close()
+    world.server.live = 2
+    ends.set()
+    thread.join(_LONG_S)
+    assert live.state == LiveState(None)
 
 
 def test_its_thread_and_its_connection_end_with_it(world: EngineWorld) -> None:
