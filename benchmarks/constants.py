@@ -5,7 +5,7 @@
 first_stage  FAISS on synthetic photos' embeddings: exact search, lists, training, the width that
              an ann_recall of 0.99 needs at each number of --items
 forms        packing and scoring tokens in each stored form; a page from the disk
-index        a real index of 20,000 photos, less what its stages take: processes, files, the rest
+index        a real index of 5,000 photos, less what its stages take: processes, files, the rest
              of a search
 encoding     a network of the size of MobileNetV2 and BERT's base
 engine       a Milvus server, started here (the package milvus==2.3.5)
@@ -63,7 +63,7 @@ class MeasuredSizes(NamedTuple):
 
     first_stages: Sequence[int] = (100_000, 400_000)
     stored_photos: int = 60_000
-    index_photos: int = 20_000
+    index_photos: int = 5000
     engine_photos: int = 20_000
 
 

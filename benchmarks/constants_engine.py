@@ -28,7 +28,7 @@ from index.remote.connect import connect
 from index.remote.entry import Entry
 from index.remote.location import EngineLocation
 from index.remote.milvus.index_kinds import INDEX_KINDS
-from index.remote.milvus.rows import KEY, MATCH, SideForm, row_of
+from index.remote.milvus.rows import MATCH, SideForm, row_of
 from index.tokens.codec import TokenCodec
 from index.tokens.sample import codec_for
 
@@ -42,10 +42,10 @@ class _Stored(NamedTuple):
 
     Attributes:
         codec: of the tokens.
-        embeddings: (items, 256).
-        row: the last one, as it was sent.
-        insert_s: seconds to put all of them in.
-        row_bytes: of one.
+        embeddings: (items, 256) float32, L2-normalised.
+        item_bytes: of a row, beside its vector and its tokens.
+        token_expansion: bytes of a row's tokens, over those of the tokens themselves.
+        insert_byte_s: seconds to put a byte of a row in.
     """
 
     codec: TokenCodec
@@ -101,34 +101,38 @@ def _store(client: EngineClient, photos: SyntheticPhotos, items: int) -> _Stored
     sample = next(iter(photos.photos(min(items, 1024)))).tokens.reshape(-1, TOKEN_DIM)
     codec = codec_for("int8", [sample])
     schema = SideSchema(embedding_dim=EMBEDDING_DIM, codec=codec, max_tokens=REGIONS, count=items)
-    embeddings: list[NDArray[np.float32]] = []
-    row_bytes = token_bytes = 0
-    insert_s = 0.0
     for generation in (_GENERATION, _FEW_GENERATION):
         client.create_side(generation, "images", schema)
+    embeddings: list[NDArray[np.float32]] = []
+    few: list[Entry] = []
+    insert_s = 0.0
     for entries in _entries(photos, codec, items):
-        if not embeddings:
-            client.upsert(_FEW_GENERATION, "images", entries[:_FEW_PHOTOS])
-            row = row_of(entries[0], SideForm.of(schema, "hnsw"))
-            form = SideForm.of(schema, "hnsw")
-            token_bytes = sum(len(row[name]) for name in form.token_fields)
-            others = {KEY, MATCH, *form.token_fields}
-            row_bytes = sum(len(str(row[name]).encode()) for name in row.keys() - others)
-            row_bytes += len(row[KEY])
+        few = few or entries[:_FEW_PHOTOS]
         started = time.perf_counter()
         client.upsert(_GENERATION, "images", entries)
         insert_s += time.perf_counter() - started
         embeddings += [each.embedding for each in entries if each.embedding is not None]
+    client.upsert(_FEW_GENERATION, "images", few)
     for generation in (_GENERATION, _FEW_GENERATION):
         client.open_side(generation, "images", schema)
-    sent = row_bytes + token_bytes + 4 * EMBEDDING_DIM
+    item_bytes, token_bytes = _row_bytes(few[0], SideForm.of(schema, "hnsw"))
+    row_bytes = item_bytes + token_bytes + embeddings[0].nbytes
     return _Stored(
         codec=codec,
         embeddings=np.stack(embeddings),
-        item_bytes=row_bytes,
+        item_bytes=item_bytes,
         token_expansion=token_bytes / (REGIONS * codec.token_bytes),
-        insert_byte_s=insert_s / (items * sent),
+        insert_byte_s=insert_s / (items * row_bytes),
     )
+
+
+def _row_bytes(entry: Entry, form: SideForm) -> tuple[int, int]:
+    """Return the bytes of a row beside its vector and tokens, and those of its tokens."""
+    row = row_of(entry, form)
+    others = row.keys() - {MATCH, *form.token_fields}
+    # Lists and mappings as they are written; the engine has a form of its own for them.
+    of_item = sum(len(str(row[name]).encode("utf-8")) for name in others)
+    return of_item, sum(len(row[name]) for name in form.token_fields)
 
 
 def _entries(photos: SyntheticPhotos, codec: TokenCodec, items: int) -> Iterator[list[Entry]]:

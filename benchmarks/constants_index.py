@@ -62,7 +62,9 @@ class AroundStages(NamedTuple):
 def measure_index(
     first_stage: FirstStageConstants, int8: FormConstants, items: int
 ) -> AroundStages:
-    """Build and search one index, compared exactly, and take off what its stages take.
+    """Build and search one small index, and take off what its stages take.
+
+    Small, so that the stages are the lesser part of it.
 
     Args:
         first_stage: measured before.
