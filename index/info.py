@@ -75,11 +75,7 @@ def describe(path: Path) -> IndexInfo:
     generation = live_generation(path)
     folder = generation_folder(path, generation)
     manifest = read_manifest(folder)
-    sides: dict[Target, SideEntry] = {}
-    for target in manifest.targets:
-        entry = manifest.side(target)
-        assert entry is not None
-        sides[target] = entry
+    sides = manifest.sides
     files = (*manifest.files.values(), *manifest.model.files.values())
     return IndexInfo(
         path=path,

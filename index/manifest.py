@@ -203,9 +203,19 @@ class Manifest:
         return self.default_candidates if tuned is None else tuned.candidates
 
     @property
+    def sides(self) -> dict[Target, SideEntry]:
+        """The sides that this generation has, with what is said of them."""
+        found: dict[Target, SideEntry] = {}
+        for target in TARGETS:
+            entry = self.side(target)
+            if entry is not None:
+                found[target] = entry
+        return found
+
+    @property
     def targets(self) -> list[Target]:
         """The sides that this generation has."""
-        return [target for target in TARGETS if self.side(target) is not None]
+        return list(self.sides)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

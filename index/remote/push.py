@@ -12,10 +12,11 @@ from typing import NamedTuple
 from aladin.errors import ConfigError, EngineError, InputError
 from aladin.progress import NullProgress, Progress
 from index.items.tables import StoredItem
-from index.manifest import AnnEntry, SideEntry
+from index.manifest import AnnEntry, Manifest, SideEntry
 from index.reader import open_index
 from index.remote.client import EngineClient
 from index.remote.engine_recall import NearestSoFar
+from index.remote.generations import read_generation
 from index.remote.location import EngineLocation, location_of
 from index.remote.push_folder import copy_photos, only_pusher, write_folder
 from index.remote.push_source import PushSource, entries_of
@@ -113,7 +114,8 @@ def push_index(
         if live is not None and settings.unless_live and location_of(folder) == location:
             pieces = client.read_record(live) or {}
             if pieces.get(SOURCE) == source.identity(location):
-                return _of_live(live, GenerationRecord.read(pieces, f"generation {live}"))
+                manifest = read_generation(client, live).manifest
+                return _report(manifest, dict.fromkeys(source.sides, 0), dropped=[])
         if live is not None and not settings.discard_changes:
             _check_unchanged(client, live)
         push = _Push(client, source, location, partial(copy_photos, index, folder))
@@ -133,13 +135,8 @@ def push_index(
         client.write_record(push.generation, record.pieces())
         write_folder(index, folder, manifest.model, location)
         client.make_live(push.generation)
-        return PushReport(
-            generation=push.generation,
-            counts={target: entry.count for target, entry in sides.items()},
-            resumed=push.resumed,
-            recall={target: entry.ann.recall for target, entry in sides.items()},
-            dropped=_drop_old(client, push.generation, settings.keep),
-        )
+        dropped = _drop_old(client, push.generation, settings.keep)
+        return _report(manifest, push.resumed, dropped)
 
 
 class _Push:
@@ -184,7 +181,8 @@ class _Push:
         """Put a side in, have it indexed, and return what there is to say of it."""
         client, side, schema = self._client, self._source.sides[target], self._source.schema(target)
         ann = side.entry.ann
-        nearest = NearestSoFar(self._source.queries(target), ann.recall_at)
+        nearest_of = min(ann.recall_at, client.max_results)
+        nearest = NearestSoFar(self._source.queries(target), nearest_of)
         client.create_side(self.generation, target, schema)
         done = self.resumed[target] = self._done.get(target, 0)
         passed = tokens = 0
@@ -220,7 +218,7 @@ class _Push:
                 factory=" ".join(filter(None, [client.kind, self._location.index])),
                 search_width=None,
                 recall=nearest.recall_of(client, self.generation, target),
-                recall_at=ann.recall_at,
+                recall_at=nearest.count,
                 recall_queries=len(nearest.queries),
                 recall_wanted=ann.recall_wanted,
             ),
@@ -232,19 +230,14 @@ class _Push:
         self._client.write_record(self.generation, {SOURCE: self.identity, _PROGRESS: done})
 
 
-def _of_live(live: int, record: GenerationRecord) -> PushReport:
-    """Report what an earlier push did."""
-    sides: dict[Target, SideEntry] = {}
-    for target in record.codecs:
-        entry = record.manifest.side(target)
-        if entry is not None:
-            sides[target] = entry
+def _report(manifest: Manifest, resumed: dict[Target, int], dropped: list[int]) -> PushReport:
+    sides = manifest.sides
     return PushReport(
-        generation=live,
+        generation=manifest.generation,
         counts={target: entry.count for target, entry in sides.items()},
-        resumed=dict.fromkeys(sides, 0),
+        resumed=resumed,
         recall={target: entry.ann.recall for target, entry in sides.items()},
-        dropped=[],
+        dropped=dropped,
     )
 
 

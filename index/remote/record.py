@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from aladin.errors import ConfigError, IndexCorruptError, IndexMismatchError
 from aladin.strict_config import dump_config, parse_config
 from index.manifest import SCHEMA_VERSION, Manifest
-from index.settings import TARGETS, Target
+from index.settings import Target
 from index.tokens.codec import TokenCodec
 from index.tokens.rounding import ErrorFeedback
 
@@ -69,10 +69,7 @@ class GenerationRecord:
         try:
             manifest = _manifest(pieces[MANIFEST], where)
             codecs: dict[Target, TokenCodec] = {}
-            for target in TARGETS:
-                entry = manifest.side(target)
-                if entry is None:
-                    continue
+            for target, entry in manifest.sides.items():
                 centroids = _array(pieces, _centroids(target))
                 feedback = _array(pieces, _feedback(target))
                 codecs[target] = TokenCodec(

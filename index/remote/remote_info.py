@@ -63,11 +63,6 @@ def describe_remote(path: Path, location: EngineLocation, client: EngineClient) 
     generation = require_live(client, path)
     record = read_generation(client, generation)
     manifest = record.manifest
-    sides: dict[Target, SideEntry] = {}
-    for target in manifest.targets:
-        entry = manifest.side(target)
-        assert entry is not None
-        sides[target] = entry
     return RemoteInfo(
         path=path,
         location=location,
@@ -77,8 +72,8 @@ def describe_remote(path: Path, location: EngineLocation, client: EngineClient) 
         model_id=manifest.model.id,
         metric=manifest.metric,
         default_candidates=manifest.default_candidates,
-        sides=sides,
-        counts={target: client.count(generation, target) for target in sides},
+        sides=manifest.sides,
+        counts={target: client.count(generation, target) for target in manifest.targets},
         changed=record.changed,
         calibration=manifest.calibration,
     )
