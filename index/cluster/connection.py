@@ -49,6 +49,8 @@ def connected(address: str) -> Generator[Any]:
         ray.init(address=address, **options)
     except (ray.exceptions.RayError, OSError, RuntimeError, ValueError, ImportError) as error:
         reason = " ".join(str(error).split())
+        if address == "auto" and isinstance(error, ConnectionError):
+            reason = "this machine is no node of one; give HOST:PORT of its head, or local"
         raise ClusterError(f"the Ray cluster at {address} cannot be used: {reason}") from error
     try:
         yield ray

@@ -41,3 +41,15 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         connected("auto"),
     ):
         pass
+
+
+def test_a_machine_that_is_no_node_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**_: object) -> None:
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    monkeypatch.setattr("ray.init", init)
+    with (
+        pytest.raises(ClusterError, match="at auto cannot be used: this machine is no node"),
+        connected("auto"),
+    ):
+        pass
