@@ -44,6 +44,7 @@ class Request(NamedTuple):
     query: dict[str, str]
     body: dict[str, Any]
     size_bytes: int
+    api_key: str | None
 
 
 @dataclass
@@ -149,7 +150,9 @@ def rest_server() -> Generator[RestServer]:
             parts = urlsplit(self.path)
             query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
             body = json.loads(self.rfile.read(length) or b"{}")
-            request = Request(self.command, parts.path, query, body, length)
+            request = Request(
+                self.command, parts.path, query, body, length, self.headers.get("api-key")
+            )
             with state.lock:
                 state.requests.append(request)
                 fault = state.faults.pop(0) if state.faults else None
