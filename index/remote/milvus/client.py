@@ -194,13 +194,18 @@ class MilvusEngine:
         with_tokens: bool = False,
         words: NDArray[np.float32] | None = None,
     ) -> list[FoundEntry]:
-        """Find the items that are nearest to a query, best first, see `EngineClient`."""
+        """Find the items that are nearest to a query, best first, see `EngineClient`.
+
+        Tokens of more items than one message takes are left out; `fetch` has them.
+        """
         del words  # these releases of Milvus do not score tokens
         collection = self._collection(generation, target)
         form = self._form(collection)
         params = search_params(index_kind(form.index_kind), self._location.search_params, count)
         passes = "" if filter is None else expression(filter)
-        fields = [ITEM, *(form.token_fields if with_tokens else ())]
+        fields = [ITEM]
+        if with_tokens and count <= form.rows_with_tokens:
+            fields += form.token_fields
         hits = self._connection.call(
             lambda client: client.search(
                 collection,
@@ -231,7 +236,8 @@ class MilvusEngine:
         fields = [ITEM, *([MATCH] if with_embeddings else ())]
         fields += form.token_fields if with_tokens else ()
         rows: list[dict[str, Any]] = []
-        for part in parts_of([key_of(item_id) for item_id in ids]):
+        most = form.rows_with_tokens if with_tokens else len(ids)
+        for part in parts_of([key_of(item_id) for item_id in ids], max(1, most)):
             rows += self._connection.call(
                 lambda client, part=part: client.query(
                     collection,

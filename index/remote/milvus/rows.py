@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from index.remote.item_text import item_from_text, item_text
 from index.remote.milvus.expressions import EXTENTS, TERMS, extent_name
 from index.remote.token_bytes import token_bytes, tokens_of
 from index.settings import TokenDtype
-from index.tokens.codec import CODE_BITS, TokenCodec
+from index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
 
 KEY, MATCH, ITEM = "key", "match", "item"
 # Milvus's own limits: bytes of a text and of a JSON field, elements of an array.
@@ -32,6 +33,8 @@ MAX_TEXT_BYTES, MAX_JSON_BYTES, MAX_TERMS = 65_535, 65_536, 4096
 _BYTES_A_TEXT = MAX_TEXT_BYTES // 4 * 3
 # Of an item that comes later, there may be more tokens than of any in the generation.
 _ROOM = 2
+# The server sends messages of 64 MiB at most.
+_ANSWER_BYTES = 48 * 2**20
 
 
 class SideForm(NamedTuple):
@@ -81,11 +84,13 @@ class SideForm(NamedTuple):
         return [f"tokens_{place}" for place in range(self.token_texts)]
 
     @property
-    def codec(self) -> TokenCodec:
-        """A codec that can take stored tokens apart; what they mean needs the side's own."""
-        has_codebook = self.token_dtype in CODE_BITS
-        codebook = np.zeros((1, self.token_dim), dtype=np.float32) if has_codebook else None
-        return TokenCodec(self.token_dtype, self.token_dim, codebook)
+    def rows_with_tokens(self) -> int:
+        """How many rows one answer may have where it has their tokens, too."""
+        return max(1, _ANSWER_BYTES // ((self.token_texts + 1) * MAX_TEXT_BYTES))
+
+    def tokens_of(self, stored: bytes) -> PackedTokens:
+        """Take an item's stored tokens apart; what they mean is for the side's own codec."""
+        return tokens_of(stored, _form_codec(self.token_dtype, self.token_dim))
 
 
 def key_of(item_id: str) -> str:
@@ -147,12 +152,19 @@ def entry_of(row: Mapping[str, Any], form: SideForm) -> Entry:
     tokens = None
     if form.token_fields[0] in row:
         stored = b"".join(base64.b64decode(row[name]) for name in form.token_fields)
-        tokens = tokens_of(stored, form.codec)
+        tokens = form.tokens_of(stored)
     return Entry(
         item_from_text(row[ITEM]),
         None if embedding is None else np.asarray(embedding, dtype=np.float32),
         tokens,
     )
+
+
+@cache
+def _form_codec(dtype: TokenDtype, dim: int) -> TokenCodec:
+    """Return a codec of the form of some tokens, without what they are made of."""
+    codebook = np.zeros((1, dim), dtype=np.float32) if dtype in CODE_BITS else None
+    return TokenCodec(dtype, dim, codebook)
 
 
 def _number_ends(numbers: Mapping[str, Any]) -> dict[str, tuple[str, str]]:

@@ -47,7 +47,10 @@ def test_tokens_take_as_many_texts_as_they_need() -> None:
     assert form_of(codec, 1).token_texts == 1
     assert form_of(codec, 1535).token_texts == 1  # with room for twice as many
     assert form_of(codec, 1536).token_texts == 2
+    # Of 48 MiB of an answer a row takes two texts at most, its item being one.
+    assert form_of(codec, 1).rows_with_tokens == 384
     form = form_of(codec, 3100)
+    assert form.rows_with_tokens == 192
     assert form.token_fields == ["tokens_0", "tokens_1", "tokens_2"]
     tokens = codec.pack(unit(np.random.default_rng(0), 6200, TOKEN_DIM))
     kept = entry(1, codec)._replace(tokens=tokens)
