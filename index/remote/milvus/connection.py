@@ -39,7 +39,7 @@ _PASSING = frozenset(
 _PASSING_CALLS = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "UNKNOWN", "INTERNAL"}
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 1.0
 # A connection that was lost is looked for this often at least; gRPC itself goes up to minutes.
-_RECONNECT_MS = 500
+_FIRST_RECONNECT_MS, _RECONNECT_MS = 100, 500
 
 
 class MilvusConnection:
@@ -59,6 +59,7 @@ class MilvusConnection:
         """
         try:
             self._pymilvus: Any = importlib.import_module("pymilvus")
+            self._grpc_error: Any = importlib.import_module("grpc").RpcError
         except ImportError as error:
             raise ConfigError(
                 "Milvus needs the package pymilvus: pip install 'aladin-search[milvus]'"
@@ -122,32 +123,34 @@ class MilvusConnection:
     def _once(self, ask: Callable[[Any], Answer]) -> Answer:
         try:
             return ask(self._connected())
-        except (EngineError, AssertionError):
-            raise
         except self._pymilvus.MilvusException as error:
             raise _told(error.code, error.message) from error
-        except Exception as error:
-            if _call_code(error) is None:
-                raise
-            raise _told(_call_code(error), str(error)) from error
+        except self._grpc_error as error:
+            raise _told(error.code(), error.details()) from error
 
     def _connected(self) -> Any:
-        with self._lock:
+        """Return the client; the first to ask connects, others wait as long as a try may take."""
+        half_s = self._timeout_s / 2
+        if not self._lock.acquire(timeout=half_s):
+            raise EngineUnavailableError(ENGINE, f"no connection to {self._url} in {half_s:g} s")
+        try:
             if self._client is None:
-                limits = {"name": [{}], "timeout": f"{self._timeout_s / 2:.3f}s"}
+                limits = {"name": [{}], "timeout": f"{half_s:.3f}s"}
                 self._client = self._pymilvus.MilvusClient(
                     uri=self._url,
                     token=self._token or "",
-                    timeout=self._timeout_s / 2,
+                    timeout=half_s,
                     # Not shared with other clients of this process, which may have other limits.
                     dedicated=True,
                     grpc_options={
                         "grpc.service_config": json.dumps({"methodConfig": [limits]}),
-                        "grpc.initial_reconnect_backoff_ms": 100,
+                        "grpc.initial_reconnect_backoff_ms": _FIRST_RECONNECT_MS,
                         "grpc.max_reconnect_backoff_ms": _RECONNECT_MS,
                     },
                 )
             return self._client
+        finally:
+            self._lock.release()
 
 
 # What each call of `pymilvus` is told: tries are `MilvusConnection`'s business.
@@ -160,9 +163,3 @@ def _told(code: object, message: str) -> EngineError:
     passing = name in _PASSING_CALLS or code in _PASSING
     kind = EngineUnavailableError if passing else EngineError
     return kind(ENGINE, message if name is None else f"{name}: {message}")
-
-
-def _call_code(error: Exception) -> object:
-    """Return gRPC's code of an error; None: it is no error of a call."""
-    code = getattr(error, "code", None)
-    return code() if callable(code) else None
