@@ -15,7 +15,8 @@ from index.layout import generation_folder
 from index.left_out import read_left_out
 from index.manifest import Manifest
 from index.reader import SearchIndex
-from index.remote.remote_index import RemoteIndex, read_generation
+from index.remote.generations import read_generation
+from index.remote.remote_index import RemoteIndex
 from index.settings import Target
 
 
