@@ -230,15 +230,12 @@ class RemoteSide:
         """Return the tokens of some items, as items 0, 1, 2 ...; asks for those not known yet."""
         wanted = rows.tolist()
         nothing = self._codec.pack(np.empty((0, self._codec.dim), dtype=np.float32))
-        unknown = {
-            entry.item.id: row for row in wanted if (entry := self._entries[row]).tokens is None
-        }
+        unknown = [row for row in dict.fromkeys(wanted) if self._entries[row].tokens is None]
         if unknown:
-            found = self._client.fetch(
-                self._generation, self.target, list(unknown), with_tokens=True
-            )
+            ids = list(dict.fromkeys(self._entries[row].item.id for row in unknown))
+            found = self._client.fetch(self._generation, self.target, ids, with_tokens=True)
             tokens_of = {(each.item.id, each.item.row): each.tokens for each in found}
-            for row in unknown.values():
+            for row in unknown:
                 entry = self._entries[row]
                 tokens = tokens_of.get((entry.item.id, entry.item.row))
                 self._entries[row] = entry._replace(tokens=nothing if tokens is None else tokens)
