@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -151,9 +152,14 @@ def _of_session(session: int) -> list[int]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 on which nobody listens."""
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports
+    """Return ports on which nobody listens.
+
+    They are below those that the system hands out: Ray's many processes ask it for theirs while a
+    head starts, and two of them may come to share a port.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            found.append(port)
+    return found
