@@ -51,6 +51,8 @@ def connected(address: str) -> Generator[Any]:
         reason = " ".join(str(error).split())
         if address == "auto" and isinstance(error, ConnectionError):
             reason = "this machine is no node of one; give HOST:PORT of its head, or local"
+        elif isinstance(error, ConnectionError):
+            reason += " (one that takes tokens needs RAY_AUTH_MODE=token here)"
         raise ClusterError(f"the Ray cluster at {address} cannot be used: {reason}") from error
     try:
         yield ray
