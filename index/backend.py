@@ -51,6 +51,10 @@ class Items(Protocol):
         """Return the item with this id, or None where there is none."""
         ...
 
+    def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
+        """Return what `by_id` does for each of some ids; an engine is asked for all of them."""
+        ...
+
 
 class SearchSide(Protocol):
     """The images or the texts at one moment, narrowed to what passes a filter; for one search.
@@ -147,6 +151,10 @@ class SearchSide(Protocol):
 
     def embedding(self, row: int) -> Float[Tensor, " dim"]:
         """Read the embedding of one item."""
+        ...
+
+    def embeddings(self, rows: Sequence[int]) -> Float[Tensor, "rows dim"]:
+        """Read the embeddings of some items, at least one; an engine is asked for all of them."""
         ...
 
 

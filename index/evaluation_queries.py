@@ -117,8 +117,10 @@ def _stored_image(searcher: TwoStageSearcher, image_id: str) -> Encoding:
 
 
 def _check_known(side: SearchSide, ids: Iterable[str]) -> None:
-    # One by one: the index may have many times as many items as are evaluated.
-    unknown = [item_id for item_id in ids if side.items.by_id(item_id) is None]
+    # These alone: the index may have many times as many items as are evaluated.
+    wanted = list(ids)
+    known = side.items.by_ids(wanted)
+    unknown = [item_id for item_id, item in zip(wanted, known, strict=True) if item is None]
     if unknown:
         raise InputError(
             f"{len(unknown)} of the {side.target} to evaluate are not in the index, "

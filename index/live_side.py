@@ -174,6 +174,10 @@ class LiveSide:
         assert self.changes is not None
         return torch.from_numpy(self.changes.embeddings_of(np.array([row]))[0])
 
+    def embeddings(self, rows: Sequence[int]) -> Float[Tensor, "rows dim"]:
+        """Read the embeddings of some items, at least one."""
+        return torch.stack([self.embedding(row) for row in rows])
+
 
 class LiveItems:
     """Reads what the user said of the items of one `LiveSide`."""
@@ -202,6 +206,10 @@ class LiveItems:
         if item is not None and self._changes.is_live(item.row):
             return item
         return self._changes.by_id(item_id)
+
+    def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
+        """Return what `by_id` does for each of some ids."""
+        return [self.by_id(item_id) for item_id in ids]
 
     def rows_by_id(self) -> dict[str, int]:
         """Return the row of every live id; reads all items."""

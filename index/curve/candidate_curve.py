@@ -175,7 +175,7 @@ class _Direction:
         )
 
     def _rows(self, ids: set[str]) -> np.ndarray:
-        found = (self._side.items.by_id(item_id) for item_id in ids)
+        found = self._side.items.by_ids(list(ids))
         return np.array([item.row for item in found if item is not None], dtype=np.int64)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,9 @@ from index.rerank import alignment_with_candidates, token_similarities
 from index.settings import Target
 from index.tokens.codec import PackedTokens, TokenCodec
 from index.tokens.store import TokenStore
+
+# Items without tokens: of 768 dimensions some megabytes, which every engine answers at once.
+_FETCHED_TOGETHER = 1000
 
 
 class _Found(NamedTuple):
@@ -167,26 +170,43 @@ class RemoteSide:
         return store.read(np.array([0], dtype=np.int64)).values
 
     def embedding(self, row: int) -> Float[Tensor, " dim"]:
-        """Read the embedding of one item; zeros where it was removed meanwhile."""
-        item = self._entries[row].item
-        found = self._client.fetch(self._generation, self.target, [item.id], with_embeddings=True)
-        for entry in found:
-            if entry.item.row == item.row and entry.embedding is not None:
-                return torch.from_numpy(entry.embedding.copy())
-        return torch.zeros(self.entry.embedding_dim)
+        """Read the embedding of one item, as `embeddings` does."""
+        return self.embeddings([row])[0]
+
+    def embeddings(self, rows: Sequence[int]) -> Float[Tensor, "rows dim"]:
+        """Read the embeddings of some items; zeros where one was removed meanwhile."""
+        items = [self._entries[row].item for row in rows]
+        found = {
+            (entry.item.id, entry.item.row): entry.embedding
+            for entry in self._fetch([item.id for item in items], with_embeddings=True)
+        }
+        embeddings = np.zeros((len(items), self.entry.embedding_dim), dtype=np.float32)
+        for place, item in enumerate(items):
+            embedding = found.get((item.id, item.row))
+            if embedding is not None:
+                embeddings[place] = embedding
+        return torch.from_numpy(embeddings)
 
     def stored_item(self, row: int) -> StoredItem:
         """Return an item that this search has met."""
         return self._entries[row].item._replace(row=row)
 
-    def fetch_item(self, item_id: str) -> StoredItem | None:
-        """Ask the engine for the item with this id; None where there is none."""
-        try:
-            item_id.encode("utf-8")
-        except UnicodeEncodeError:  # a lone surrogate is part of no stored id
-            return None
-        found = self._client.fetch(self._generation, self.target, [item_id])
-        return self.stored_item(self._remember(found[0])) if found else None
+    def fetch_items(self, ids: Sequence[str]) -> list[StoredItem | None]:
+        """Ask the engine for the items with some ids; None for one that is not there."""
+        found = {entry.item.id: entry for entry in self._fetch(filter(_may_be_stored, ids))}
+        return [
+            self.stored_item(self._remember(found[item_id])) if item_id in found else None
+            for item_id in ids
+        ]
+
+    def _fetch(self, ids: Iterable[str], *, with_embeddings: bool = False) -> Iterator[Entry]:
+        """Ask the engine for the items with some ids, without their tokens."""
+        wanted = list(dict.fromkeys(ids))
+        for start in range(0, len(wanted), _FETCHED_TOGETHER):
+            part = wanted[start : start + _FETCHED_TOGETHER]
+            yield from self._client.fetch(
+                self._generation, self.target, part, with_embeddings=with_embeddings
+            )
 
     def _were_given(self, words: NDArray[np.float32]) -> bool:
         """Whether the engine was given these words in the last search."""
@@ -202,6 +222,7 @@ class RemoteSide:
             query,
             width,
             self._filter,
+            width=self.entry.ann.search_width,
             with_tokens=words is not None,
             words=words,
         )
@@ -265,7 +286,20 @@ class RemoteItems:
 
     def by_id(self, item_id: str) -> StoredItem | None:
         """Return the item with this id, or None where there is none."""
-        return self._side.fetch_item(item_id)
+        return self.by_ids([item_id])[0]
+
+    def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
+        """Return the items with some ids, in the order asked for; None for one not there."""
+        return self._side.fetch_items(ids)
+
+
+def _may_be_stored(item_id: str) -> bool:
+    """Whether an id can be written: a lone surrogate is part of no stored one."""
+    try:
+        item_id.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _best_first(found: FoundEntry) -> tuple[float, int, str]:

@@ -89,7 +89,7 @@ class _Direction:
         self._modality: Modality = modality
         self._answers = answers
         self._num_candidates = num_candidates
-        found = [side.items.by_id(item_id) for item_id in ids]
+        found = side.items.by_ids(ids)
         # (answers,) rows in the index; -1 where it does not have them.
         self._rows = np.array([-1 if item is None else item.row for item in found], dtype=np.int64)
 

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from index.items.tables import StoredItem
-from service.answers.search import SearchAnswer, SearchHit
+from service.answers.search import SearchAnswer
 from service.queries import Target
 from service.work.job import Job
 from service.work.near_duplicates import first_of_each_kind
@@ -45,13 +45,11 @@ class WriteKnnResults(Job[bytes]):
     def run(self, worker: Worker) -> bytes:
         """Return a JSON list; what was deleted since the search is left out."""
         side = worker.engine().searcher.index.side(self.target)
-        found: list[tuple[SearchHit, StoredItem]] = []
-        for hit in SearchAnswer.model_validate_json(self.answer).hits:
-            item = side.items.by_id(hit.id)
-            if item is not None:
-                found.append((hit, item))
+        hits = SearchAnswer.model_validate_json(self.answer).hits
+        items = side.items.by_ids([hit.id for hit in hits])
+        found = [(hit, item) for hit, item in zip(hits, items, strict=True) if item is not None]
         if self.deduplicate and found:
-            embeddings = np.stack([side.embedding(item.row).numpy() for _, item in found])
+            embeddings = side.embeddings([item.row for _, item in found]).numpy()
             places = first_of_each_kind(embeddings.astype(np.float32), _ALIKE)
             found = [found[place] for place in places]
         results: list[dict[str, Any]] = []
@@ -78,16 +76,18 @@ class WriteKnnMetadata(Job[bytes]):
     def run(self, worker: Worker) -> bytes:
         """Return a JSON list in the order of the ids; what is not there is left out."""
         index = worker.engine().searcher.index
-        sides = [index.side(target) for target in index.manifest.targets]
-        found: list[dict[str, Any]] = []
-        for item_id in self.ids:
-            for side in sides:
-                item = side.items.by_id(item_id)
-                if item is not None:
-                    metadata = _describe(item, self.photos_url)
-                    found.append({"id": item_id, "metadata": metadata})
-                    break
-        return _write(found)
+        known: dict[str, StoredItem] = {}
+        for target in index.manifest.targets:
+            missing = [item_id for item_id in self.ids if item_id not in known]
+            items = index.side(target).items.by_ids(missing)
+            known.update((item.id, item) for item in items if item is not None)
+        return _write(
+            [
+                {"id": item_id, "metadata": _describe(known[item_id], self.photos_url)}
+                for item_id in self.ids
+                if item_id in known
+            ]
+        )
 
 
 def _write(results: list[dict[str, Any]]) -> bytes:

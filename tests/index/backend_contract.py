@@ -252,8 +252,12 @@ class BackendContract:
         assert set(ODD_IDS) < items["images"].keys()
         for target, modality in (("images", "image"), ("texts", "text")):
             side = searcher.index.side(target)
+            wanted = [*items[target], "nobody", "\ud800", next(iter(items[target]))]
+            together = dict(zip(wanted, side.items.by_ids(wanted), strict=True))
+            assert together["nobody"] is together["\ud800"] is None
             for item_id, each in items[target].items():
                 stored = side.items.by_id(item_id)
+                assert stored == together[item_id]
                 assert stored is not None
                 assert stored == each.item._replace(row=stored.row)
                 assert side.items.by_rows([stored.row]) == [stored]
@@ -321,6 +325,8 @@ class BackendContract:
         for row, each in zip(rows.tolist(), stored, strict=True):
             np.testing.assert_array_equal(side.tokens(row).numpy(), each.tokens)
             np.testing.assert_array_equal(side.embedding(row).numpy(), each.embedding)
+        together = side.embeddings(rows.tolist()).numpy()
+        np.testing.assert_array_equal(together, [each.embedding for each in stored])
         nothing = rows[:0]
         assert side.align(tokens, modality, nothing).shape == (0,)
         assert side.similarities(tokens, modality, nothing) == []
@@ -551,7 +557,8 @@ class BackendContract:
 class RemoteContract(BackendContract):
     """What an index that was pushed to an engine has to do beside that."""
 
-    @pytest.mark.parametrize("dtype", ["int8", "2bit"])
+    # By default the form that is rounded most.
+    @pytest.mark.parametrize("dtype", [pytest.param("int8", marks=pytest.mark.cluster), "2bit"])
     def test_answers_are_those_of_the_index_of_files(
         self,
         publish: Publish,
