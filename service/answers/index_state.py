@@ -84,7 +84,7 @@ class LeftOutPage(_Part):
 
     total: int
     offset: int
-    items: list[LeftOutItem]
+    items: list[LeftOutItem] = Field(description="Of an index in an engine none: it is not told.")
 
 
 class SideState(_Part):
@@ -115,7 +115,7 @@ class GenerationSide(_Part):
 
 
 class GenerationState(_Part):
-    """A generation that is on the disk."""
+    """A generation that is on the disk, or in the engine."""
 
     generation: int
     published_at: datetime | None = Field(
@@ -126,7 +126,10 @@ class GenerationState(_Part):
         description="live: it answers; refused: it should, and is unsound; earlier: replaced, and"
         " there to go back to; rolled back: newer than the live one."
     )
-    bytes: int = Field(description="Of its files, those included that it shares with others.")
+    bytes: int | None = Field(
+        description="Of its files, those included that it shares with others; null: an engine does"
+        " not tell."
+    )
     images: GenerationSide | None
     texts: GenerationSide | None
     calibrated: bool
@@ -259,7 +262,7 @@ def _generation(record: GenerationRecord, live: int, current: int) -> Generation
         published_at=_moment(record.published_at_s),
         made_by=manifest.made_by,
         standing=_standing(manifest.generation, live, current),
-        bytes=sum(entry.bytes for entry in manifest.files.values()),
+        bytes=sum(entry.bytes for entry in manifest.files.values()) if manifest.files else None,
         images=_generation_side(record, "images"),
         texts=_generation_side(record, "texts"),
         calibrated=manifest.calibration is not None,

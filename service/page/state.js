@@ -32,11 +32,12 @@ async function load() {
 
 function show(state) {
   showDamage(state.damaged);
+  showEngine(state.engine);
   showOverview(at("overview"), state);
-  showEvaluations(at("quality-body"), state.evaluations);
+  showEvaluations(at("quality-body"), state);
   showCurves(at("curves-body"), state);
   showCalibration(at("calibration-body"), state.calibration);
-  showHistory(at("history-body"), state.generations);
+  showHistory(at("history-body"), state);
   showSlowQueries(at("slow-body"));
   showLeftOut(at("left-out-body"), state);
   at("state").hidden = false;
@@ -47,6 +48,12 @@ function showDamage(damaged) {
   at("damaged").hidden = damaged.length === 0;
   const lines = damaged.map(({ name, reason }) => make("p", {}, make("code", {}, name), ` ${reason}`));
   at("damaged").replaceChildren(make("strong", {}, "Some files of the index cannot be read."), ...lines);
+}
+
+function showEngine(engine) {
+  at("engine").hidden = engine === null;
+  at("engine").textContent = `The engine ${engine} keeps this index. To tune it, to calibrate it or to `
+    + "go back to an earlier generation, do so with the index of files, and push that again.";
 }
 
 at("refresh").addEventListener("click", load);

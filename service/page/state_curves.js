@@ -9,13 +9,13 @@ const SIDES = [["images", "Finding photos"], ["texts", "Finding texts"]];
 // A row for each stage, a column for each side.
 export function showCurves(box, state) {
   const sides = SIDES.filter(([target]) => state[target]);
-  const first = sides.map(([target, name]) => firstStage(name, state[target].ann));
+  const first = sides.map(([target, name]) => firstStage(name, state[target].ann, state.engine));
   const second = sides.map(([target, name]) =>
     secondStage(name, state[target].tuning, state.default_candidates));
   box.replaceChildren(make("div", { className: "columns" }, ...first, ...second));
 }
 
-function firstStage(name, ann) {
+function firstStage(name, ann, engine) {
   const found = `${share(ann.recall, 2)} of the nearest ${count(ann.recall_at)}`;
   const short = ann.recall < ann.recall_wanted;
   const about = make("p", {}, make("code", {}, ann.factory), ` finds ${found}`,
@@ -24,7 +24,9 @@ function firstStage(name, ann) {
   const box = make("div", { className: "stage" },
     make("h3", {}, `${name}: ann_recall of the first stage`), about);
   if (ann.curve.some(({ search_width }) => search_width === null) || ann.curve.length < 2) {
-    box.append(make("p", { className: "faint" }, exhaustive(ann)));
+    const why = engine === null ? exhaustive(ann)
+      : "The engine searches in its own way; this was measured when the index was pushed.";
+    box.append(make("p", { className: "faint" }, why));
     return box;
   }
   const oversamples = [...new Set(ann.curve.map(({ oversample }) => oversample))];

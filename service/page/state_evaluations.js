@@ -12,11 +12,12 @@ const SYSTEMS = [
   ["two_stage", "Two stages, as served"],
 ];
 
-export function showEvaluations(box, evaluations) {
+export function showEvaluations(box, { evaluations, engine }) {
   if (evaluations.length === 0) {
-    box.replaceChildren(make("p", {}, "Nothing was evaluated yet: ",
-      make("code", {}, "aladin evaluate CHECKPOINT DATA --index INDEX"),
-      " measures it and keeps it here."));
+    const command = make("code", {}, "aladin evaluate CHECKPOINT DATA --index INDEX");
+    box.replaceChildren(engine === null
+      ? make("p", {}, "Nothing was evaluated yet: ", command, " measures it and keeps it here.")
+      : make("p", {}, "No evaluation is kept in an engine: ", command, " prints what it measures."));
     return;
   }
   const body = make("div", {});

@@ -1,4 +1,4 @@
-// All generations that are on the disk, the newest first.
+// All generations that are on the disk or in the engine, the newest first.
 
 import { make } from "./elements.js";
 import { bytes, count, share, timeAgo } from "./formats.js";
@@ -6,15 +6,18 @@ import { dataTable } from "./tables.js";
 
 const SIDES = [["images", "Photos"], ["texts", "Texts"]];
 
-export function showHistory(box, generations) {
+export function showHistory(box, { generations, engine }) {
   const sides = SIDES.filter(([target]) => generations.some((each) => each[target]));
   const head = ["Generation", "Made by", "Published",
     ...sides.map(([, name]) => ({ name, number: true })),
     "First stage", { name: "Candidates", number: true }, { name: "Size", number: true }];
   const rows = generations.map((each) => ({ cells: cells(each, sides), marked: isLive(each) }));
-  box.replaceChildren(dataTable({ caption: "Generations on the disk", head, rows }),
-    make("p", { className: "faint" }, make("code", {}, "aladin index rollback"),
+  const caption = `Generations ${engine === null ? "on the disk" : "in the engine"}`;
+  box.replaceChildren(dataTable({ caption, head, rows }));
+  if (engine === null) {
+    box.append(make("p", { className: "faint" }, make("code", {}, "aladin index rollback"),
       " makes another one live. Generations share files, so their sizes do not add up."));
+  }
 }
 
 const isLive = ({ standing }) => standing === "live";
@@ -31,7 +34,7 @@ function cells(generation, sides) {
       `${factory}, ${share(recall)}`),
     each(generation, sides, ({ candidates, tuned }) =>
       `${count(candidates)}${tuned ? "" : " (not tuned)"}`),
-    generation.published_at === null ? null : bytes(generation.bytes),
+    generation.bytes === null ? null : bytes(generation.bytes),
   ];
 }
 

@@ -15,16 +15,22 @@ export function showLeftOut(box, state) {
     box.replaceChildren(make("p", {}, "Everything that the build was given is in the index."));
     return;
   }
-  box.replaceChildren(...sides.map(([target, noun]) => list(target, noun, state[target].left_out)));
+  box.replaceChildren(...sides.map(([target, noun]) =>
+    list(target, noun, state[target].left_out, state.engine)));
 }
 
-function list(target, noun, first) {
+function list(target, noun, first, engine) {
   const box = make("div", {});
   show(first);
   return box;
 
   function show({ total, offset, items }) {
     const title = make("h3", {}, `${counted(total, noun)} left out`);
+    if (engine !== null) {
+      const where = "The engine was not told which. The index of files, which was pushed, tells it.";
+      box.replaceChildren(title, make("p", {}, where));
+      return;
+    }
     const rows = items.map(({ id, reason }) => [make("code", {}, id), reason]);
     const table = dataTable({ caption: `${counted(total, noun)} left out`, head: ["Id", "Why"], rows });
     box.replaceChildren(title, table, ...(total > LEFT_OUT_PAGE ? [pager(total, offset)] : []));

@@ -37,8 +37,9 @@ function liveTile(state) {
     : [make("strong", { className: "wrong" }, "The newest generation was refused; this one answers.")];
   const model = make("code", { title: state.model_id }, state.model_id.slice(0, 12));
   const others = state.generations.length - 1;
+  const use = state.engine ? "" : " to go back to";
   return tile("Generation", String(state.generation), since, ["model ", model],
-    others ? `${counted(others, "other generation")} kept to go back to` : "no other generation kept");
+    others ? `${counted(others, "other generation")} kept${use}` : "no other generation kept");
 }
 
 function disk({ disk: parts }) {

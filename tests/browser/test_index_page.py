@@ -41,6 +41,7 @@ def test_it_shows_what_the_service_tells(
         live = f"{state[target]['counts']['live']:,}"
         expect(page.locator(".tile .value").nth(tile)).to_have_text(live)
     expect(page.locator("#history tbody tr")).to_have_count(len(state["generations"]))
+    expect(page.locator("#engine")).to_be_hidden()
     expect(page.locator("#slow-body tbody tr").first).to_be_visible()
     expect(page.locator("#calibration-body .chart")).to_have_count(2)
     width = "document.documentElement.scrollWidth - innerWidth"
@@ -120,6 +121,37 @@ def test_quality_is_drawn_by_candidates_and_by_time(
     page.page.get_by_text("Both charts as a table").click()
     row = page.page.locator("#quality-body details tr.marked")
     expect(row).to_contain_text("339.0 (338.0 to 340.0)")
+
+
+def test_of_an_index_in_an_engine_it_offers_nothing_that_needs_files(
+    page: SearchPage, url: str, api: httpx.Client
+) -> None:
+    state = api.get("/v1/index/state").json()
+    state |= {"engine": "qdrant", "live_since": None, "evaluations": []}
+    earlier = state["generations"][0] | {"standing": "earlier", "generation": 0}
+    state["generations"] = [state["generations"][0], earlier]
+    for generation in state["generations"]:
+        generation |= {"published_at": None, "bytes": None}
+    for target in ("images", "texts"):
+        state[target]["counts"] |= {"added": None, "deleted": None}
+        state[target]["left_out"] |= {"items": [], "total": 31}
+        state[target]["ann"] |= {"factory": "qdrant", "curve": []}
+    page.page.route("**/v1/index/state*", lambda route: route.fulfill(json=state))
+    page.page.goto(f"{url}/state")
+
+    expect(page.page.locator("#engine")).to_contain_text("The engine qdrant keeps this index.")
+    tiles = page.page.locator(".tile")
+    expect(tiles.nth(0)).to_contain_text("pushed to the engine")
+    expect(tiles.nth(2)).to_contain_text("1 other generation kept")
+    expect(tiles.nth(2)).not_to_contain_text("refused")
+    expect(page.page.locator("#history tbody tr")).to_have_count(2)
+    expect(page.page.locator("#history caption")).to_have_text("Generations in the engine")
+    expect(page.page.locator("#left-out nav")).to_have_count(0)
+    expect(page.page.locator("#left-out")).to_contain_text("31 texts left out")
+    shown = page.page.locator("#state").inner_text()
+    assert "rollback" not in shown
+    assert "Every item is compared" not in shown
+    assert "keeps it here" not in shown
 
 
 def _evaluation(curve: list[tuple[int, float, float]]) -> dict[str, Any]:

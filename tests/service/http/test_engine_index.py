@@ -14,6 +14,8 @@ import pytest
 from PIL import Image
 from prometheus_client.parser import text_string_to_metric_families
 
+from index.remote.entry import FoundEntry
+from tests.index.remote.memory_engine import MemoryEngine
 from tests.service.engine_world import EngineWorld, SlowEngine
 
 pytestmark = pytest.mark.anyio
@@ -173,8 +175,19 @@ async def test_while_the_engine_is_away_all_is_refused_at_once_and_said_when_to_
 
 
 async def test_without_tokens_the_first_stage_orders_and_the_answer_says_so(
-    client: httpx.AsyncClient, world: EngineWorld, photo: bytes
+    client: httpx.AsyncClient,
+    world: EngineWorld,
+    photo: bytes,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    found = MemoryEngine.search
+
+    def search(*args: Any, **options: Any) -> list[FoundEntry]:
+        """Find items without their tokens, as an engine does whose messages are full."""
+        return found(*args, **options | {"with_tokens": False})
+
+    monkeypatch.setattr(MemoryEngine, "search", search)
+
     async def ask(**fields: str) -> dict[str, Any]:
         answer = await client.post("/v1/search/texts", files={"image": photo}, data=fields)
         assert answer.status_code == 200, answer.text
@@ -250,6 +263,7 @@ async def test_the_state_of_an_index_in_an_engine(
     assert [each["generation"] for each in state["generations"]] == [2, 1]
     assert [each["standing"] for each in state["generations"]] == ["live", "earlier"]
     assert [each["published_at"] for each in state["generations"]] == [None, None]
+    assert [each["bytes"] for each in state["generations"]] == [None, None]
     assert {each["part"] for each in state["disk"]} == {"model"}
     assert state["damaged"] == []
 
