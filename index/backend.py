@@ -40,6 +40,18 @@ class Ordered(NamedTuple):
     candidates: int
 
 
+class SecondStageQuery(NamedTuple):
+    """What `SearchSide.align` will be asked of the items that a first stage finds.
+
+    Attributes:
+        tokens: (query_tokens, d_align) float32, of the query.
+        modality: of the query.
+    """
+
+    tokens: Float[Tensor, "query_tokens dim"]
+    modality: Modality
+
+
 class Items(Protocol):
     """What the user said of the items of a side."""
 
@@ -93,7 +105,7 @@ class SearchSide(Protocol):
         query: NDArray[np.float32],
         count: int,
         num_candidates: int,
-        words: Float[Tensor, "words dim"] | None = None,
+        second_stage: SecondStageQuery | None = None,
     ) -> Ordered:
         """Order the first `count` items; a longer order always begins with a shorter one.
 
@@ -101,8 +113,9 @@ class SearchSide(Protocol):
             query: (d_match,), L2-normalised.
             count: items wanted; fewer are found only where there are no more.
             num_candidates: of the first stage.
-            words: the tokens of a text by which `align` will be asked to score the images that
-                are found; an engine that can do it scores them on the way.
+            second_stage: that what is found will be scored by, so that one call of an engine
+                brings all that this takes: the tokens, or the scores of an engine that can score
+                images by the words of a text. None: it will not be.
 
         Raises:
             InputError: more items are wanted than an engine can find, or by a filter that it

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from index.ann.exact import exact_search
-from index.backend import Ordered
+from index.backend import Ordered, SecondStageQuery
 from index.changes.snapshot import SideChanges
 from index.items.filter_tree import Filter
 from index.items.tables import StoredItem
@@ -81,7 +81,7 @@ class LiveSide:
         query: NDArray[np.float32],
         count: int,
         num_candidates: int,
-        words: Float[Tensor, "words dim"] | None = None,  # noqa: ARG002  # scored by `align`
+        second_stage: SecondStageQuery | None = None,  # noqa: ARG002  # all is here
     ) -> Ordered:
         """Order the first `count` items, see `index.backend.SearchSide`.
 

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aladin.calibration.calibration import Calibration
 from aladin.calibration.scores import CandidateScores
 from aladin.fusion import Direction
-from index.backend import Ordered, SearchSide
+from index.backend import Ordered, SearchSide, SecondStageQuery
 from index.ranking import AlignScorer, Ranking
 
 
@@ -66,7 +64,7 @@ class Verdict(NamedTuple):
 def find_pool(
     side: SearchSide,
     embedding: NDArray[np.float32],
-    words: Float[Tensor, "words dim"] | None,
+    second_stage: SecondStageQuery | None,
     ordered: Ordered,
     num_candidates: int,
     *,
@@ -78,7 +76,7 @@ def find_pool(
     Args:
         side: that is searched.
         embedding: (d_match,), of the query, L2-normalised.
-        words: see `SearchSide.order`.
+        second_stage: see `SearchSide.order`.
         ordered: at least as many items as the pool has, unless the candidates are fewer.
         num_candidates: that were asked for.
         size: of the pool.
@@ -86,7 +84,7 @@ def find_pool(
     """
     if num_candidates < size:
         # Asked for anew: fewer candidates must not make another pool.
-        pool = side.order(embedding, size, size, words)
+        pool = side.order(embedding, size, size, second_stage)
         return QueryPool(pool.rows, pool.match, heads_ranking=False)
     return QueryPool(ordered.rows[:size], ordered.match[:size], heads_ranking=ranks_head)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from aladin.calibration.calibration import Calibration
 from aladin.encoding import Encoding
 from aladin.errors import EngineUnavailableError, InputError, ShapeError, UnknownItemError
-from index.backend import SearchBackend, SearchSide
+from index.backend import SearchBackend, SearchSide, SecondStageQuery
 from index.evidence import evidence_of_items
 from index.items.filters import parse_filter
 from index.items.tables import StoredItem
@@ -111,13 +111,13 @@ class TwoStageSearcher:
         reranked = rerank and aligned
         embedding = query.embedding[0].detach().float().cpu().numpy()
         tokens = query.item_tokens(0).detach().float().cpu()
-        asking_words = tokens if aligned and modality == "text" else None
+        second_stage = SecondStageQuery(tokens, modality) if aligned else None
         last = offset + top_k
         stop = _up_to_whole(last, num_candidates) if reranked else last
         # A page of few hits, or a late one, is judged against the first candidates all the same.
         pool_size = 0 if calibration is None else calibration.pool
         wanted = max(stop, min(pool_size, num_candidates))
-        ordered = side.order(embedding, wanted, num_candidates, asking_words)
+        ordered = side.order(embedding, wanted, num_candidates, second_stage)
         # The items may end before the page does, and before it begins.
         first, last, stop = (min(place, len(ordered.rows)) for place in (offset, last, stop))
         start = first
@@ -128,7 +128,7 @@ class TwoStageSearcher:
         pool = find_pool(
             side,
             embedding,
-            asking_words,
+            second_stage,
             ordered,
             num_candidates,
             size=pool_size,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin.errors import InputError
-from index.backend import Ordered
+from index.backend import Ordered, SecondStageQuery
 from index.items.filter_tree import Filter
 from index.items.tables import StoredItem
 from index.manifest import SideEntry
@@ -40,8 +41,9 @@ class RemoteSide:
     """The images or the texts of one generation in an engine; for one search, in one thread.
 
     What the engine tells of an item is kept for the rest of the search, so that a page and its
-    evidence are of the same items as the order, whatever is changed meanwhile. An item that is
-    removed or replaced before its tokens are asked for has none: it scores 0.
+    evidence are of the same items as the order, whatever is changed meanwhile. Tokens come with
+    what is found; where the engine leaves some out they are asked for by their ids, and an item
+    that was removed or replaced by then has none: it scores 0, as one without words or regions.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class RemoteSide:
         query: NDArray[np.float32],
         count: int,
         num_candidates: int,
-        words: Float[Tensor, "words dim"] | None = None,
+        second_stage: SecondStageQuery | None = None,
     ) -> Ordered:
         """Order the first `count` items, see `index.backend.SearchSide`.
 
@@ -110,18 +112,21 @@ class RemoteSide:
         most = self._client.max_results
         if num_candidates > most:
             raise self._too_many("candidates", num_candidates)
-        asking = None if words is None else words.numpy()
-        if asking is not None and not self._were_given(asking):
-            self._words, self._aligned = asking, {}
+        words = None
+        if second_stage is not None and second_stage.modality == "text":
+            words = second_stage.tokens.numpy()
+            if not self._were_given(words):
+                self._words, self._aligned = words, {}
+        search = partial(self._search, query, words=words, with_tokens=second_stage is not None)
         width = num_candidates
-        ordered = self._search(query, width, asking)
+        ordered = search(width)
         candidates = found = len(ordered)
         seen = {each.item_id for each in ordered}
         while len(ordered) < count and found == width:
             if width == most:
                 raise self._too_many("hits, skipped ones included", count)
             width = min(2 * width, most)
-            wider = self._search(query, width, asking)
+            wider = search(width)
             found = len(wider)
             ordered += [each for each in wider if each.item_id not in seen]
             seen.update(each.item_id for each in wider)
@@ -162,7 +167,7 @@ class RemoteSide:
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of tokens of some items."""
-        return np.diff(self._token_store(rows).offsets)
+        return np.array([tokens.count for tokens in self._packed(rows)], dtype=np.int64)
 
     def tokens(self, row: int) -> Float[Tensor, "tokens dim"]:
         """Read the tokens of one item, in float32."""
@@ -175,14 +180,17 @@ class RemoteSide:
 
     def embeddings(self, rows: Sequence[int]) -> Float[Tensor, "rows dim"]:
         """Read the embeddings of some items; zeros where one was removed meanwhile."""
-        items = [self._entries[row].item for row in rows]
+        entries = [self._entries[row] for row in rows]
+        unknown = [entry.item.id for entry in entries if entry.embedding is None]
         found = {
             (entry.item.id, entry.item.row): entry.embedding
-            for entry in self._fetch([item.id for item in items], with_embeddings=True)
+            for entry in self._fetch(unknown, with_embeddings=True)
         }
-        embeddings = np.zeros((len(items), self.entry.embedding_dim), dtype=np.float32)
-        for place, item in enumerate(items):
-            embedding = found.get((item.id, item.row))
+        embeddings = np.zeros((len(rows), self.entry.embedding_dim), dtype=np.float32)
+        for place, entry in enumerate(entries):
+            embedding = entry.embedding
+            if embedding is None:
+                embedding = found.get((entry.item.id, entry.item.row))
             if embedding is not None:
                 embeddings[place] = embedding
         return torch.from_numpy(embeddings)
@@ -191,21 +199,39 @@ class RemoteSide:
         """Return an item that this search has met."""
         return self._entries[row].item._replace(row=row)
 
+    def fetch_item(self, item_id: str) -> StoredItem | None:
+        """Ask the engine for the item with this id; None where there is none.
+
+        All of it comes at once, and so of one moment: such an item mostly becomes a query.
+        """
+        wanted = filter(_may_be_stored, [item_id])
+        found = list(self._fetch(wanted, with_embeddings=True, with_tokens=True))
+        return self.stored_item(self._remember(found[0])) if found else None
+
     def fetch_items(self, ids: Sequence[str]) -> list[StoredItem | None]:
-        """Ask the engine for the items with some ids; None for one that is not there."""
+        """Ask the engine for the items with some ids; None for one that is not there.
+
+        Of these come neither embeddings nor tokens: they may be many.
+        """
         found = {entry.item.id: entry for entry in self._fetch(filter(_may_be_stored, ids))}
         return [
             self.stored_item(self._remember(found[item_id])) if item_id in found else None
             for item_id in ids
         ]
 
-    def _fetch(self, ids: Iterable[str], *, with_embeddings: bool = False) -> Iterator[Entry]:
-        """Ask the engine for the items with some ids, without their tokens."""
+    def _fetch(
+        self, ids: Iterable[str], *, with_embeddings: bool = False, with_tokens: bool = False
+    ) -> Iterator[Entry]:
+        """Ask the engine for the items with some ids."""
         wanted = list(dict.fromkeys(ids))
         for start in range(0, len(wanted), _FETCHED_TOGETHER):
             part = wanted[start : start + _FETCHED_TOGETHER]
             yield from self._client.fetch(
-                self._generation, self.target, part, with_embeddings=with_embeddings
+                self._generation,
+                self.target,
+                part,
+                with_embeddings=with_embeddings,
+                with_tokens=with_tokens,
             )
 
     def _were_given(self, words: NDArray[np.float32]) -> bool:
@@ -213,7 +239,12 @@ class RemoteSide:
         return self._words is not None and np.array_equal(words, self._words)
 
     def _search(
-        self, query: NDArray[np.float32], width: int, words: NDArray[np.float32] | None
+        self,
+        query: NDArray[np.float32],
+        width: int,
+        *,
+        words: NDArray[np.float32] | None,
+        with_tokens: bool,
     ) -> list[_Found]:
         """Search once; best first, those of equal score by their rows."""
         found = self._client.search(
@@ -223,7 +254,7 @@ class RemoteSide:
             width,
             self._filter,
             width=self.entry.ann.search_width,
-            with_tokens=words is not None,
+            with_tokens=with_tokens,
             words=words,
         )
         ordered: list[_Found] = []
@@ -247,24 +278,30 @@ class RemoteSide:
             self._entries[row] = entry
         return row
 
-    def _token_store(self, rows: NDArray[np.int64]) -> TokenStore:
-        """Return the tokens of some items, as items 0, 1, 2 ...; asks for those not known yet."""
+    def _packed(self, rows: NDArray[np.int64]) -> list[PackedTokens]:
+        """Return the tokens of some items; asks for those not known yet."""
         wanted = rows.tolist()
-        nothing = self._codec.pack(np.empty((0, self._codec.dim), dtype=np.float32))
         unknown = [row for row in dict.fromkeys(wanted) if self._entries[row].tokens is None]
         if unknown:
             ids = list(dict.fromkeys(self._entries[row].item.id for row in unknown))
-            found = self._client.fetch(self._generation, self.target, ids, with_tokens=True)
+            found = self._fetch(ids, with_tokens=True)
             tokens_of = {(each.item.id, each.item.row): each.tokens for each in found}
+            nothing = self._no_tokens()
             for row in unknown:
                 entry = self._entries[row]
                 tokens = tokens_of.get((entry.item.id, entry.item.row))
                 self._entries[row] = entry._replace(tokens=nothing if tokens is None else tokens)
-        parts = [tokens for row in wanted if (tokens := self._entries[row].tokens) is not None]
-        lengths = [part.count for part in parts]
+        return [tokens for row in wanted if (tokens := self._entries[row].tokens) is not None]
+
+    def _token_store(self, rows: NDArray[np.int64]) -> TokenStore:
+        """Return the tokens of some items, as items 0, 1, 2 ..."""
+        parts = self._packed(rows)
         # Arrays of the right form also where there is no part.
-        packed = PackedTokens.concatenate([nothing, *parts])
-        return TokenStore.from_arrays(self._codec, packed, lengths)
+        packed = PackedTokens.concatenate([self._no_tokens(), *parts])
+        return TokenStore.from_arrays(self._codec, packed, [part.count for part in parts])
+
+    def _no_tokens(self) -> PackedTokens:
+        return self._codec.pack(np.empty((0, self._codec.dim), dtype=np.float32))
 
     def _too_many(self, what: str, wanted: int) -> InputError:
         return InputError(
@@ -286,7 +323,7 @@ class RemoteItems:
 
     def by_id(self, item_id: str) -> StoredItem | None:
         """Return the item with this id, or None where there is none."""
-        return self.by_ids([item_id])[0]
+        return self._side.fetch_item(item_id)
 
     def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
         """Return the items with some ids, in the order asked for; None for one not there."""

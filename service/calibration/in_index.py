@@ -13,7 +13,7 @@ from aladin.calibration.scores import CandidateScores
 from aladin.encoding import Encoding
 from aladin.progress import Progress
 from aladin.scoring import alignment_scores, matching_scores
-from index.backend import SearchSide
+from index.backend import SearchSide, SecondStageQuery
 from index.modality import Modality
 from service.calibration.among_split import asked_query
 from service.calibration.encoded_split import EncodedSplit
@@ -112,10 +112,10 @@ class _Direction:
     def _stored(self, query: Encoding, count: int) -> CandidateScores:
         """Score what the first stage finds in the index."""
         side = self._side
-        rows, match, _ = side.order(query.embedding[0].numpy(), count, count)
-        align = None
-        if side.has_tokens:
-            align = side.align(query.item_tokens(0), self._modality, rows)
+        tokens = query.item_tokens(0)
+        second_stage = SecondStageQuery(tokens, self._modality) if side.has_tokens else None
+        rows, match, _ = side.order(query.embedding[0].numpy(), count, count, second_stage)
+        align = None if second_stage is None else side.align(tokens, self._modality, rows)
         return CandidateScores(rows, match, align, self._words(query, side.lengths(rows)))
 
     def _missing(self, query: Encoding, places: NDArray[np.int64]) -> CandidateScores:

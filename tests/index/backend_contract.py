@@ -36,7 +36,7 @@ from aladin.errors import (
     UnknownItemError,
 )
 from aladin.inference import encode_texts
-from index.backend import ItemWriter, SearchBackend
+from index.backend import ItemWriter, SearchBackend, SecondStageQuery
 from index.changes.uploaded_photos import UploadedPhoto, photo_of
 from index.changes.writer import NewItems
 from index.items.filters import parse_filter
@@ -286,10 +286,10 @@ class BackendContract:
         query = made_up_query(np.random.default_rng(7))
         embedding = query.embedding[0].numpy()
         expected = slow_match(items["images"].values(), query)
-        for words in (None, query.item_tokens(0)):
+        for second_stage in (None, SecondStageQuery(query.item_tokens(0), "text")):
             side = index.side("images")
             for count in (0, 1, 6, 7, 20, PHOTOS, 99):
-                rows, match, candidates = side.order(embedding, count, 6, words)
+                rows, match, candidates = side.order(embedding, count, 6, second_stage)
                 assert candidates == 6
                 assert (rows.dtype, match.dtype) == (np.int64, np.float32)
                 ids = [item.id for item in side.items.by_rows(rows.tolist())]
@@ -297,7 +297,7 @@ class BackendContract:
                 assert match.tolist() == pytest.approx(
                     [each.match for each in expected[:count]], abs=self.tolerance
                 )
-            assert side.order(embedding, 3, 99, words).candidates == PHOTOS
+            assert side.order(embedding, 3, 99, second_stage).candidates == PHOTOS
 
     @pytest.mark.parametrize(("modality", "target"), DIRECTIONS)
     def test_the_tokens_of_what_was_found(

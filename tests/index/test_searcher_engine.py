@@ -143,8 +143,8 @@ def test_without_the_tokens_of_the_hits_there_is_an_order_and_no_evidence(
     assert [hit.probability for hit in degraded.hits] == [hit.probability for hit in plain.hits]
 
 
-def test_the_words_of_a_text_go_with_the_first_stage(index: EngineIndex) -> None:
-    """And with nothing else: an engine scores images by the words of a text, see `SearchSide`."""
+def test_the_first_stage_knows_what_the_second_will_be_asked(index: EngineIndex) -> None:
+    """So that one call of an engine brings what both need; two of one modality have no second."""
     asked: list[Any] = []
 
     class Listening(EngineSide):
@@ -158,8 +158,10 @@ def test_the_words_of_a_text_go_with_the_first_stage(index: EngineIndex) -> None
     text, _ = searcher.encode_item("text 4")
     photo, _ = searcher.encode_item("photo 3")
     searcher.search(text, "text", "images", top_k=3)
-    np.testing.assert_array_equal(asked.pop().numpy(), text.item_tokens(0).numpy())
-    searcher.search(text, "text", "texts", top_k=3)
     searcher.search(photo, "image", "texts", top_k=3)
+    searcher.search(text, "text", "texts", top_k=3)
     searcher.search(photo, "image", "images", top_k=3)
-    assert asked == [None, None, None]
+    of_text, of_photo, *others = asked
+    assert (of_text.modality, of_photo.modality, others) == ("text", "image", [None, None])
+    np.testing.assert_array_equal(of_text.tokens.numpy(), text.item_tokens(0).numpy())
+    np.testing.assert_array_equal(of_photo.tokens.numpy(), photo.item_tokens(0).numpy())

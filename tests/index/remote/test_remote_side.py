@@ -14,6 +14,7 @@ import torch
 from aladin.encoding import Encoding
 from aladin.errors import EngineUnavailableError, InputError
 from aladin.inference import encode_texts
+from index.backend import SecondStageQuery
 from index.modality import Modality
 from index.reader import SearchIndex
 from index.remote.entry import FoundEntry
@@ -64,6 +65,16 @@ def assert_same(actual: SearchResult, expected: SearchResult, align_error: float
         )
 
 
+def leave_tokens_out(remote: RemoteIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the engine find items without their tokens, as one does whose messages are full."""
+    whole = remote.client.search
+
+    def search(*args: Any, **options: Any) -> list[FoundEntry]:
+        return whole(*args, **options | {"with_tokens": False})
+
+    monkeypatch.setattr(remote.client, "search", search)
+
+
 @pytest.mark.parametrize(
     ("modality", "target"),
     [("text", "images"), ("image", "texts"), ("text", "texts"), ("image", "images")],
@@ -100,36 +111,79 @@ def test_hits_scores_and_evidence_are_those_of_the_files(
 
 
 @pytest.mark.parametrize(
-    ("scores_words", "explain", "calls"),
+    ("target", "scores_words", "explain", "calls"),
     [
-        (False, False, ["search"]),
-        (False, True, ["search"]),
-        (True, False, ["search"]),
+        ("images", False, False, ["search"]),
+        ("images", False, True, ["search"]),
+        ("images", True, False, ["search"]),
         # The words' best regions are asked for, of the page alone.
-        (True, True, ["search", "fetch_tokens"]),
+        ("images", True, True, ["search", "fetch_tokens"]),
+        ("texts", False, True, ["search"]),
+        ("texts", True, True, ["search"]),
     ],
 )
-def test_a_text_finds_photos_in_one_call(
+def test_both_stages_take_one_call(
     remote: RemoteIndex,
     server: MemoryServer,
+    searcher: TwoStageSearcher,
     query: Encoding,
+    target: Target,
     scores_words: bool,
     explain: bool,
     calls: list[str],
 ) -> None:
+    modality = "text" if target == "images" else "image"
+    if modality == "image":
+        query = searcher.encode_item("photo 3")[0]
     remote.client.scores_words = scores_words  # type: ignore[attr-defined]
     server.calls.clear()
     TwoStageSearcher(remote).search(
-        query, "text", "images", top_k=5, explain=explain, query_text=TEXT
+        query, modality, target, top_k=5, explain=explain, query_text=TEXT
     )
     assert server.calls == calls
 
 
-def test_without_tokens_the_first_stage_decides_and_without_that_nothing(
+def test_what_is_removed_after_it_was_found_is_found_whole(
     remote: RemoteIndex, server: MemoryServer, searcher: TwoStageSearcher
 ) -> None:
+    photo, modality = searcher.encode_item("photo 3")
+    tokens = photo.item_tokens(0)
+    side, files = remote.side("texts"), searcher.index.side("texts")
+    second_stage = SecondStageQuery(tokens, modality)
+    rows = side.order(photo.embedding[0].numpy(), 4, 4, second_stage).rows
+    server.sides[1, "texts"].clear()
+    server.calls.clear()
+    assert side.lengths(rows).tolist() == files.lengths(rows).tolist()
+    assert side.align(tokens, modality, rows).tolist() == (
+        files.align(tokens, modality, rows).tolist()
+    )
+    assert server.calls == []
+
+
+def test_an_item_becomes_a_query_in_one_call_for_a_side(
+    remote: RemoteIndex, server: MemoryServer, searcher: TwoStageSearcher
+) -> None:
+    for item_id, calls in (("photo 3", 1), ("text 4", 2)):
+        server.calls.clear()
+        encoding, modality = TwoStageSearcher(remote).encode_item(item_id)
+        expected, its_modality = searcher.encode_item(item_id)
+        assert modality == its_modality
+        assert torch.equal(encoding.embedding, expected.embedding)
+        assert torch.equal(encoding.tokens, expected.tokens)
+        assert server.calls == calls * ["fetch_tokens"]
+
+
+def test_without_tokens_the_first_stage_decides_and_without_that_nothing(
+    remote: RemoteIndex,
+    server: MemoryServer,
+    searcher: TwoStageSearcher,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leave_tokens_out(remote, monkeypatch)
     photo = searcher.encode_item("photo 3")[0]
     expected = searcher.search(photo, "image", "texts", top_k=5, rerank=False)
+    whole = searcher.search(photo, "image", "texts", top_k=5)
+    assert_same(TwoStageSearcher(remote).search(photo, "image", "texts", top_k=5), whole, 0)
     server.down = {"fetch_tokens"}
     result = TwoStageSearcher(remote).search(photo, "image", "texts", top_k=5)
     assert (result.reranked, result.degraded) == (False, ["rerank_unavailable"])
@@ -139,7 +193,7 @@ def test_without_tokens_the_first_stage_decides_and_without_that_nothing(
         TwoStageSearcher(remote).search(photo, "image", "texts", top_k=5)
 
 
-def test_what_is_removed_or_replaced_between_two_calls_scores_nothing(
+def test_what_is_removed_or_replaced_before_its_tokens_are_asked_for_scores_nothing(
     remote: RemoteIndex, server: MemoryServer, searcher: TwoStageSearcher
 ) -> None:
     photo = searcher.encode_item("photo 3")[0]
@@ -204,7 +258,8 @@ def test_scores_of_other_words_are_not_taken_for_those_of_these(
     remote.client.scores_words = True  # type: ignore[attr-defined]
     side, expected = remote.side("images"), searcher.index.side("images")
     words, others = query.item_tokens(0), torch.flip(query.item_tokens(0), [1])
-    rows = side.order(query.embedding[0].numpy(), 5, 5, words).rows
+    second_stage = SecondStageQuery(words, "text")
+    rows = side.order(query.embedding[0].numpy(), 5, 5, second_stage).rows
     for asked in (words, others, words[:2]):
         np.testing.assert_allclose(
             side.align(asked, "text", rows), expected.align(asked, "text", rows), atol=1e-5

@@ -12,6 +12,7 @@ import pymilvus
 import pytest
 
 from aladin.errors import ConfigError, EngineError, EngineUnavailableError
+from index.remote.milvus import connection as milvus_connection
 from index.remote.milvus.connection import MilvusConnection
 
 
@@ -81,7 +82,8 @@ def test_it_connects_once_with_the_first_call(clients: list[dict[str, Any]]) -> 
     ids=str,
 )
 @pytest.mark.usefixtures("clients")
-def test_what_may_pass_is_tried_again(error: Exception) -> None:
+def test_what_may_pass_is_tried_again(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(milvus_connection, "_FIRST_WAIT_S", 0.001)
     assert connection().call(failing([error] * 3)) == "answer"
     with pytest.raises(EngineUnavailableError):
         connection(retries=2).call(failing([error] * 3))
