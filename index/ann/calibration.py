@@ -75,12 +75,11 @@ def calibrate(
             progress.note(recall=point.recall)
         enough += point.recall >= recall_wanted
         # A wider search may still be the faster one, by asking for fewer rows. Not twice as wide.
-        saturated = point.recall - before <= _GAIN and before > 0.5
-        if enough == 2 or (saturated and not enough):
+        if enough == 2 or (not enough and is_saturated(before, point.recall)):
             break
     if timed:
         curve = [_timed(ann, embeddings, queries, recall_at, point) for point in curve]
-    return Calibration(_choose(curve, recall_wanted), curve)
+    return Calibration(choose(curve, recall_wanted), curve)
 
 
 def _point(
@@ -128,7 +127,18 @@ def _timed(
     )
 
 
-def _choose(curve: list[RecallPoint], recall_wanted: float) -> RecallPoint:
+def is_saturated(before: float, recall: float) -> bool:
+    """Whether a width finds no more than the one before, so that wider ones will not either."""
+    return recall - before <= _GAIN and before > 0.5
+
+
+def choose(curve: list[RecallPoint], recall_wanted: float) -> RecallPoint:
+    """Return the point that finds enough for the least work, or the narrowest of the best.
+
+    Args:
+        curve: ascending, not empty.
+        recall_wanted: share of the nearest items to find.
+    """
     enough = [point for point in curve if point.recall >= recall_wanted]
     if not enough:
         best = max(point.recall for point in curve)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,19 @@ class SideSchema:
     codec: TokenCodec
     max_tokens: int
     count: int
+
+
+class FirstStage(NamedTuple):
+    """How an engine finds what is near in a side.
+
+    Attributes:
+        kind: by the engine's own name, such as "hnsw"; "flat" compares with every item.
+        widths: how far a search may look, ascending: candidates of a graph, or lists. One, where
+            it was chosen by hand; none, where there is nothing to choose.
+    """
+
+    kind: str
+    widths: tuple[int, ...]
 
 
 class EngineClient(Protocol):
@@ -101,6 +114,10 @@ class EngineClient(Protocol):
         """Return the number of items, all changes that were acknowledged included."""
         ...
 
+    def first_stage(self, generation: int, target: Target) -> FirstStage:
+        """Say how a side is searched."""
+        ...
+
     def search(
         self,
         generation: int,
@@ -109,6 +126,7 @@ class EngineClient(Protocol):
         count: int,
         filter: Filter | None,
         *,
+        width: int | None = None,
         with_tokens: bool = False,
         words: NDArray[np.float32] | None = None,
     ) -> list[FoundEntry]:
@@ -120,6 +138,8 @@ class EngineClient(Protocol):
             query: (d_match,), L2-normalised.
             count: items wanted, at most `max_results`.
             filter: to pass; None: none.
+            width: how far to look, of `first_stage`; a search with a filter, or for more items,
+                may look further. None: as far as any.
             with_tokens: return the tokens too.
             words: (words, d_align) of a text: score each image that is found by the sum over
                 words of the best region, if the engine can; it then leaves the tokens out.

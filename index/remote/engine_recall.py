@@ -1,10 +1,12 @@
-"""How many of the truly nearest items an engine finds, measured with what is pushed to it."""
+"""How far an engine has to look to find what is nearest, measured with what is pushed to it."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from index.ann.calibration import Calibration, choose, is_saturated
+from index.manifest import RecallPoint
 from index.remote.client import EngineClient
 from index.settings import Target
 
@@ -34,22 +36,39 @@ class NearestSoFar:
             scores = np.partition(scores, beyond, axis=1)[:, beyond:]
         self._scores = scores
 
-    def recall_of(self, client: EngineClient, generation: int, target: Target) -> float:
-        """Return the share of the nearest items that an engine finds.
-
-        An item that is as near as the last of them counts as one of them.
+    def calibrate(
+        self, client: EngineClient, generation: int, target: Target, recall_wanted: float
+    ) -> Calibration:
+        """Choose how far searches look: no further than needed.
 
         Args:
             client: of the engine.
             generation: that has all items that passed by.
             target: the side.
+            recall_wanted: share of the nearest items to find.
+        """
+        curve: list[RecallPoint] = []
+        for width in client.first_stage(generation, target).widths or (None,):
+            before = curve[-1].recall if curve else 0.0
+            recall = self._recall(client, generation, target, width)
+            curve.append(RecallPoint(search_width=width, oversample=1.0, recall=recall))
+            if recall >= recall_wanted or is_saturated(before, recall):
+                break
+        return Calibration(choose(curve, recall_wanted), curve)
+
+    def _recall(
+        self, client: EngineClient, generation: int, target: Target, width: int | None
+    ) -> float:
+        """Return the share of the nearest items that an engine finds.
+
+        An item that is as near as the last of them counts as one of them.
         """
         wanted = min(self.count, self._scores.shape[1])
         if wanted == 0 or len(self.queries) == 0:
             return 1.0
         found = 0
         for query, scores in zip(self.queries, self._scores, strict=True):
-            hits = client.search(generation, target, query, wanted, None)
+            hits = client.search(generation, target, query, wanted, None, width=width)
             least = scores.min() - _ROUNDING
             found += sum(hit.match >= least for hit in hits)
         return float(found / (wanted * len(self.queries)))

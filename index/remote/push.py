@@ -38,6 +38,8 @@ class PushSettings:
     Attributes:
         batch_size: items that are handed to the engine's client together.
         keep: generations that stay in the engine, the new one included.
+        ann_recall: share of the exact nearest items that the engine's first stage has to find, in
+            (0, 1]: searches look as far as is needed for it. None: what the index was built for.
         discard_changes: go on where items were added to what is live in the engine, or removed
             from it: the new generation does not have these changes.
         unless_live: do nothing where what is live in the engine was pushed from the index as it
@@ -46,6 +48,7 @@ class PushSettings:
 
     batch_size: int = 256
     keep: int = 2
+    ann_recall: float | None = None
     discard_changes: bool = False
     unless_live: bool = False
 
@@ -53,8 +56,12 @@ class PushSettings:
         """Refuse impossible values.
 
         Raises:
-            ConfigError: a number below 1.
+            ConfigError: a number below 1, or a recall outside of (0, 1].
         """
+        if self.ann_recall is not None and not 0 < self.ann_recall <= 1:
+            raise ConfigError(
+                f"ann_recall: expected more than 0 and at most 1, got {self.ann_recall}"
+            )
         for name, value in (("batch_size", self.batch_size), ("keep", self.keep)):
             if value < 1:
                 raise ConfigError(f"{name}: expected at least 1, got {value}")
@@ -67,14 +74,14 @@ class PushReport(NamedTuple):
         generation: that is live in the engine now.
         counts: number of items of each side.
         resumed: of them, how many were there from a push that was cut.
-        recall: share of the exact nearest items that the engine finds, of each side.
+        first_stages: how far searches of each side look, and what that finds.
         dropped: generations that were removed.
     """
 
     generation: int
     counts: dict[Target, int]
     resumed: dict[Target, int]
-    recall: dict[Target, float]
+    first_stages: dict[Target, AnnEntry]
     dropped: list[int]
 
 
@@ -113,16 +120,16 @@ def push_index(
         live = client.live_generation()
         if live is not None and settings.unless_live and location_of(folder) == location:
             pieces = client.read_record(live) or {}
-            if pieces.get(SOURCE) == source.identity(location):
+            if pieces.get(SOURCE) == source.identity(location, settings.ann_recall):
                 manifest = read_generation(client, live).manifest
                 return _report(manifest, dict.fromkeys(source.sides, 0), dropped=[])
         if live is not None and not settings.discard_changes:
             _check_unchanged(client, live)
-        push = _Push(client, source, location, partial(copy_photos, index, folder))
+        push = _Push(client, source, location, settings, partial(copy_photos, index, folder))
         push.begin(live)
         sides: dict[Target, SideEntry] = {}
         for target in source.sides:
-            sides[target] = push.send(target, settings.batch_size, progress)
+            sides[target] = push.send(target, progress)
         manifest = replace(
             source.manifest,
             generation=push.generation,
@@ -153,15 +160,17 @@ class _Push:
         client: EngineClient,
         source: PushSource,
         location: EngineLocation,
+        settings: PushSettings,
         take_along: Callable[[Sequence[StoredItem]], None],
     ) -> None:
         self._client = client
         self._source = source
         self._location = location
+        self._settings = settings
         self._take_along = take_along
         self._done: dict[str, int] = {}
         self.generation = 1
-        self.identity = source.identity(location)
+        self.identity = source.identity(location, settings.ann_recall)
         self.resumed: dict[Target, int] = {}
 
     def begin(self, live: int | None) -> None:
@@ -177,7 +186,7 @@ class _Push:
             self.generation = newest + 1
         self._note()
 
-    def send(self, target: Target, batch_size: int, progress: Progress) -> SideEntry:
+    def send(self, target: Target, progress: Progress) -> SideEntry:
         """Put a side in, have it indexed, and return what there is to say of it."""
         client, side, schema = self._client, self._source.sides[target], self._source.schema(target)
         ann = side.entry.ann
@@ -187,7 +196,9 @@ class _Push:
         done = self.resumed[target] = self._done.get(target, 0)
         passed = tokens = 0
         progress.start(schema.count, _UNITS[target])
-        for number, part in enumerate(self._source.parts(target, batch_size), start=1):
+        for number, part in enumerate(
+            self._source.parts(target, self._settings.batch_size), start=1
+        ):
             nearest.take(part.embeddings)
             tokens += int(part.lengths.sum())
             entries = entries_of(part)[max(0, done - passed) :]
@@ -209,19 +220,25 @@ class _Push:
                 f"generation {self.generation}: expected {passed} {target}, got {found}; it was "
                 "not made live",
             )
-        return replace(
-            side.entry,
-            count=passed,
-            token_count=tokens,
-            ann=AnnEntry(
-                asked=self._location.index or "auto",
-                factory=" ".join(filter(None, [client.kind, self._location.index])),
-                search_width=None,
-                recall=nearest.recall_of(client, self.generation, target),
-                recall_at=nearest.count,
-                recall_queries=len(nearest.queries),
-                recall_wanted=ann.recall_wanted,
-            ),
+        first_stage = self._calibrated(target, nearest)
+        return replace(side.entry, count=passed, token_count=tokens, ann=first_stage)
+
+    def _calibrated(self, target: Target, nearest: NearestSoFar) -> AnnEntry:
+        """Choose how far searches of a side look, and say what that finds."""
+        wanted = self._settings.ann_recall
+        if wanted is None:
+            wanted = self._source.sides[target].entry.ann.recall_wanted
+        client, generation = self._client, self.generation
+        chosen, curve = nearest.calibrate(client, generation, target, wanted)
+        return AnnEntry(
+            asked=self._location.index or "auto",
+            factory=f"{client.kind} {client.first_stage(generation, target).kind}",
+            search_width=chosen.search_width,
+            recall=chosen.recall,
+            recall_at=nearest.count,
+            recall_queries=len(nearest.queries),
+            recall_wanted=wanted,
+            curve=curve,
         )
 
     def _note(self) -> None:
@@ -236,7 +253,7 @@ def _report(manifest: Manifest, resumed: dict[Target, int], dropped: list[int]) 
         generation=manifest.generation,
         counts={target: entry.count for target, entry in sides.items()},
         resumed=resumed,
-        recall={target: entry.ann.recall for target, entry in sides.items()},
+        first_stages={target: entry.ann for target, entry in sides.items()},
         dropped=dropped,
     )
 

@@ -44,11 +44,12 @@ class PushSource:
             target: index.side(target) for target in index.manifest.targets
         }
 
-    def identity(self, location: EngineLocation) -> bytes:
+    def identity(self, location: EngineLocation, ann_recall: float | None) -> bytes:
         """Return what tells this push from any other, for one that was cut to go on.
 
         Args:
             location: that is pushed to; how the engine is to index is part of what is pushed.
+            ann_recall: that was asked for; None: as of the index.
         """
         manifest = json.dumps(dump_config(self.manifest), sort_keys=True).encode("utf-8")
         changes = {
@@ -62,6 +63,7 @@ class PushSource:
             "manifest": hashlib.sha256(manifest).hexdigest(),
             "changes": changes,
             "location": asked,
+            "ann_recall": ann_recall,
         }
         return json.dumps(data, sort_keys=True).encode("utf-8")
 
@@ -87,8 +89,13 @@ class PushSource:
         yield from live_parts(self.sides[target], items_at_a_time)
 
     def queries(self, target: Target) -> NDArray[np.float32]:
-        """Return embeddings to ask the engine with, (queries, d_match)."""
-        return sample_queries(self.sides[target].base.embeddings, _RECALL_QUERIES)
+        """Return embeddings to ask the engine with, (queries, d_match).
+
+        As in a real search they are of items of the other side, if it has any.
+        """
+        others = [side for each, side in self.sides.items() if each != target]
+        asking = [each.base.embeddings for each in (*others, self.sides[target])]
+        return sample_queries(next(filter(len, asking), asking[0]), _RECALL_QUERIES)
 
     def _feedback(self, target: Target) -> ErrorFeedback | None:
         """Learn from the other side how tokens of this one are best rounded, as a build does."""

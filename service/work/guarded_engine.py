@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aladin.errors import EngineError, EngineUnavailableError
 from index.items.filter_tree import Filter
-from index.remote.client import EngineClient, SideSchema
+from index.remote.client import EngineClient, FirstStage, SideSchema
 from index.remote.entry import Entry, FoundEntry
 from index.settings import Target
 from service.work.circuit import Circuit
@@ -116,6 +116,10 @@ class GuardedEngine:
         """Return the number of items."""
         return self._ask("count", lambda: self._client.count(generation, target))
 
+    def first_stage(self, generation: int, target: Target) -> FirstStage:
+        """Say how a side is searched."""
+        return self._ask("first_stage", lambda: self._client.first_stage(generation, target))
+
     def search(
         self,
         generation: int,
@@ -124,6 +128,7 @@ class GuardedEngine:
         count: int,
         filter: Filter | None,
         *,
+        width: int | None = None,
         with_tokens: bool = False,
         words: NDArray[np.float32] | None = None,
     ) -> list[FoundEntry]:
@@ -131,7 +136,14 @@ class GuardedEngine:
         return self._ask(
             "search",
             lambda: self._client.search(
-                generation, target, query, count, filter, with_tokens=with_tokens, words=words
+                generation,
+                target,
+                query,
+                count,
+                filter,
+                width=width,
+                with_tokens=with_tokens,
+                words=words,
             ),
         )
 

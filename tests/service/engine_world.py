@@ -68,6 +68,7 @@ class SlowEngine(MemoryEngine):
         count: int,
         filter: Filter | None,
         *,
+        width: int | None = None,
         with_tokens: bool = False,
         words: NDArray[np.float32] | None = None,
     ) -> list[FoundEntry]:
@@ -76,7 +77,14 @@ class SlowEngine(MemoryEngine):
             self._released.wait(self.timeout_s)
             raise EngineUnavailableError(self.kind, "no answer in time")
         return super().search(
-            generation, target, query, count, filter, with_tokens=with_tokens, words=words
+            generation,
+            target,
+            query,
+            count,
+            filter,
+            width=width,
+            with_tokens=with_tokens,
+            words=words,
         )
 
 

@@ -1,13 +1,7 @@
-"""Milvus as an engine: a name, its generations, and the collections of each.
-
-For a name there are, for each generation, collections NAME_000001_images, NAME_000001_texts and
-NAME_000001_record. The name itself is an alias of the record of the live generation, so that both
-sides change at once.
-"""
+"""Milvus as an engine: the collections of an index, see `index.remote.collection_names`."""
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +11,8 @@ from numpy.typing import NDArray
 
 from aladin.errors import EngineError
 from index.items.filter_tree import Filter
-from index.remote.client import SideSchema
+from index.remote.client import FirstStage, SideSchema
+from index.remote.collection_names import PARTS, CollectionNames
 from index.remote.entry import Entry, FoundEntry
 from index.remote.location import EngineLocation
 from index.remote.milvus.collection import CollectionShape, create_collection, drop, seal
@@ -25,10 +20,13 @@ from index.remote.milvus.connection import ENGINE, ONCE, MilvusConnection
 from index.remote.milvus.consistency import Consistency
 from index.remote.milvus.expressions import EXTENTS, TERMS, expression, quoted
 from index.remote.milvus.index_kinds import (
-    DEFAULT_INDEX,
+    EXACT,
+    GRAPH,
     check_search_params,
     index_kind,
+    kind_for,
     search_params,
+    widths_of,
 )
 from index.remote.milvus.record import read_record, write_record
 from index.remote.milvus.rows import (
@@ -43,11 +41,10 @@ from index.remote.milvus.rows import (
     row_of,
 )
 from index.remote.milvus.transfer import batches, parts_of
-from index.settings import TARGETS, Target
+from index.settings import Target
 
 _MAX_RESULTS = 16_384  # Milvus's own limit
 _NO_SUCH_ALIAS = 1600
-_RECORD = "record"
 _TERM_BYTES = 512  # `index.remote.filter_fields` makes terms of at most 280
 
 
@@ -65,9 +62,10 @@ class MilvusEngine:
             ConfigError: Milvus has no such kind of index or consistency, or the index has no such
                 parameter of a search.
         """
-        check_search_params(location.index or DEFAULT_INDEX, location.search_params)
+        check_search_params(location.index or GRAPH, location.search_params)
         self._connection = connection
         self._location = location
+        self._names = CollectionNames(location.name)
         self._consistency = Consistency(location.url, location.consistency)
         self._forms_lock = threading.Lock()
         self._forms: dict[str, SideForm] = {}
@@ -85,17 +83,16 @@ class MilvusEngine:
     def generations(self) -> list[int]:
         """List the generations that are there, whole or not, ascending."""
         names = self._connection.call(lambda client: client.list_collections(**ONCE))
-        numbers = (self._number_of(name) for name in names)
-        return sorted({number for number in numbers if number is not None})
+        return self._names.generations_of(names)
 
     def live_generation(self) -> int | None:
         """Return the generation that the name stands for; None: none yet."""
         collection = self._live_collection()
-        return None if collection is None else self._number_of(collection)
+        return None if collection is None else self._names.generation_of(collection)
 
     def make_live(self, generation: int) -> None:
         """Let the name stand for a generation from now on, in one step."""
-        name, collection = self._location.name, self._collection(generation, _RECORD)
+        name, collection = self._names.name, self._names.of(generation, "record")
 
         def point(client: Any) -> None:
             if self._live_collection() is None:
@@ -108,25 +105,28 @@ class MilvusEngine:
     def drop_generation(self, generation: int) -> None:
         """Remove a generation that is not live; one that is not there is no error."""
         if self.live_generation() == generation:
-            name = self._location.name
+            name = self._names.name
             raise EngineError(ENGINE, f"generation {generation} of {name!r} is live")
-        # The record first: what has none is no whole generation, should this be cut short.
-        for part in (_RECORD, *TARGETS):
-            drop(self._connection, self._collection(generation, part))
+        for part in PARTS:
+            drop(self._connection, self._names.of(generation, part))
             with self._forms_lock:
-                self._forms.pop(self._collection(generation, part), None)
+                self._forms.pop(self._names.of(generation, part), None)
 
     def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
         """Keep a generation's record in the place of the one before."""
-        write_record(self._connection, self._collection(generation, _RECORD), record)
+        write_record(self._connection, self._names.of(generation, "record"), record)
 
     def read_record(self, generation: int) -> dict[str, bytes] | None:
         """Return a generation's record; None where it has none."""
-        return read_record(self._connection, self._collection(generation, _RECORD))
+        return read_record(self._connection, self._names.of(generation, "record"))
 
     def create_side(self, generation: int, target: Target, schema: SideSchema) -> None:
         """Make an empty collection, unless it is there."""
-        name = self._location.index or DEFAULT_INDEX
+        asked = self._location.index
+        of_index = self._location.index_params
+        if asked is None and (of_index or self._location.search_params):
+            asked = GRAPH
+        name = kind_for(asked, schema.count)
         kind, form = index_kind(name), SideForm.of(schema, name)
         text = ("VARCHAR", {"max_length": MAX_TEXT_BYTES})
         terms = {"element_type": "VARCHAR", "max_capacity": MAX_TERMS, "max_length": _TERM_BYTES}
@@ -140,21 +140,23 @@ class MilvusEngine:
             },
             vector=MATCH,
             index=kind.name,
-            index_params=kind.build(schema.count) | self._location.index_params,
+            index_params=kind.build(schema.count) | (of_index if name == asked else {}),
             description=form.description,
             shards=self._location.shards,
             replicas=self._location.replicas,
         )
-        create_collection(self._connection, self._collection(generation, target), shape)
+        create_collection(self._connection, self._names.of(generation, target), shape)
 
     def open_side(self, generation: int, target: Target, schema: SideSchema) -> None:
         """Index what is in a collection and make it searchable; returns when it is."""
         del schema
-        seal(self._connection, self._collection(generation, target), MATCH)
+        collection = self._names.of(generation, target)
+        exact = self._form(collection).index_kind == EXACT
+        seal(self._connection, collection, MATCH, exact=exact)
 
     def upsert(self, generation: int, target: Target, entries: Sequence[Entry]) -> None:
         """Put items in, in the place of those with the same ids; kept when it returns."""
-        collection = self._collection(generation, target)
+        collection = self._names.of(generation, target)
         form = self._form(collection)
         # Of two rows with one key in a request Milvus would keep both.
         rows = {key_of(entry.item.id): row_of(entry, form) for entry in entries}
@@ -166,7 +168,7 @@ class MilvusEngine:
 
     def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
         """Remove items; ids that are not there are no error."""
-        collection = self._collection(generation, target)
+        collection = self._names.of(generation, target)
         for part in parts_of([key_of(item_id) for item_id in ids]):
             self._connection.call(
                 lambda client, part=part: client.delete(collection, filter=_one_of(part), **ONCE)
@@ -175,13 +177,18 @@ class MilvusEngine:
 
     def count(self, generation: int, target: Target) -> int:
         """Return the number of items, all changes that were acknowledged included."""
-        collection = self._collection(generation, target)
+        collection = self._names.of(generation, target)
         rows = self._connection.call(
             lambda client: client.query(
                 collection, output_fields=["count(*)"], consistency_level="Strong", **ONCE
             )
         )
         return int(rows[0]["count(*)"])
+
+    def first_stage(self, generation: int, target: Target) -> FirstStage:
+        """Say how a side is searched."""
+        name = self._form(self._names.of(generation, target)).index_kind
+        return FirstStage(name, widths_of(index_kind(name), self._location.search_params))
 
     def search(
         self,
@@ -191,6 +198,7 @@ class MilvusEngine:
         count: int,
         filter: Filter | None,
         *,
+        width: int | None = None,
         with_tokens: bool = False,
         words: NDArray[np.float32] | None = None,
     ) -> list[FoundEntry]:
@@ -199,9 +207,15 @@ class MilvusEngine:
         Tokens of more items than one message takes are left out; `fetch` has them.
         """
         del words  # these releases of Milvus do not score tokens
-        collection = self._collection(generation, target)
+        collection = self._names.of(generation, target)
         form = self._form(collection)
-        params = search_params(index_kind(form.index_kind), self._location.search_params, count)
+        params = search_params(
+            index_kind(form.index_kind),
+            self._location.search_params,
+            count,
+            width=width,
+            filtered=filter is not None,
+        )
         passes = "" if filter is None else expression(filter)
         fields = [ITEM]
         if with_tokens and count <= form.rows_with_tokens:
@@ -231,7 +245,7 @@ class MilvusEngine:
         with_tokens: bool = False,
     ) -> list[Entry]:
         """Return the items with some ids, in any order; those that are not there are left out."""
-        collection = self._collection(generation, target)
+        collection = self._names.of(generation, target)
         form = self._form(collection)
         fields = [ITEM, *([MATCH] if with_embeddings else ())]
         fields += form.token_fields if with_tokens else ()
@@ -257,19 +271,9 @@ class MilvusEngine:
         """Close its connections."""
         self._connection.close()
 
-    def _collection(self, generation: int, part: str) -> str:
-        return f"{self._location.name}_{generation:06d}_{part}"
-
-    def _number_of(self, collection: str) -> int | None:
-        parts = "|".join((*TARGETS, _RECORD))
-        found = re.fullmatch(
-            rf"{re.escape(self._location.name)}_(\d{{6,}})_(?:{parts})", collection
-        )
-        return None if found is None else int(found[1])
-
     def _live_collection(self) -> str | None:
         """Return the collection that the name stands for; None: it stands for none."""
-        name, refused = self._location.name, self._connection.pymilvus.MilvusException
+        name, refused = self._names.name, self._connection.pymilvus.MilvusException
 
         def described(client: Any) -> str | None:
             try:

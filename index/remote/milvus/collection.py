@@ -8,12 +8,11 @@ from typing import Any
 
 from aladin.errors import EngineError
 from index.remote.milvus.connection import ENGINE, ONCE, MilvusConnection
+from index.remote.milvus.index_kinds import INDEXED_ROWS
 from index.remote.milvus.rows import KEY
 
 # A side of a billion items takes hours to be indexed; what stands still longer is told.
 _INDEX_S, _LOAD_S, _FLUSH_S = 24 * 3600.0, 3600.0, 600.0
-# Smaller segments are searched item by item; Milvus calls it minSegmentNumRowsToEnableIndex.
-_INDEXED_ROWS = 1024
 # A digest, as `index.remote.milvus.rows.key_of` makes them.
 _KEY_LETTERS = 64
 
@@ -91,11 +90,12 @@ def load(connection: MilvusConnection, name: str, replicas: int | None) -> None:
     connection.wait_until(is_loaded, f"loading {name}", _LOAD_S)
 
 
-def seal(connection: MilvusConnection, name: str, index: str) -> None:
+def seal(connection: MilvusConnection, name: str, index: str, *, exact: bool) -> None:
     """Close the segments that are being filled; returns when the index is what is searched.
 
-    An index that is built is not searched yet: until the nodes have taken it up they search a
-    coarse one of their own, which finds far less.
+    An index that is built is not searched yet: until the nodes have loaded the closed segments,
+    for which they take a minute unless they are told to, they search those that were filled by a
+    coarse index of their own, which finds far less.
     """
     connection.call(lambda client: client.flush(name, timeout=_FLUSH_S, **ONCE))
 
@@ -106,8 +106,14 @@ def seal(connection: MilvusConnection, name: str, index: str) -> None:
         return state["state"] == "Finished" and state["pending_index_rows"] == 0
 
     def is_taken_up(client: Any) -> bool:
-        loaded = client.list_loaded_segments(name, **ONCE)
-        return all(each.index_name or each.num_rows < _INDEXED_ROWS for each in loaded)
+        kept = {each.segment_id for each in client.list_persistent_segments(name, **ONCE)}
+        loaded = {each.segment_id: each for each in client.list_loaded_segments(name, **ONCE)}
+        if kept - loaded.keys():
+            client.refresh_load(name, _async=True, **ONCE)
+            return False
+        return exact or all(
+            each.index_name or each.num_rows < INDEXED_ROWS for each in loaded.values()
+        )
 
     connection.wait_until(is_indexed, f"indexing {name}", _INDEX_S)
     connection.wait_until(is_taken_up, f"loading the index of {name}", _LOAD_S)

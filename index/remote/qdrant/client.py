@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from aladin.errors import EngineError
 from index.items.filter_tree import Filter
-from index.remote.client import SideSchema
+from index.remote.client import FirstStage, SideSchema
 from index.remote.collection_names import PARTS, CollectionNames, Part
 from index.remote.entry import Entry, FoundEntry
 from index.remote.qdrant.conditions import VALUES, number_paths
@@ -153,6 +153,10 @@ class QdrantEngine:
         """Return the number of items, all changes that were acknowledged included."""
         return self._store.count(self._names.of(generation, target))
 
+    def first_stage(self, generation: int, target: Target) -> FirstStage:  # noqa: ARG002
+        """Say how a side is searched."""
+        return self._store.first_stage
+
     def search(
         self,
         generation: int,
@@ -161,6 +165,7 @@ class QdrantEngine:
         count: int,
         filter: Filter | None,
         *,
+        width: int | None = None,
         with_tokens: bool = False,
         words: NDArray[np.float32] | None = None,
     ) -> list[FoundEntry]:
@@ -172,6 +177,7 @@ class QdrantEngine:
             query,
             count,
             filter,
+            width=width,
             fields=(ITEM, PACKED) if with_tokens and not scored_here else (ITEM,),
             words=words if scored_here else None,
         )

@@ -17,6 +17,7 @@ from qdrant_client import QdrantClient, models
 
 from aladin.errors import EngineError, EngineUnavailableError
 from index.items.filter_tree import Filter
+from index.remote.client import FirstStage
 from index.remote.qdrant.messages import (
     indexing,
     point_of_record,
@@ -163,6 +164,11 @@ class ClientStore:
         """Return the exact number of points."""
         return self._calls.run(lambda: self._client.count(collection, exact=True)).count
 
+    @property
+    def first_stage(self) -> FirstStage:
+        """How collections are searched."""
+        return FirstStage("flat", ()) if self._local else self._settings.first_stage
+
     def search(
         self,
         collection: str,
@@ -170,11 +176,14 @@ class ClientStore:
         count: int,
         filter: Filter | None,
         *,
+        width: int | None,
         fields: Sequence[str],
         words: NDArray[np.float32] | None = None,
     ) -> list[ScoredPoint]:
         """Find the points whose embeddings are nearest, best first, see `PointStore`."""
-        requests = search_requests(query, count, filter, fields, words, self._parameters(count))
+        requests = search_requests(
+            query, count, filter, fields, words, self._parameters(count, width)
+        )
         answers = self._calls.run(
             lambda: self._client.query_batch_points(
                 collection, requests, consistency=self._consistency
@@ -221,10 +230,10 @@ class ClientStore:
             return models.ReadConsistencyType.QUORUM if self._replicated else None
         return models.ReadConsistencyType(wanted)
 
-    def _parameters(self, count: int) -> models.SearchParams | None:
+    def _parameters(self, count: int, width: int | None) -> models.SearchParams | None:
         if self._local:
             return None
-        return models.SearchParams(hnsw_ef=max(self._settings.ef, 2 * count))
+        return models.SearchParams(hnsw_ef=self._settings.candidates(count, width))
 
     def _change(self, collection: str, change: Callable[..., models.UpdateResult]) -> None:
         """Make a change of points and wait until searches see it."""

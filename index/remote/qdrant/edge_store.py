@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from aladin.atomic import make_folder, sync, write_json
 from aladin.errors import EngineError, EngineUnavailableError
 from index.items.filter_tree import Filter
+from index.remote.client import FirstStage
 from index.remote.qdrant.edge_messages import edge_filter, edge_point, edge_vectors, nearest
 from index.remote.qdrant.point_store import (
     MATCH,
@@ -137,6 +138,11 @@ class EdgeStore:
         shard = self._shard(collection)
         return self._run(lambda: shard.count(edge.CountRequest(exact=True)))
 
+    @property
+    def first_stage(self) -> FirstStage:
+        """How collections are searched."""
+        return self._settings.first_stage
+
     def search(
         self,
         collection: str,
@@ -144,12 +150,13 @@ class EdgeStore:
         count: int,
         filter: Filter | None,
         *,
+        width: int | None,
         fields: Sequence[str],
         words: NDArray[np.float32] | None = None,
     ) -> list[ScoredPoint]:
         """Find the points whose embeddings are nearest, best first, see `PointStore`."""
         passes = None if filter is None else edge_filter(filter)
-        parameters = edge.SearchParams(hnsw_ef=max(self._settings.ef, 2 * count))
+        parameters = edge.SearchParams(hnsw_ef=self._settings.candidates(count, width))
         first_stage = nearest(query, MATCH)
         requests = [
             edge.QueryRequest(

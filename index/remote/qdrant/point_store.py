@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index.items.filter_tree import Filter
+from index.remote.client import FirstStage
 
 MATCH, TOKENS = "match", "tokens"
 FieldKind = Literal["keyword", "float"]
@@ -115,6 +116,11 @@ class PointStore(Protocol):
         """Return the exact number of points."""
         ...
 
+    @property
+    def first_stage(self) -> FirstStage:
+        """How collections are searched."""
+        ...
+
     def search(
         self,
         collection: str,
@@ -122,6 +128,7 @@ class PointStore(Protocol):
         count: int,
         filter: Filter | None,
         *,
+        width: int | None,
         fields: Sequence[str],
         words: NDArray[np.float32] | None = None,
     ) -> list[ScoredPoint]:
@@ -132,6 +139,7 @@ class PointStore(Protocol):
             query: (d_match,).
             count: points wanted.
             filter: to pass; None: none.
+            width: candidates of the graph, at least; None: as many as any search has.
             fields: of the payload that are wanted.
             words: (words, d_align) to score what is found by MaxSim.
         """

@@ -75,6 +75,15 @@ def push(
         str | None,
         typer.Option("--consistency", metavar="LEVEL", help="Of reads, in the engine's own words."),
     ] = None,
+    ann_recall: Annotated[
+        float | None,
+        typer.Option(
+            "--ann-recall",
+            help="Share of the exact nearest items that the engine has to find: searches look as "
+            "far as is needed for it, unless --search-param says how far. Without: what INDEX was "
+            "built for.",
+        ),
+    ] = None,
     batch_size: Annotated[
         int, typer.Option("--batch-size", min=1, help="Items that are sent together.")
     ] = 256,
@@ -108,7 +117,7 @@ def push(
     searchable, and taken up by services that run; the folder --out, which says where the index is
     and has its model, and which every command takes in the place of INDEX that needs no files of
     an index: serve, search, evaluate, index add, delete and info. On stdout, what was pushed, and
-    how much of the exact nearest items the engine finds.
+    how far searches look and how much of the exact nearest items that finds.
 
     A push that was cut goes on where it was when the same command is run again; until it is done
     the engine answers with what was live before. Tokens for engines come from ALADIN_ENGINE_TOKEN
@@ -132,7 +141,11 @@ def push(
     given = {key: value for key, value in asked.items() if value is not None}
     location = _location(location_of(out), engine, given)
     settings = PushSettings(
-        batch_size=batch_size, keep=keep, discard_changes=discard_changes, unless_live=unless_live
+        batch_size=batch_size,
+        keep=keep,
+        ann_recall=ann_recall,
+        discard_changes=discard_changes,
+        unless_live=unless_live,
     )
     options = read_settings().engine_options
     with closing(connect(location, options)) as client, stderr_progress() as progress:
@@ -182,12 +195,21 @@ def _number(value: str) -> int | float | str:
 
 
 def _print_report(out: Path, location: EngineLocation, report: PushReport) -> None:
+    from service.reports.index_facts import first_stage_fact
+
     held = ", ".join(f"{count} {target}" for target, count in report.counts.items())
     typer.echo(
         f"{out}: generation {report.generation} of {location.name} in {location.engine}, {held}"
     )
-    for target, recall in report.recall.items():
-        typer.echo(f"  {target}: the engine finds {100 * recall:.1f} % of the exact nearest items")
+    for target, ann in report.first_stages.items():
+        typer.echo(f"  {target}: {first_stage_fact(ann)}")
+        if ann.recall < ann.recall_wanted:
+            typer.echo(
+                f"warning: {target}: {ann.factory} finds {ann.recall:.4f} of the nearest "
+                f"{ann.recall_at}, {ann.recall_wanted} was wanted; choose another --engine-index, "
+                "or other --index-param or --search-param",
+                err=True,
+            )
     resumed = {target: count for target, count in report.resumed.items() if count}
     if resumed:
         were = ", ".join(f"{count} {target}" for target, count in resumed.items())

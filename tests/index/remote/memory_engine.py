@@ -21,7 +21,7 @@ from index.items.filter_tree import (
     Or,
     Range,
 )
-from index.remote.client import SideSchema
+from index.remote.client import FirstStage, SideSchema
 from index.remote.entry import Entry, FoundEntry
 from index.remote.filter_fields import (
     FilterFields,
@@ -47,6 +47,7 @@ class MemoryServer:
         records: of each generation.
         opened: sides that were indexed.
         live: the generation that the name stands for.
+        widths: of searches, the last of which were given; empty: they compare with every item.
         down: names of the methods that find no server; "*": all.
         calls: names of the methods that were called, in order.
     """
@@ -55,6 +56,7 @@ class MemoryServer:
     records: dict[int, dict[str, bytes]] = field(default_factory=dict)
     opened: set[tuple[int, Target]] = field(default_factory=set)
     live: int | None = None
+    widths: tuple[int, ...] = ()
     down: set[str] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
 
@@ -131,6 +133,11 @@ class MemoryEngine:
         self._call("count")
         return len(self._side(generation, target))
 
+    def first_stage(self, generation: int, target: Target) -> FirstStage:
+        self._call("first_stage")
+        assert (generation, target) in self.server.sides
+        return FirstStage("graph" if self.server.widths else "flat", self.server.widths)
+
     def search(
         self,
         generation: int,
@@ -139,6 +146,7 @@ class MemoryEngine:
         count: int,
         filter: Filter | None,
         *,
+        width: int | None = None,
         with_tokens: bool = False,
         words: NDArray[np.float32] | None = None,
     ) -> list[FoundEntry]:
@@ -156,6 +164,12 @@ class MemoryEngine:
                 found.append(FoundEntry(Entry(entry.item, None, tokens), match, align))
         # Engines leave those of equal score in any order: here in the opposite of ours.
         found.sort(key=lambda each: (-each.match, -each.entry.item.row))
+        if self.server.widths:
+            # As coarse as can be: of the items, it sees the newest.
+            assert width in (None, *self.server.widths)
+            seen = width or self.server.widths[-1]
+            rows = sorted(each.entry.item.row for each in found)[-seen:]
+            found = [each for each in found if each.entry.item.row in rows]
         return found[:count]
 
     def fetch(

@@ -22,7 +22,7 @@ from aladin.errors import (
 from index.changes.uploaded_photos import UploadedPhoto
 from index.changes.writer import ChangesWriter, NewItems
 from index.live_parts import live_parts
-from index.manifest import Manifest
+from index.manifest import AnnEntry, Manifest, RecallPoint
 from index.reader import SearchIndex, open_index
 from index.remote.client import SideSchema
 from index.remote.generations import read_generation
@@ -30,6 +30,7 @@ from index.remote.location import location_of
 from index.remote.push import PushReport, PushSettings, push_index
 from index.remote.push_folder import only_pusher
 from index.remote.push_source import entries_of
+from index.remote.remote_index import open_remote_index
 from index.remote.remote_writer import RemoteWriter
 from index.settings import TARGETS
 from tests.index.remote.conftest import LOCATION
@@ -61,11 +62,23 @@ def test_all_that_is_live_is_in_the_engine_under_its_rows(
     push: Push, server: MemoryServer, published: Path, search_index: SearchIndex, tmp_path: Path
 ) -> None:
     report = push(published)
+    exact = AnnEntry(
+        factory="memory flat",
+        search_width=None,
+        recall=1.0,
+        recall_at=23,
+        recall_queries=16,
+        curve=[RecallPoint(search_width=None, oversample=1.0, recall=1.0)],
+    )
     assert report == PushReport(
         generation=1,
         counts={"images": 23, "texts": 16},
         resumed={"images": 0, "texts": 0},
-        recall={"images": 1.0, "texts": 1.0},
+        # Each side is asked with items of the other.
+        first_stages={
+            "images": exact,
+            "texts": replace(exact, recall_at=16, recall_queries=23),
+        },
         dropped=[],
     )
     assert server.live == 1
@@ -76,8 +89,7 @@ def test_all_that_is_live_is_in_the_engine_under_its_rows(
     expected = search_index.manifest
     assert (manifest.model, manifest.targets) == (expected.model, expected.targets)
     assert manifest.files == {}
-    assert manifest.images is not None
-    assert manifest.images.ann.recall_queries == 23
+    assert {target: side.ann for target, side in manifest.sides.items()} == report.first_stages
     assert location_of(tmp_path / "remote") == LOCATION
     assert load_checkpoint(tmp_path / "remote" / "model").model_id == expected.model.id
 
@@ -159,7 +171,7 @@ class CutEngine(MemoryEngine):
 
 
 # 23 photos and 16 texts in batches of 2; every eighth batch is noted, and the end of a side.
-@pytest.mark.parametrize(("batches", "known"), [(0, 0), (7, 0), (8, 16), (12, 23), (19, 23)])
+@pytest.mark.parametrize(("batches", "known"), [(7, 0), (8, 16), (19, 23)])
 def test_a_push_that_was_cut_goes_on_where_it_was(
     push: Push,
     server: MemoryServer,
@@ -248,7 +260,38 @@ def test_what_an_engine_misses_is_told(
 
     report = push_index(published, tmp_path / "remote", LOCATION, Coarse(server), PushSettings())
     # Of the nearest 23 and 16 it never finds the first.
-    assert report.recall == {"images": pytest.approx(22 / 23), "texts": pytest.approx(15 / 16)}
+    found = {target: ann.recall for target, ann in report.first_stages.items()}
+    assert found == {"images": pytest.approx(22 / 23), "texts": pytest.approx(15 / 16)}
+
+
+def test_searches_look_as_far_as_is_needed(
+    push: Push, server: MemoryServer, published: Path, tmp_path: Path
+) -> None:
+    # A search of this width sees the newest 4, 8 ... of 23 photos and 16 texts.
+    server.widths = (4, 8, 16, 22, 32)
+    for recall, widths in ((0.5, (16, 8)), (1.0, (32, 16))):
+        stages = push(published, ann_recall=recall).first_stages
+        assert (stages["images"].search_width, stages["texts"].search_width) == widths
+        assert stages["images"].recall >= recall
+    curve = [(point.search_width, point.recall) for point in stages["images"].curve]
+    assert curve == [(width, pytest.approx(min(1, width / 23))) for width in server.widths]
+    assert (stages["images"].factory, stages["images"].recall_wanted) == ("memory graph", 1.0)
+
+    # Searches of the generation look as far as was found to be needed.
+    server.widths = (32,)
+    client = MemoryEngine(server)
+    with open_remote_index(tmp_path / "remote", client) as index:
+        query = np.eye(1, index.manifest.sides["images"].embedding_dim, dtype=np.float32)[0]
+        assert len(index.side("images").order(query, 23, 23).rows) == 23
+
+
+def test_where_no_width_finds_enough_the_best_is_told(
+    push: Push, server: MemoryServer, published: Path
+) -> None:
+    server.widths = (4, 16)
+    stage = push(published).first_stages["images"]
+    assert (stage.search_width, stage.recall_wanted) == (16, 0.99)
+    assert stage.recall == pytest.approx(16 / 23)
 
 
 def test_one_push_at_a_time_and_not_over_an_index_of_files(
@@ -265,7 +308,7 @@ def test_one_push_at_a_time_and_not_over_an_index_of_files(
         )
 
 
-@pytest.mark.parametrize("settings", [{"batch_size": 0}, {"keep": 0}])
+@pytest.mark.parametrize("settings", [{"batch_size": 0}, {"keep": 0}, {"ann_recall": 0}])
 def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="expected at least 1, got 0"):
+    with pytest.raises(ConfigError, match=r"expected .* 1, got 0"):
         PushSettings(**settings)

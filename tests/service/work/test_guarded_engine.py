@@ -29,7 +29,11 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "upsert": ((3, "images", []), {}),
     "delete": ((3, "images", ["a"]), {}),
     "count": ((3, "texts"), {}),
-    "search": ((3, "images", QUERY, 5, None), {"with_tokens": True, "words": QUERY[None]}),
+    "first_stage": ((3, "texts"), {}),
+    "search": (
+        (3, "images", QUERY, 5, None),
+        {"width": 64, "with_tokens": True, "words": QUERY[None]},
+    ),
     "fetch": ((3, "images", ["a"]), {"with_embeddings": True, "with_tokens": False}),
     "check_health": ((), {}),
 }

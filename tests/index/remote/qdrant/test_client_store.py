@@ -14,7 +14,7 @@ from index.items.filters import parse_filter
 from index.remote.client import EngineClient
 from index.remote.connect import EngineOptions, connect
 from index.remote.location import EngineLocation
-from index.remote.qdrant import messages
+from index.remote.qdrant import client_store, messages
 from tests.index.remote.qdrant.made_up import (
     EMBEDDING_DIM,
     TOKEN_DIM,
@@ -83,12 +83,12 @@ def test_one_request_brings_both_scores(rest: RestServer) -> None:
         before = len(rest.requests)
         query, words = unit(random, EMBEDDING_DIM), unit(random, 2, TOKEN_DIM)
         filter = parse_filter({"number": {"gte": 1}})
-        found = engine.search(1, "images", query, 100, filter, words=words)
+        found = engine.search(1, "images", query, 100, filter, width=256, words=words)
 
     assert len(found) == 3
     (request,) = rest.requests[before:]
     first, second = request.body["searches"]
-    assert first["params"]["hnsw_ef"] == 512
+    assert first["params"]["hnsw_ef"] == 256
     assert (first["using"], first["limit"], first["with_payload"]) == ("match", 100, ["item"])
     assert second["prefetch"]["query"] == first["query"]["nearest"]
     for name in ("using", "filter", "params", "limit"):
@@ -164,7 +164,10 @@ def test_numbers_get_an_index_before_they_come(rest: RestServer) -> None:
     assert new[1].body["points"][0]["payload"][first][field][last] == [2000.0]
 
 
-def test_a_side_is_open_once_it_is_indexed(rest: RestServer) -> None:
+def test_a_side_is_open_once_it_is_indexed(
+    rest: RestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_store, "_LOOK_AGAIN_S", 0.001)
     codec = codec_of("float16")
     with client(rest) as engine:
         engine.create_side(1, "images", schema_of(codec))

@@ -27,8 +27,8 @@ def test_an_index_is_pushed_searched_changed_and_pushed_again(
     assert result.exit_code == 0, result.stderr
     assert result.stdout == (
         f"{folder}: generation 1 of photos in qdrant, 6 images, 12 texts\n"
-        "  images: the engine finds 100.0 % of the exact nearest items\n"
-        "  texts: the engine finds 100.0 % of the exact nearest items\n"
+        "  images: qdrant flat, finds 100.0 % of the nearest 6 (12 queries)\n"
+        "  texts: qdrant flat, finds 100.0 % of the nearest 12 (6 queries)\n"
     )
     assert location_of(folder) == EngineLocation(
         engine="qdrant", url=url, name="photos", search_params={"ef": 64}
