@@ -67,7 +67,7 @@ class MeasuredSizes(NamedTuple):
     engine_photos: int = 20_000
 
 
-QUICK_SIZES = MeasuredSizes((4000, 12_000), 2000, 2000, 1000)
+QUICK_SIZES = MeasuredSizes((4000, 12_000), 2000, 2000, 2000)
 
 
 def main() -> None:

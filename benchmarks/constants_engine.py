@@ -5,13 +5,13 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin.progress import NullProgress
 from benchmarks.milvus_server import MilvusServer
 from benchmarks.one_thread import one_thread
 from benchmarks.quiet_time import quiet_median_s, quiet_time
@@ -20,11 +20,12 @@ from benchmarks.synthetic_index import synthetic_item
 from benchmarks.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM
 from benchmarks.timing import time_in_turn
 from index.ann.ann_index import AnnIndex
-from index.ann.construction import build_ann
-from index.ann.file import write_ann
+from index.ann.faiss_library import faiss
 from index.plan.constants import EngineConstants
+from index.plan.first_stage import ANN_RECALL
 from index.remote.client import EngineClient, SideSchema
 from index.remote.connect import connect
+from index.remote.engine_recall import NearestSoFar
 from index.remote.entry import Entry
 from index.remote.location import EngineLocation
 from index.remote.milvus.index_kinds import INDEX_KINDS
@@ -33,8 +34,9 @@ from index.tokens.codec import TokenCodec
 from index.tokens.sample import codec_for
 
 CANDIDATES = 100
-_TEXTS, _SEARCHES, _FEW_PHOTOS = 500, 300, 100
+_TEXTS, _CALIBRATED, _SEARCHES, _FEW_PHOTOS = 500, 200, 300, 100
 _GENERATION, _FEW_GENERATION = 1, 2
+_GRAPH_KIND = "hnsw"
 
 
 class _Stored(NamedTuple):
@@ -55,6 +57,20 @@ class _Stored(NamedTuple):
     insert_byte_s: float
 
 
+class _GraphCosts(NamedTuple):
+    """What a graph takes.
+
+    Attributes:
+        search_s: seconds of one search.
+        add_s: seconds to add a vector.
+        overhead_bytes: of a vector, beside its values.
+    """
+
+    search_s: float
+    add_s: float
+    overhead_bytes: float
+
+
 def measure_engine(photos: SyntheticPhotos, items: int) -> EngineConstants:
     """Measure a server with one segment of photos, and the graph that it searches by itself.
 
@@ -66,18 +82,23 @@ def measure_engine(photos: SyntheticPhotos, items: int) -> EngineConstants:
         items: how many.
     """
     queries = photos.queries(_TEXTS, items).embeddings
-    kind = INDEX_KINDS["hnsw"]
-    links, width = int(kind.build(items)["M"]), int(kind.search["ef"])
     with tempfile.TemporaryDirectory() as folder, MilvusServer(Path(folder) / "milvus") as server:
-        client = connect(EngineLocation(engine="milvus", url=server.url, name="constants"))
+        # Of so few photos it would make no graph by itself.
+        location = EngineLocation(
+            engine="milvus", url=server.url, name="constants", index=_GRAPH_KIND
+        )
+        client = connect(location)
         try:
             stored = _store(client, photos, items)
-            times = _search_times(client, queries)
+            width = _width(client, stored.embeddings, queries[:_CALIBRATED])
+            times = _search_times(client, queries, width)
         finally:
             client.close()
-        segment_s, index_s, overhead = _graph(
-            Path(folder), stored.embeddings, queries, f"HNSW{links},Flat", width
-        )
+    parameters = INDEX_KINDS[_GRAPH_KIND].build(items)
+    links = int(parameters["M"])
+    graph = _graph_costs(
+        stored.embeddings, queries, links, int(parameters["efConstruction"]), width
+    )
     vectors_s, tokens_s = (float(np.median(times[name])) / 1000 for name in ("ids", "tokens"))
     tokens = CANDIDATES * REGIONS * stored.codec.token_bytes
     return EngineConstants(
@@ -85,14 +106,14 @@ def measure_engine(photos: SyntheticPhotos, items: int) -> EngineConstants:
         items=items,
         index=f"HNSW of {links} links, {width} looked at",
         call_s=float(np.median(times["few"])) / 1000,
-        segment_s=segment_s,
+        segment_s=graph.search_s,
         spread=float(np.quantile(times["ids"], 0.95)) / 1000 / vectors_s,
         byte_s=max(0.0, tokens_s - vectors_s) / tokens,
         token_expansion=stored.token_expansion,
-        vector_overhead_bytes=overhead,
+        vector_overhead_bytes=graph.overhead_bytes,
         item_bytes=stored.item_bytes,
         insert_byte_s=stored.insert_byte_s,
-        index_s=index_s,
+        index_s=graph.add_s,
     )
 
 
@@ -101,8 +122,9 @@ def _store(client: EngineClient, photos: SyntheticPhotos, items: int) -> _Stored
     sample = next(iter(photos.photos(min(items, 1024)))).tokens.reshape(-1, TOKEN_DIM)
     codec = codec_for("int8", [sample])
     schema = SideSchema(embedding_dim=EMBEDDING_DIM, codec=codec, max_tokens=REGIONS, count=items)
-    for generation in (_GENERATION, _FEW_GENERATION):
-        client.create_side(generation, "images", schema)
+    few_schema = replace(schema, count=_FEW_PHOTOS)
+    client.create_side(_GENERATION, "images", schema)
+    client.create_side(_FEW_GENERATION, "images", few_schema)
     embeddings: list[NDArray[np.float32]] = []
     few: list[Entry] = []
     insert_s = 0.0
@@ -113,9 +135,9 @@ def _store(client: EngineClient, photos: SyntheticPhotos, items: int) -> _Stored
         insert_s += time.perf_counter() - started
         embeddings += [each.embedding for each in entries if each.embedding is not None]
     client.upsert(_FEW_GENERATION, "images", few)
-    for generation in (_GENERATION, _FEW_GENERATION):
-        client.open_side(generation, "images", schema)
-    item_bytes, token_bytes = _row_bytes(few[0], SideForm.of(schema, "hnsw"))
+    client.open_side(_GENERATION, "images", schema)
+    client.open_side(_FEW_GENERATION, "images", few_schema)
+    item_bytes, token_bytes = _row_bytes(few[0], SideForm.of(schema, _GRAPH_KIND))
     row_bytes = item_bytes + token_bytes + embeddings[0].nbytes
     return _Stored(
         codec=codec,
@@ -146,13 +168,19 @@ def _entries(photos: SyntheticPhotos, codec: TokenCodec, items: int) -> Iterator
 
 
 def _search_times(
-    client: EngineClient, queries: NDArray[np.float32]
+    client: EngineClient, queries: NDArray[np.float32], width: int
 ) -> dict[str, NDArray[np.float64]]:
     """Time searches in turn: of few photos, of all of them, and with their tokens."""
 
     def search(generation: int, count: int, *, tokens: bool) -> Callable[[int], object]:
         return lambda turn: client.search(
-            generation, "images", queries[turn % len(queries)], count, None, with_tokens=tokens
+            generation,
+            "images",
+            queries[turn % len(queries)],
+            count,
+            None,
+            width=width,
+            with_tokens=tokens,
         )
 
     runs = {
@@ -163,22 +191,42 @@ def _search_times(
     return time_in_turn(runs, _SEARCHES, warm_up=20)
 
 
-def _graph(
-    folder: Path,
+def _width(
+    client: EngineClient, embeddings: NDArray[np.float32], queries: NDArray[np.float32]
+) -> int:
+    """Return how far the engine has to look, as a push finds it."""
+    nearest = NearestSoFar(queries, CANDIDATES)
+    nearest.take(embeddings)
+    width = nearest.calibrate(client, _GENERATION, "images", ANN_RECALL).chosen.search_width
+    assert width is not None  # a graph has one
+    return width
+
+
+def _graph_costs(
     embeddings: NDArray[np.float32],
     queries: NDArray[np.float32],
-    factory: str,
+    links: int,
+    building_width: int,
     width: int,
-) -> tuple[float, float, float]:
-    """Return seconds of one search of a graph, seconds to add a vector, bytes beside a vector."""
+) -> _GraphCosts:
+    """Build FAISS's graph with the engine's parameters, and search it, on one core.
+
+    Args:
+        embeddings: (items, dim) float32, L2-normalised.
+        queries: (queries, dim) float32.
+        links: the engine's M.
+        building_width: its efConstruction.
+        width: its ef.
+    """
+    items, dim = embeddings.shape
+    graph = faiss.index_factory(dim, f"HNSW{links},Flat", faiss.METRIC_INNER_PRODUCT)
+    graph.hnsw.efConstruction = building_width
     with one_thread():
         with quiet_time() as built:
-            index = build_ann(factory, embeddings, NullProgress())
-        ann = AnnIndex(index, width)
+            graph.add(embeddings)
+        ann = AnnIndex(graph, width)
         search_s = quiet_median_s(
             lambda turn: ann.search(queries[turn % len(queries)], CANDIDATES), _SEARCHES
         )
-    write_ann(folder / "graph.faiss", index)
-    size = (folder / "graph.faiss").stat().st_size
-    overhead = size / len(embeddings) - embeddings.shape[1] * 4
-    return search_s, built.seconds / len(embeddings), overhead
+    size = len(faiss.serialize_index(graph))
+    return _GraphCosts(search_s, built.seconds / items, size / items - 4 * dim)
