@@ -44,13 +44,9 @@ def open_backend(
     from index.remote.remote_index import open_remote_index
 
     client = connect(location, engine)
-    try:
-        return open_remote_index(
-            path, client, checkpoint=checkpoint, device=device, generation=generation
-        )
-    except BaseException:
-        client.close()
-        raise
+    return open_remote_index(
+        path, client, checkpoint=checkpoint, device=device, generation=generation
+    )
 
 
 def open_writer(path: Path, model_id: str, *, engine: EngineOptions | None = None) -> ItemWriter:

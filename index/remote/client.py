@@ -32,7 +32,7 @@ class SideSchema:
     count: int
 
 
-class FirstStage(NamedTuple):
+class SideSearch(NamedTuple):
     """How an engine finds what is near in a side.
 
     Attributes:
@@ -114,7 +114,7 @@ class EngineClient(Protocol):
         """Return the number of items, all changes that were acknowledged included."""
         ...
 
-    def first_stage(self, generation: int, target: Target) -> FirstStage:
+    def first_stage(self, generation: int, target: Target) -> SideSearch:
         """Say how a side is searched."""
         ...
 

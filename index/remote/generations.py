@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aladin.errors import IndexNotReadyError
 from index.remote.client import EngineClient
-from index.remote.record import GenerationRecord, is_whole
+from index.remote.record import RemoteRecord, is_whole
 
 
 def require_live(client: EngineClient, path: Path) -> int:
@@ -26,7 +26,7 @@ def require_live(client: EngineClient, path: Path) -> int:
     return generation
 
 
-def read_generation(client: EngineClient, generation: int) -> GenerationRecord:
+def read_generation(client: EngineClient, generation: int) -> RemoteRecord:
     """Read the record of a generation.
 
     Raises:
@@ -39,4 +39,4 @@ def read_generation(client: EngineClient, generation: int) -> GenerationRecord:
     where = f"{client.kind}: generation {generation}"
     if pieces is None or not is_whole(pieces):
         raise IndexNotReadyError(f"{where} is not there, or not whole")
-    return GenerationRecord.read(pieces, where)
+    return RemoteRecord.read(pieces, where)

@@ -20,7 +20,7 @@ from index.remote.generations import read_generation
 from index.remote.location import EngineLocation, location_of
 from index.remote.push_folder import copy_photos, only_pusher, write_folder
 from index.remote.push_source import PushSource, entries_of
-from index.remote.record import CHANGED, SOURCE, GenerationRecord, is_whole
+from index.remote.record import CHANGED, SOURCE, RemoteRecord, is_whole
 from index.settings import Target
 from index.tokens.codec import TokenCodec
 
@@ -109,7 +109,8 @@ def push_index(
 
     Raises:
         ConfigError: there is an index of files at `folder`.
-        InputError: `index` is no index of files, or there are changes that would be lost.
+        InputError: `index` is no index of files, or there are changes that would be lost, also
+            such as came while this ran.
         EngineError: the engine refuses, or has not as many items as it was given.
         EngineUnavailableError: the engine does not answer.
         SearchIndexError: the index cannot be read, or the disk not be written.
@@ -123,8 +124,7 @@ def push_index(
             if pieces.get(SOURCE) == source.identity(location, settings.ann_recall):
                 manifest = read_generation(client, live).manifest
                 return _report(manifest, dict.fromkeys(source.sides, 0), dropped=[])
-        if live is not None and not settings.discard_changes:
-            _check_unchanged(client, live)
+        _check_unchanged(client, live, settings)
         push = _Push(client, source, location, settings, partial(copy_photos, index, folder))
         push.begin(live)
         sides: dict[Target, SideEntry] = {}
@@ -138,9 +138,11 @@ def push_index(
             files={},
         )
         codecs: dict[Target, TokenCodec] = {target: source.codec(target) for target in sides}
-        record = GenerationRecord(manifest=manifest, codecs=codecs, source=push.identity)
+        record = RemoteRecord(manifest=manifest, codecs=codecs, source=push.identity)
         client.write_record(push.generation, record.pieces())
         write_folder(index, folder, manifest.model, location)
+        # Again, for a push takes its time: services may have been told of changes meanwhile.
+        _check_unchanged(client, live, settings)
         client.make_live(push.generation)
         dropped = _drop_old(client, push.generation, settings.keep)
         return _report(manifest, push.resumed, dropped)
@@ -258,7 +260,9 @@ def _report(manifest: Manifest, resumed: dict[Target, int], dropped: list[int]) 
     )
 
 
-def _check_unchanged(client: EngineClient, live: int) -> None:
+def _check_unchanged(client: EngineClient, live: int | None, settings: PushSettings) -> None:
+    if live is None or settings.discard_changes:
+        return
     if CHANGED in (client.read_record(live) or {}):
         raise InputError(
             f"{client.kind}: items were added to generation {live} or removed from it since it was "

@@ -23,7 +23,7 @@ MANIFEST, SOURCE, CHANGED = "manifest.json", "source.json", "changed"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GenerationRecord:
+class RemoteRecord:
     """The record of a generation that is whole.
 
     Attributes:
@@ -50,12 +50,12 @@ class GenerationRecord:
                 pieces[_feedback(target)] = _npy(np.stack(codec.feedback))
         return pieces | ({CHANGED: b"1"} if self.changed else {})
 
-    def with_changes(self) -> GenerationRecord:
+    def with_changes(self) -> RemoteRecord:
         """Return the record of a generation that is about to be changed."""
         return replace(self, changed=True)
 
     @classmethod
-    def read(cls, pieces: Mapping[str, bytes], where: str) -> GenerationRecord:
+    def read(cls, pieces: Mapping[str, bytes], where: str) -> RemoteRecord:
         """Read what `pieces` returned.
 
         Args:

@@ -21,7 +21,7 @@ from index.layout import MODEL
 from index.manifest import Manifest, check_lengths
 from index.remote.client import EngineClient
 from index.remote.generations import read_generation, require_live
-from index.remote.record import GenerationRecord
+from index.remote.record import RemoteRecord
 from index.remote.remote_side import RemoteSide
 from index.settings import Target
 
@@ -40,7 +40,7 @@ class RemoteIndex:
     path: Path
     checkpoint: Checkpoint
     client: EngineClient
-    record: GenerationRecord
+    record: RemoteRecord
 
     @property
     def manifest(self) -> Manifest:

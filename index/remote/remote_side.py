@@ -118,15 +118,15 @@ class RemoteSide:
             if not self._were_given(words):
                 self._words, self._aligned = words, {}
         search = partial(self._search, query, words=words, with_tokens=second_stage is not None)
-        width = num_candidates
-        ordered = search(width)
+        asked = num_candidates
+        ordered = search(asked)
         candidates = found = len(ordered)
         seen = {each.item_id for each in ordered}
-        while len(ordered) < count and found == width:
-            if width == most:
+        while len(ordered) < count and found == asked:
+            if asked == most:
                 raise self._too_many("hits, skipped ones included", count)
-            width = min(2 * width, most)
-            wider = search(width)
+            asked = min(2 * asked, most)
+            wider = search(asked)
             found = len(wider)
             ordered += [each for each in wider if each.item_id not in seen]
             seen.update(each.item_id for each in wider)
@@ -241,7 +241,7 @@ class RemoteSide:
     def _search(
         self,
         query: NDArray[np.float32],
-        width: int,
+        count: int,
         *,
         words: NDArray[np.float32] | None,
         with_tokens: bool,
@@ -251,7 +251,7 @@ class RemoteSide:
             self._generation,
             self.target,
             query,
-            width,
+            count,
             self._filter,
             width=self.entry.ann.search_width,
             with_tokens=with_tokens,

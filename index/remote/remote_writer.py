@@ -26,12 +26,13 @@ from index.remote.client import EngineClient
 from index.remote.entry import Entry
 from index.remote.generations import read_generation, require_live
 from index.remote.item_text import item_text
-from index.remote.record import GenerationRecord
+from index.remote.record import RemoteRecord
 from index.settings import OnDuplicate, Target
 
 # A row is the time in milliseconds, then so many bits by chance: rows of items that are added
-# later are larger, also where other machines add them, and hardly ever equal.
-_CHANCE_BITS = 22
+# later are larger, also where other machines add them, and hardly ever equal. 63 bits last until
+# the year 2248.
+_CHANCE_BITS = 20
 
 
 class RemoteWriter:
@@ -56,7 +57,7 @@ class RemoteWriter:
         self._client = client
         self._model_id = model_id
         self._lock = threading.Lock()
-        self._record: GenerationRecord | None = None
+        self._record: RemoteRecord | None = None
         self._last_row = 0
 
     def close(self) -> None:
@@ -139,7 +140,7 @@ class RemoteWriter:
                 self._client.delete(record.manifest.generation, target, report.deleted)
             return report
 
-    def _live(self) -> GenerationRecord:
+    def _live(self) -> RemoteRecord:
         """Return the record of the generation that is live now."""
         generation = require_live(self._client, self._root)
         if self._record is None or self._record.manifest.generation != generation:
@@ -149,12 +150,12 @@ class RemoteWriter:
             raise IndexMismatchError(f"{self._root}: model", expected, self._model_id)
         return self._record
 
-    def _known(self, record: GenerationRecord, target: Target, ids: Sequence[str]) -> set[str]:
+    def _known(self, record: RemoteRecord, target: Target, ids: Sequence[str]) -> set[str]:
         asked = [item_id for item_id in dict.fromkeys(ids) if _is_unicode(item_id)]
         found = self._client.fetch(record.manifest.generation, target, asked) if asked else []
         return {entry.item.id for entry in found}
 
-    def _mark_changed(self, record: GenerationRecord) -> GenerationRecord:
+    def _mark_changed(self, record: RemoteRecord) -> RemoteRecord:
         """Note that the generation is no longer what was pushed, before it is not."""
         if not record.changed:
             record = self._record = record.with_changes()
@@ -162,7 +163,7 @@ class RemoteWriter:
         return record
 
     def _entries(
-        self, record: GenerationRecord, target: Target, new: NewItems, places: Sequence[int]
+        self, record: RemoteRecord, target: Target, new: NewItems, places: Sequence[int]
     ) -> list[Entry]:
         codec = record.codecs[target]
         ends = np.cumsum(new.lengths)
@@ -189,7 +190,7 @@ class RemoteWriter:
             raise IndexWriteError(error.filename or self._root, reason) from error
 
 
-def _side(record: GenerationRecord, target: Target) -> SideEntry:
+def _side(record: RemoteRecord, target: Target) -> SideEntry:
     entry = record.manifest.side(target)
     if entry is None:
         raise NoSuchTargetError(target, " and ".join(record.manifest.targets))

@@ -108,7 +108,7 @@ def plan_table(plan: Plan) -> Table:
         f"{_time(build.total_s)}: encode {_time(build.encode_s)}, pack {_time(build.pack_s)}, "
         f"write {_time(build.write_s)}, first stage {_time(build.first_stage_s)}",
         f"{_time(cluster.build_s)}: as an index of files, insert {_time(cluster.insert_s)}, "
-        f"index {_time(cluster.index_s)}",
+        f"index {_time(cluster.index_s)} on as many cores as a replica's nodes have",
     )
     table.add_row("search alone, p50 / p95", _latency(embedded.search), "")
     table.add_row(
@@ -123,8 +123,8 @@ def plan_table(plan: Plan) -> Table:
         + (
             ""
             if cluster.query_nodes is None
-            else f": {cluster.query_nodes:,} query nodes, {cluster.service_machines:,} services, "
-            f"{cluster.other_machines:,} others"
+            else f": {cluster.query_nodes:,} query nodes ({workload.replicas} replicas), "
+            f"{cluster.service_machines:,} services, {cluster.other_machines:,} others"
         ),
     )
     return table
@@ -150,6 +150,11 @@ def plan_notes(plan: Plan) -> list[str]:
             f"Extrapolated: the index of files is held against real ones at {sizes} items only."
         )
     notes.append(f"The engine is extrapolated from one server ({constants.engine.engine}).")
+    if plan.embedded.least_build_memory_bytes > workload.machine_memory_bytes:
+        notes.append(
+            "The index of files, also the one that is put into an engine, has to be built on a "
+            f"machine of at least {_size(plan.embedded.least_build_memory_bytes)}."
+        )
     if plan.embedded.resident < 1:
         notes.append(
             f"A machine's memory holds {100 * plan.embedded.resident:.0f} % of the vectors and "

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aladin.errors import EngineError, EngineUnavailableError
 from index.items.filter_tree import Filter
-from index.remote.client import EngineClient, FirstStage, SideSchema
+from index.remote.client import EngineClient, SideSchema, SideSearch
 from index.remote.entry import Entry, FoundEntry
 from index.settings import Target
 from service.work.circuit import Circuit
@@ -116,7 +116,7 @@ class GuardedEngine:
         """Return the number of items."""
         return self._ask("count", lambda: self._client.count(generation, target))
 
-    def first_stage(self, generation: int, target: Target) -> FirstStage:
+    def first_stage(self, generation: int, target: Target) -> SideSearch:
         """Say how a side is searched."""
         return self._ask("first_stage", lambda: self._client.first_stage(generation, target))
 

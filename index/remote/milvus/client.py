@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aladin.errors import EngineError
 from index.items.filter_tree import Filter
-from index.remote.client import FirstStage, SideSchema
+from index.remote.client import SideSchema, SideSearch
 from index.remote.collection_names import PARTS, CollectionNames
 from index.remote.entry import Entry, FoundEntry
 from index.remote.location import EngineLocation
@@ -185,10 +185,10 @@ class MilvusEngine:
         )
         return int(rows[0]["count(*)"])
 
-    def first_stage(self, generation: int, target: Target) -> FirstStage:
+    def first_stage(self, generation: int, target: Target) -> SideSearch:
         """Say how a side is searched."""
         name = self._form(self._names.of(generation, target)).index_kind
-        return FirstStage(name, widths_of(index_kind(name), self._location.search_params))
+        return SideSearch(name, widths_of(index_kind(name), self._location.search_params))
 
     def search(
         self,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from aladin.errors import EngineError
 from index.items.filter_tree import Filter
-from index.remote.client import FirstStage, SideSchema
+from index.remote.client import SideSchema, SideSearch
 from index.remote.collection_names import PARTS, CollectionNames, Part
 from index.remote.entry import Entry, FoundEntry
 from index.remote.qdrant.conditions import VALUES, number_paths
@@ -153,7 +153,7 @@ class QdrantEngine:
         """Return the number of items, all changes that were acknowledged included."""
         return self._store.count(self._names.of(generation, target))
 
-    def first_stage(self, generation: int, target: Target) -> FirstStage:  # noqa: ARG002
+    def first_stage(self, generation: int, target: Target) -> SideSearch:  # noqa: ARG002
         """Say how a side is searched."""
         return self._store.first_stage
 

@@ -17,7 +17,7 @@ from qdrant_client import QdrantClient, models
 
 from aladin.errors import EngineError, EngineUnavailableError
 from index.items.filter_tree import Filter
-from index.remote.client import FirstStage
+from index.remote.client import SideSearch
 from index.remote.qdrant.messages import (
     indexing,
     point_of_record,
@@ -165,9 +165,9 @@ class ClientStore:
         return self._calls.run(lambda: self._client.count(collection, exact=True)).count
 
     @property
-    def first_stage(self) -> FirstStage:
+    def first_stage(self) -> SideSearch:
         """How collections are searched."""
-        return FirstStage("flat", ()) if self._local else self._settings.first_stage
+        return SideSearch("flat", ()) if self._local else self._settings.first_stage
 
     def search(
         self,

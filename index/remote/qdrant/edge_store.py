@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from aladin.atomic import make_folder, sync, write_json
 from aladin.errors import EngineError, EngineUnavailableError
 from index.items.filter_tree import Filter
-from index.remote.client import FirstStage
+from index.remote.client import SideSearch
 from index.remote.qdrant.edge_messages import edge_filter, edge_point, edge_vectors, nearest
 from index.remote.qdrant.point_store import (
     MATCH,
@@ -139,7 +139,7 @@ class EdgeStore:
         return self._run(lambda: shard.count(edge.CountRequest(exact=True)))
 
     @property
-    def first_stage(self) -> FirstStage:
+    def first_stage(self) -> SideSearch:
         """How collections are searched."""
         return self._settings.first_stage
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index.items.filter_tree import Filter
-from index.remote.client import FirstStage
+from index.remote.client import SideSearch
 
 MATCH, TOKENS = "match", "tokens"
 FieldKind = Literal["keyword", "float"]
@@ -117,7 +117,7 @@ class PointStore(Protocol):
         ...
 
     @property
-    def first_stage(self) -> FirstStage:
+    def first_stage(self) -> SideSearch:
         """How collections are searched."""
         ...
 

@@ -9,7 +9,7 @@ from pydantic import ConfigDict
 
 from aladin.errors import ConfigError
 from aladin.strict_config import STRICT, parse_config
-from index.remote.client import FirstStage
+from index.remote.client import SideSearch
 from index.remote.location import EngineLocation
 from index.remote.qdrant.point_store import TokenVectors
 
@@ -64,10 +64,10 @@ class QdrantSettings:
         return self.replicas // 2 + 1
 
     @property
-    def first_stage(self) -> FirstStage:
+    def first_stage(self) -> SideSearch:
         """How collections of these settings are searched."""
         widths = _WIDTHS if self.ef is None else (self.ef,)
-        return FirstStage(self.index, widths if self.index == "hnsw" else ())
+        return SideSearch(self.index, widths if self.index == "hnsw" else ())
 
     def candidates(self, count: int, width: int | None) -> int:
         """Return how many candidates a search of the graph looks at.

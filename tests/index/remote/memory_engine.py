@@ -21,7 +21,7 @@ from index.items.filter_tree import (
     Or,
     Range,
 )
-from index.remote.client import FirstStage, SideSchema
+from index.remote.client import SideSchema, SideSearch
 from index.remote.entry import Entry, FoundEntry
 from index.remote.filter_fields import (
     FilterFields,
@@ -133,10 +133,10 @@ class MemoryEngine:
         self._call("count")
         return len(self._side(generation, target))
 
-    def first_stage(self, generation: int, target: Target) -> FirstStage:
+    def first_stage(self, generation: int, target: Target) -> SideSearch:
         self._call("first_stage")
         assert (generation, target) in self.server.sides
-        return FirstStage("graph" if self.server.widths else "flat", self.server.widths)
+        return SideSearch("graph" if self.server.widths else "flat", self.server.widths)
 
     def search(
         self,

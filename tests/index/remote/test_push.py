@@ -237,6 +237,28 @@ def test_changes_in_the_engine_are_not_lost_unasked(
     assert push(published, discard_changes=True).counts["images"] == 23
 
 
+def test_changes_that_come_while_it_is_pushed_are_not_lost_unasked(
+    push: Push, server: MemoryServer, published: Path, search_index: SearchIndex, tmp_path: Path
+) -> None:
+    push(published)
+    root, model = tmp_path / "remote", model_id(search_index.manifest)
+
+    class Changing(MemoryEngine):
+        def open_side(self, generation: int, target: Any, schema: SideSchema) -> None:
+            super().open_side(generation, target, schema)
+            if target == "images":
+                RemoteWriter(root, MemoryEngine(server), model).delete("images", ["photo 1"])
+
+    sharded = replace(LOCATION, shards=2)
+    with pytest.raises(InputError, match=r"generation 1 .*--discard-changes"):
+        push_index(published, root, sharded, Changing(server), PushSettings())
+    assert server.live == 1
+    assert "photo 1" not in server.sides[1, "images"]
+    settings = PushSettings(discard_changes=True)
+    assert push_index(published, root, sharded, MemoryEngine(server), settings).generation == 2
+    assert server.live == 2
+
+
 def test_an_engine_that_lost_an_item_is_not_searched(
     published: Path, server: MemoryServer, tmp_path: Path
 ) -> None:

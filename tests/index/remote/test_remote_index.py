@@ -20,7 +20,7 @@ from index.changes.writer import NewItems
 from index.reader import SearchIndex
 from index.remote.generations import read_generation
 from index.remote.push import PushReport
-from index.remote.record import CHANGED, MANIFEST, GenerationRecord
+from index.remote.record import CHANGED, MANIFEST, RemoteRecord
 from index.remote.remote_index import open_remote_index
 from index.remote.remote_info import describe_remote
 from index.remote.remote_writer import RemoteWriter
@@ -116,7 +116,7 @@ def test_a_record_is_read_as_it_was_written(
     push(tmp_path / "files")
     record = read_generation(MemoryEngine(server), 1)
     assert record.pieces() == server.records[1]
-    changed = GenerationRecord.read(record.with_changes().pieces(), "again")
+    changed = RemoteRecord.read(record.with_changes().pieces(), "again")
     assert (record.changed, changed.changed) == (False, True)
     assert changed.pieces() == record.pieces() | {CHANGED: b"1"}
     codec = record.codecs["images"]
@@ -125,10 +125,10 @@ def test_a_record_is_read_as_it_was_written(
     pieces = record.pieces()
     del pieces["source.json"]
     with pytest.raises(IndexCorruptError, match=r"has no 'source\.json'"):
-        GenerationRecord.read(pieces, "generation 1")
+        RemoteRecord.read(pieces, "generation 1")
     older = pieces[MANIFEST].replace(b'"schema_version": 2', b'"schema_version": 1')
     with pytest.raises(IndexMismatchError, match="schema version: expected 2, got 1"):
-        GenerationRecord.read({**record.pieces(), MANIFEST: older}, "generation 1")
+        RemoteRecord.read({**record.pieces(), MANIFEST: older}, "generation 1")
 
 
 def test_what_is_told_of_an_index(
