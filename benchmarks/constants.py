@@ -2,13 +2,13 @@
 
     python -m benchmarks.constants [--out FILE] [--items 100000 400000] [--only SECTION ...]
 
+engine       a Milvus server, started here (the package milvus==2.3.5)
 first_stage  FAISS on synthetic photos' embeddings: exact search, lists, training, the width that
              an ann_recall of 0.99 needs at each number of --items
 forms        packing and scoring tokens in each stored form; a page from the disk
 index        a real index of 5,000 photos, less what its stages take: processes, files, the rest
              of a search
 encoding     a network of the size of MobileNetV2 and BERT's base
-engine       a Milvus server, started here (the package milvus==2.3.5)
 
 What is not measured is kept as it is in --from. On stdout, or in --out, the constants as
 `aladin index plan --constants FILE` takes them. Some six minutes and 2 GB of disk and of memory on
@@ -48,7 +48,8 @@ from index.plan.constants import (
     read_constants,
 )
 
-SECTIONS = ("first_stage", "forms", "index", "encoding", "engine")
+# The engine first: it is what most easily does not start, and "index" needs those before it.
+SECTIONS = ("engine", "first_stage", "forms", "index", "encoding")
 
 
 class MeasuredSizes(NamedTuple):
@@ -82,7 +83,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few photos, to try it out")
     options = parser.parse_args()
     command = " ".join(["python -m benchmarks.constants", *sys.argv[1:]])
-    sizes = MeasuredSizes(first_stages=options.items)
+    sizes = MeasuredSizes(first_stages=sorted(options.items))
     if options.quick:
         sizes = QUICK_SIZES
     measured = measure(options.only, options.before, command, sizes)

@@ -85,7 +85,8 @@ def plan_cluster(workload: Workload, constants: Constants, embedded: EmbeddedPla
     memory = round(workload.items * (item_bytes + engine.vector_overhead_bytes))
 
     load = workload.queries_per_s / workload.replicas  # of a replica
-    segment_s = _segment_s(segment_items, engine)
+    growth = _growth(segment_items, engine)
+    segment_s = engine.segment_s * growth
     tokens_s = workload.candidates * token_bytes(workload) * engine.byte_s
     service_s = (
         constants.encoding.text_s
@@ -108,15 +109,16 @@ def plan_cluster(workload: Workload, constants: Constants, embedded: EmbeddedPla
         node_s = math.ceil(held / workload.machine_cores) * segment_s
         at_once = max(1, workload.machine_cores // held)
         node = Latency.spread_by(node_s, engine.spread).then(waiting(node_s, load, at_once))
-        return of_service.then(called).then(between).then(node.slowest_of(nodes))
+        return of_service.then(called).then(between).then(node.slowest_of(min(nodes, segments)))
 
     for_memory = math.ceil(memory / (USABLE_MEMORY * workload.machine_memory_bytes))
     for_load = math.ceil(load * segments * segment_s / (workload.machine_cores * MOST_BUSY))
     start = max(for_memory, for_load)
-    nodes = fewest_machines(start, query, workload.p95_ms / 1000)
+    # A node without a segment has nothing to do.
+    nodes = fewest_machines(start, segments, query, workload.p95_ms / 1000)
     insert_s = workload.items * item_bytes * engine.insert_byte_s
     cores = workload.machine_cores * (start if nodes is None else nodes)
-    index_s = workload.items * engine.index_s / cores
+    index_s = workload.items * engine.index_s * growth / cores
     return ClusterPlan(
         segments=segments,
         segment_items=segment_items,
@@ -129,8 +131,15 @@ def plan_cluster(workload: Workload, constants: Constants, embedded: EmbeddedPla
         query_nodes=None if nodes is None else nodes * workload.replicas,
         service_machines=services,
         other_machines=OTHER_MACHINES,
-        problem=None if nodes is not None else "a query takes longer on any number of machines",
+        problem=None if nodes is not None else _too_slow(workload, query(max(start, segments))),
     )
+
+
+def _too_slow(workload: Workload, alone: Latency) -> str:
+    """Say why no number of nodes is enough, by what a query takes where each has one segment."""
+    if not math.isfinite(alone.p95_s):
+        return "each node of a replica gets more queries than it can answer; more replicas help"
+    return f"a query takes more than {workload.p95_ms:g} ms (p95) on any number of query nodes"
 
 
 def _item_bytes(workload: Workload, engine: EngineConstants) -> float:
@@ -139,10 +148,10 @@ def _item_bytes(workload: Workload, engine: EngineConstants) -> float:
     return embedding_bytes(workload) + tokens + engine.item_bytes
 
 
-def _segment_s(items: int, engine: EngineConstants) -> float:
-    """Return the time of one search of a segment.
+def _growth(items: int, engine: EngineConstants) -> float:
+    """Return how many times as long as in what was measured a graph is searched, and added to.
 
-    A graph is searched in a time that grows with the logarithm of its size (Malkov and
-    Yashunin, 2018, section 4.2).
+    Both take a time that grows with the logarithm of its size (Malkov and Yashunin, 2018,
+    section 4.2).
     """
-    return engine.segment_s * math.log(max(items, 2)) / math.log(engine.items)
+    return math.log(max(items, 2)) / math.log(engine.items)

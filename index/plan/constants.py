@@ -8,6 +8,8 @@ bytes, so that the formulas of this package scale it; docs/PLAN.md says what eac
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -251,4 +253,23 @@ def read_constants(path: Path = PACKAGED_CONSTANTS) -> Constants:
         raise ConfigError(f"{path}: forms: expected all of {TOKEN_DTYPES}, got no {missing[0]}")
     if not constants.first_stage.flat_s or not constants.first_stage.widths:
         raise ConfigError(f"{path}: first_stage: expected flat_s and widths, got an empty list")
+    for name, number in _numbers("", data):
+        if not 0 <= number < math.inf:
+            raise ConfigError(f"{path}: {name}: expected a finite number, at least 0, got {number}")
+    if constants.engine.items < 2:  # the logarithm is divided by
+        raise ConfigError(
+            f"{path}: engine.items: expected at least 2, got {constants.engine.items}"
+        )
+    if constants.encoding.photo_s == 0:
+        raise ConfigError(f"{path}: encoding.photo_s: expected more than 0, got 0")
     return constants
+
+
+def _numbers(name: str, data: Any) -> Iterator[tuple[str, float]]:
+    """Yield every number in JSON data, with where it is."""
+    if isinstance(data, (int, float)):
+        yield name, data
+    elif isinstance(data, (dict, list)):
+        each = data.items() if isinstance(data, dict) else enumerate(data)
+        for key, value in each:
+            yield from _numbers(f"{name}.{key}".lstrip("."), value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from index.plan.build_time import BuildTime, build_time
@@ -14,7 +15,7 @@ from index.plan.first_stage import (
     training_bytes,
 )
 from index.plan.latency import Latency, waiting
-from index.plan.machines import fewest_machines, machines_for_load
+from index.plan.machines import MOST_MACHINES, fewest_machines, machines_for_load
 from index.plan.second_stage import align_s
 from index.plan.sizes import IndexSizes, embedding_bytes, index_sizes, token_bytes
 from index.plan.workload import Workload
@@ -75,16 +76,25 @@ def plan_embedded(workload: Workload, constants: Constants) -> EmbeddedPlan:
         return alone.then(waiting(alone.p50_s, load, workload.machine_cores))
 
     start = max(workload.replicas, machines_for_load(workload, alone.p50_s))
-    machines = fewest_machines(start, query, workload.p95_ms / 1000)
+    wanted_s = workload.p95_ms / 1000
     building = (
         constants.process.building_bytes + sizes.first_stage + training_bytes(stage, workload)
     )
-    problem = None
+    problems: list[str] = []
     if least > workload.machine_memory_bytes:
-        machines = None
-        problem = "the first stage does not fit into the memory of one machine"
-    elif machines is None:
-        problem = "a query takes longer than that on any number of machines"
+        problems.append(
+            "the first stage does not fit into the memory of one machine: it takes "
+            f"{math.ceil(least / 2**30):,} GiB"
+        )
+    if alone.p95_s > wanted_s:
+        problems.append(
+            f"a query takes {1000 * alone.p95_s:,.0f} ms (p95) on any number of such machines"
+        )
+    machines = None
+    if not problems:
+        machines = fewest_machines(start, MOST_MACHINES, query, wanted_s)
+        if machines is None:
+            problems.append(f"queries wait for too long on {MOST_MACHINES:,} machines")
     return EmbeddedPlan(
         first_stage=stage,
         sizes=sizes,
@@ -98,7 +108,7 @@ def plan_embedded(workload: Workload, constants: Constants) -> EmbeddedPlan:
         search=search,
         query=query(start if machines is None else machines),
         machines=machines,
-        problem=problem,
+        problem="; ".join(problems) or None,
     )
 
 

@@ -11,7 +11,7 @@ from index.plan.workload import Workload
 # Busier machines answer late whenever a little more comes, or one of them is missing.
 MOST_BUSY = 0.6
 # More are no answer to give.
-_MOST_MACHINES = 2**16
+MOST_MACHINES = 2**14
 
 
 def machines_for_load(workload: Workload, core_s: float) -> int:
@@ -24,27 +24,22 @@ def machines_for_load(workload: Workload, core_s: float) -> int:
     return math.ceil(workload.queries_per_s * core_s / (workload.machine_cores * MOST_BUSY))
 
 
-def fewest_machines(start: int, latency: Callable[[int], Latency], p95_s: float) -> int | None:
+def fewest_machines(
+    start: int, most: int, latency: Callable[[int], Latency], p95_s: float
+) -> int | None:
     """Return the fewest machines that answer in time.
 
+    One after the other is tried, for more are not always faster: of many that have to answer
+    together the slowest is slower.
+
     Args:
-        start: the fewest that are allowed.
-        latency: of a query on some machines; more are never slower.
+        start: the fewest that are allowed; at least these are tried.
+        most: that have something to do.
+        latency: of a query on some machines.
         p95_s: that is allowed.
 
     Returns:
         None where no number of them does.
     """
-    enough = start
-    while latency(enough).p95_s > p95_s:
-        if enough > _MOST_MACHINES:
-            return None
-        enough *= 2
-    low, high = max(start, enough // 2), enough
-    while low < high:
-        middle = (low + high) // 2
-        if latency(middle).p95_s <= p95_s:
-            high = middle
-        else:
-            low = middle + 1
-    return high
+    numbers = range(start, max(start, min(most, MOST_MACHINES)) + 1)
+    return next((number for number in numbers if latency(number).p95_s <= p95_s), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from aladin.errors import ConfigError
@@ -53,7 +54,7 @@ class Workload:
         """Refuse impossible values.
 
         Raises:
-            ConfigError: a number that is not above 0, or an unknown form of tokens.
+            ConfigError: a number that is not above 0, or not finite, or an unknown form of tokens.
         """
         for name in (
             *("items", "embedding_dim", "tokens", "token_dim", "candidates", "words"),
@@ -63,6 +64,8 @@ class Workload:
             value: float | None = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigError(f"{name}: expected more than 0, got {value}")
+            if value is not None and math.isinf(value):
+                raise ConfigError(f"{name}: expected a finite number, got {value}")
         if self.token_dtype not in TOKEN_DTYPES:
             known = ", ".join(TOKEN_DTYPES)
             raise ConfigError(f"token_dtype: expected one of {known}, got {self.token_dtype!r}")

@@ -53,6 +53,24 @@ def test_nothing_measured_of_a_first_stage_is_refused(constants: Constants, tmp_
         read_constants(written(tmp_path, data))
 
 
+@pytest.mark.parametrize(
+    ("section", "name", "value", "message"),
+    [
+        ("search", "page_s", -1e-4, "search.page_s: expected a finite number, at least 0"),
+        ("search", "spread", float("nan"), "search.spread: expected a finite number"),
+        ("engine", "items", 1, "engine.items: expected at least 2, got 1"),
+        ("encoding", "photo_s", 0.0, "encoding.photo_s: expected more than 0"),
+    ],
+)
+def test_a_number_that_nothing_takes_is_refused(
+    constants: Constants, tmp_path: Path, section: str, name: str, value: float, message: str
+) -> None:
+    data = dump_config(constants)
+    data[section][name] = value
+    with pytest.raises(ConfigError, match=message):
+        read_constants(written(tmp_path, data))
+
+
 @pytest.mark.parametrize("content", [None, "not JSON"])
 def test_a_file_that_cannot_be_read_is_the_users(content: str | None, tmp_path: Path) -> None:
     path = tmp_path / "some.json"

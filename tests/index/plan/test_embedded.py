@@ -86,7 +86,7 @@ def test_more_queries_need_more_machines_and_are_answered_in_time(constants: Con
 def test_a_time_below_that_of_one_query_is_impossible(constants: Constants) -> None:
     plan = plan_embedded(dataclasses.replace(SMALL, p95_ms=5.0), constants)
     assert plan.machines is None
-    assert plan.problem == "a query takes longer than that on any number of machines"
+    assert plan.problem == "a query takes 13 ms (p95) on any number of such machines"
 
 
 def test_what_memory_does_not_hold_is_read_from_the_disk(constants: Constants) -> None:
@@ -107,4 +107,12 @@ def test_what_memory_does_not_hold_is_read_from_the_disk(constants: Constants) -
 def test_a_first_stage_beyond_the_memory_is_impossible(constants: Constants) -> None:
     plan = plan_embedded(Workload(items=10**9, p95_ms=10_000), constants)
     assert (plan.machines, plan.resident) == (None, 0.0)
-    assert plan.problem == "the first stage does not fit into the memory of one machine"
+    memory = "the first stage does not fit into the memory of one machine: it takes 128 GiB"
+    assert plan.problem == memory
+    both = plan_embedded(Workload(items=10**9, p95_ms=10), constants).problem
+    assert both is not None
+    assert both.startswith(f"{memory}; a query takes ")
+    large = plan_embedded(
+        Workload(items=10**9, p95_ms=10_000, machine_memory_bytes=128 * 2**30), constants
+    )
+    assert (large.problem, large.machines) == (None, 2)

@@ -16,12 +16,21 @@ def test_no_fewer_machines_are_enough(start: int, wanted: float) -> None:
     slowly = start
     while latency(slowly).p95_s > wanted:
         slowly += 1
-    assert fewest_machines(start, latency, wanted) == slowly
+    assert fewest_machines(start, 1000, latency, wanted) == slowly
 
 
 def test_what_no_number_of_machines_does_is_told() -> None:
-    assert fewest_machines(1, lambda machines: Latency(1, 2 + 1 / machines), 2.0) is None
-    assert fewest_machines(1, lambda _: Latency(math.inf, math.inf), 2.0) is None
+    assert fewest_machines(1, 100, lambda machines: Latency(1, 2 + 1 / machines), 2.0) is None
+    assert fewest_machines(1, 100, lambda _: Latency(math.inf, math.inf), 2.0) is None
+
+
+def test_more_machines_may_be_slower_than_enough() -> None:
+    def latency(machines: int) -> Latency:
+        return Latency(0.05, 1.0 + abs(machines - 9) / 10)
+
+    assert fewest_machines(4, 100, latency, 1.1) == 8
+    assert fewest_machines(4, 7, latency, 1.1) is None
+    assert fewest_machines(8, 3, latency, 1.1) == 8  # more than have something to do
 
 
 def test_machines_are_busy_for_six_tenths_at_most() -> None:
