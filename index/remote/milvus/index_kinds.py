@@ -122,7 +122,9 @@ def widths_of(kind: IndexKind, chosen: Mapping[str, Number]) -> tuple[int, ...]:
         kind: of the index.
         chosen: by hand; what other kinds have is left out, for an older generation may be of one.
     """
-    return (int(chosen[kind.width]),) if kind.width in chosen else kind.widths
+    if kind.width is None or kind.width not in chosen:
+        return kind.widths
+    return (int(chosen[kind.width]),)
 
 
 def search_params(
