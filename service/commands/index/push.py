@@ -90,7 +90,9 @@ def push(
     keep: Annotated[
         int,
         typer.Option(
-            "--keep", min=1, help="Generations that stay in the engine, the new one included."
+            "--keep",
+            min=1,
+            help="Generations that stay in the engine and its memory, the new one included.",
         ),
     ] = 2,
     discard_changes: Annotated[

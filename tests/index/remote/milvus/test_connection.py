@@ -65,6 +65,8 @@ def test_it_connects_once_with_the_first_call(clients: list[dict[str, Any]]) -> 
     (options,) = clients
     assert (options["uri"], options["token"]) == ("http://127.0.0.1:1", "root:secret")
     assert options["timeout"] == 2.5
+    # gRPC takes the limit of a channel from up to 2 s before the call.
+    assert '"timeout": "4.500s"' in options["grpc_options"]["grpc.service_config"]
     asked.close()
     asked.close()
     assert clients[1:] == [{"closed": True}]
@@ -115,6 +117,17 @@ def test_messages_say_what_the_server_said() -> None:
         connection(retries=0).call(failing([pymilvus.MilvusException(901, said)]))
     with pytest.raises(EngineUnavailableError, match=r"^milvus: DEADLINE_EXCEEDED: too late$"):
         connection(retries=0).call(failing([Refused()]))
+
+
+@pytest.mark.usefixtures("clients")
+def test_what_grpc_knows_of_a_call_is_not_told() -> None:
+    def ask(client: Any) -> None:
+        del client
+        shown = "<_InactiveRpcError of RPC that terminated with:\n\tstatus = ...\n>"
+        raise pymilvus.MilvusException(2, shown) from Refused()
+
+    with pytest.raises(EngineUnavailableError, match=r"^milvus: DEADLINE_EXCEEDED: too late$"):
+        connection(retries=0).call(ask)
 
 
 @pytest.mark.usefixtures("clients")
