@@ -277,3 +277,27 @@ def merged(parts: Sequence[KnownItems]) -> KnownItems:
             joined.pop(item_id, None)
             joined[item_id] = each
     return joined
+
+
+def as_stored(new: NewItems) -> KnownItems:
+    """Return items as an index whose tokens are float16 has them."""
+    return known(new, TokenCodec("float16", TOKEN_DIM))
+
+
+def taken(new: NewItems, places: Sequence[int]) -> NewItems:
+    """Return some of the items."""
+    ends = np.cumsum(new.lengths)
+    parts = [new.tokens[ends[place] - new.lengths[place] : ends[place]] for place in places]
+    return replace(
+        new,
+        items=[new.items[place] for place in places],
+        embeddings=new.embeddings[list(places)],
+        tokens=np.concatenate(parts),
+        lengths=new.lengths[list(places)],
+    )
+
+
+def renamed(new: NewItems, ids: Sequence[str]) -> NewItems:
+    """Return the items under other ids."""
+    items = [item._replace(id=name) for item, name in zip(new.items, ids, strict=True)]
+    return replace(new, items=items)

@@ -1,0 +1,68 @@
+"""Where the tests of a contract have their index from, and what they compare hits with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from aladin.checkpoint import Checkpoint, load_checkpoint
+from aladin.encoding import Encoding
+from index.modality import DIRECTION_OF, Modality
+from index.results import SearchResult
+from index.searcher import TwoStageSearcher
+from tests.index.contract_items import (
+    Expected,
+    KnownItems,
+    slow_search,
+)
+
+# From the folder of an index of files to that of the index that a backend opens.
+Publish = Callable[[Path], Path]
+
+
+class ContractIndex:
+    """What the tests of all contracts have in common.
+
+    Attributes:
+        tolerance: of a score; floats are summed up in one order here and in others there.
+        orders_text: whether filters may ask for an order of texts; else they are refused.
+    """
+
+    tolerance: ClassVar[float] = 2e-5
+    orders_text: ClassVar[bool] = True
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def publish(cls) -> Publish:
+        """Return a function that brings an index of files to where the backend has it."""
+        raise NotImplementedError
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def checkpoint(cls, tiny_checkpoint: Path) -> Checkpoint:
+        return load_checkpoint(tiny_checkpoint)
+
+    def _ranked(
+        self,
+        searcher: TwoStageSearcher,
+        items: KnownItems,
+        query: Encoding,
+        modality: Modality,
+        block: int,
+        weight: float | None,
+    ) -> list[Expected]:
+        fusion = searcher.index.checkpoint.fusion.of(DIRECTION_OF[modality])
+        weight = fusion.weight if weight is None else weight
+        return slow_search(items.values(), query, modality, block, fusion=fusion, weight=weight)
+
+    def _assert_hits(self, result: SearchResult, expected: Sequence[Expected]) -> None:
+        """Compare all hits; an alignment score has the error of each word."""
+        assert [hit.id for hit in result.hits] == [each.id for each in expected]
+        for hit, each in zip(result.hits, expected, strict=True):
+            assert hit.score == pytest.approx(each.score, abs=10 * self.tolerance)
+            assert hit.stages.match.score == pytest.approx(each.match, abs=self.tolerance)
+            assert hit.stages.align is not None
+            assert hit.stages.align.score == pytest.approx(each.align, abs=10 * self.tolerance)

@@ -1,0 +1,319 @@
+"""What a `SearchBackend` has to answer, of an index that does not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aladin.calibration.calibration import Calibration
+from aladin.checkpoint import Checkpoint
+from aladin.encoding import Encoding
+from aladin.errors import (
+    InputError,
+    UnknownItemError,
+)
+from aladin.inference import encode_texts
+from index.backend import SearchBackend, SecondStageQuery
+from index.changes.writer import NewItems
+from index.items.filters import parse_filter
+from index.modality import Modality
+from index.open import open_backend
+from index.searcher import TwoStageSearcher
+from index.settings import Target
+from tests.index.contract_index import ContractIndex, Publish
+from tests.index.contract_items import (
+    EMBEDDING_DIM,
+    FILTERS,
+    ODD_IDS,
+    TOKEN_DIM,
+    KnownItems,
+    as_stored,
+    captions,
+    made_up_query,
+    metadata_of,
+    photos,
+    slow_match,
+    write_collection,
+)
+
+PHOTOS, TEXTS = 40, 24
+DIRECTIONS: list[tuple[Modality, Target]] = [("text", "images"), ("image", "texts")]
+
+
+class SearchContract(ContractIndex):
+    """Tests of an open index of photos and texts."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def files(
+        cls,
+        tmp_path_factory: pytest.TempPathFactory,
+        tiny_checkpoint: Path,
+        checkpoint: Checkpoint,
+        make_calibration: Callable[..., Calibration],
+    ) -> Path:
+        """An index of files of 40 photos and 24 texts."""
+        root = tmp_path_factory.mktemp("contract") / "index"
+        sides: Mapping[Target, NewItems] = {
+            "images": photos(PHOTOS),
+            "texts": captions(checkpoint, TEXTS),
+        }
+        calibration = make_calibration(checkpoint.model_id)
+        model_id = checkpoint.model_id
+        write_collection(root, tiny_checkpoint, model_id, sides, "float16", calibration)
+        return root
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def index(
+        cls, publish: Publish, files: Path, checkpoint: Checkpoint
+    ) -> Iterator[SearchBackend]:
+        """The index of `files`, open; not to be written to."""
+        with closing(open_backend(publish(files), checkpoint=checkpoint)) as opened:
+            yield opened
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def searcher(cls, index: SearchBackend) -> TwoStageSearcher:
+        return TwoStageSearcher(index)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def items(cls, checkpoint: Checkpoint) -> Mapping[Target, KnownItems]:
+        """What is in it."""
+        images, texts = photos(PHOTOS), captions(checkpoint, TEXTS)
+        return {"images": as_stored(images), "texts": as_stored(texts)}
+
+    def test_it_says_what_it_is(self, index: SearchBackend, checkpoint: Checkpoint) -> None:
+        index.check_health()
+        assert index.checkpoint is checkpoint
+        assert index.manifest.model.id == checkpoint.model_id
+        assert index.manifest.targets == ["images", "texts"]
+        assert index.generation == index.manifest.generation >= 1
+        for target, count in (("images", PHOTOS), ("texts", TEXTS)):
+            side = index.side(target)
+            assert (side.target, side.count, side.entry.count) == (target, count, count)
+            assert (side.entry.embedding_dim, side.entry.token_dim) == (EMBEDDING_DIM, TOKEN_DIM)
+            assert side.has_tokens
+
+    @pytest.mark.parametrize(("modality", "target"), DIRECTIONS)
+    def test_all_items_come_in_their_order_with_both_scores(
+        self,
+        searcher: TwoStageSearcher,
+        items: Mapping[Target, KnownItems],
+        modality: Modality,
+        target: Target,
+    ) -> None:
+        random = np.random.default_rng(3)
+        for block, weight in ((7, None), (100, 0.5), (16, 0.25), (100, 1.0)):
+            query = made_up_query(random, 4)
+            expected = self._ranked(searcher, items[target], query, modality, block, weight)
+            result = searcher.search(
+                query, modality, target, top_k=99, num_candidates=block, fusion=weight
+            )
+            self._assert_hits(result, expected)
+            assert (result.reranked, result.degraded) == (True, [])
+            assert result.candidates == min(block, len(expected))
+            for hit in result.hits:
+                item = items[target][hit.id].item
+                assert (hit.uri, hit.text, hit.metadata) == (item.uri, item.text, item.metadata)
+
+    @pytest.mark.parametrize("target", ["images", "texts"])
+    def test_the_first_stage_alone(
+        self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems], target: Target
+    ) -> None:
+        query = made_up_query(np.random.default_rng(4))
+        expected = slow_match(items[target].values(), query)
+        for modality in ("text", "image"):
+            result = searcher.search(query, modality, target, top_k=15, rerank=False)
+            assert not result.reranked
+            assert [hit.score for hit in result.hits] == pytest.approx(
+                [each.score for each in expected[:15]], abs=self.tolerance
+            )
+            assert [hit.id for hit in result.hits] == [each.id for each in expected[:15]]
+            crossing = (modality == "text") == (target == "images")
+            assert all((hit.stages.align is not None) == crossing for hit in result.hits)
+
+    @pytest.mark.parametrize("rerank", [True, False])
+    def test_pages_of_any_size_are_one_order(
+        self,
+        searcher: TwoStageSearcher,
+        items: Mapping[Target, KnownItems],
+        rerank: bool,
+    ) -> None:
+        query = made_up_query(np.random.default_rng(5))
+        expected = slow_match(items["images"].values(), query)
+        if rerank:
+            expected = self._ranked(searcher, items["images"], query, "text", 9, None)
+        for size in (1, 9, 13):
+            found: list[str] = []
+            for offset in range(0, PHOTOS + 2 * size, size):
+                hits = searcher.search(
+                    query, "text", "images", top_k=size, offset=offset, num_candidates=9,
+                    rerank=rerank,
+                ).hits  # fmt: skip
+                assert [hit.rank for hit in hits] == list(range(offset + 1, offset + 1 + len(hits)))
+                found += [hit.id for hit in hits]
+            assert found == [each.id for each in expected]
+
+    @pytest.mark.parametrize("case", FILTERS, ids=lambda case: str(case.spec))
+    def test_filters_let_through_what_they_say(
+        self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems], case: Any
+    ) -> None:
+        query = made_up_query(np.random.default_rng(6))
+        options: dict[str, Any] = {"num_candidates": 5, "filter": case.spec}
+        if case.orders_text and not self.orders_text:
+            with pytest.raises(InputError, match="text"):
+                searcher.search(query, "text", "images", top_k=99, **options)
+            return
+        for modality, target in DIRECTIONS:
+            passing = {
+                item_id: each
+                for item_id, each in items[target].items()
+                if case.passes(each.item.metadata)
+            }
+            expected = self._ranked(searcher, passing, query, modality, 5, None)
+            result = searcher.search(query, modality, target, top_k=99, **options)
+            self._assert_hits(result, expected)
+            assert result.candidates == min(5, len(passing))
+            page = searcher.search(query, modality, target, top_k=3, offset=4, **options)
+            assert [hit.id for hit in page.hits] == [each.id for each in expected[4:7]]
+
+    def test_items_are_found_by_their_ids_whatever_these_are(
+        self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems]
+    ) -> None:
+        assert set(ODD_IDS) < items["images"].keys()
+        for target, modality in (("images", "image"), ("texts", "text")):
+            side = searcher.index.side(target)
+            wanted = [*items[target], "nobody", "\ud800", next(iter(items[target]))]
+            together = dict(zip(wanted, side.items.by_ids(wanted), strict=True))
+            assert together["nobody"] is together["\ud800"] is None
+            for item_id, each in items[target].items():
+                stored = side.items.by_id(item_id)
+                assert stored == together[item_id]
+                assert stored is not None
+                assert stored == each.item._replace(row=stored.row)
+                assert side.items.by_rows([stored.row]) == [stored]
+                encoding, its_modality = searcher.encode_item(item_id)
+                assert its_modality == modality
+                np.testing.assert_array_equal(encoding.embedding[0].numpy(), each.embedding)
+                np.testing.assert_array_equal(encoding.tokens[0].numpy(), each.tokens)
+        for unknown in ("photo", "A space", "e", "", "\ud800", "x" * 301):
+            assert searcher.index.side("images").items.by_id(unknown) is None
+            with pytest.raises(UnknownItemError):
+                searcher.find_item(unknown)
+
+    def test_an_item_that_a_filter_leaves_out_is_found_by_its_id(
+        self, index: SearchBackend
+    ) -> None:
+        side = index.side("images", parse_filter({"number": {"gt": 1000}}))
+        assert side.count == PHOTOS
+        found = side.items.by_id("photo 39")
+        assert found is not None
+        assert found.metadata == metadata_of(39)
+        assert len(side.tokens(found.row)) > 0
+
+    def test_a_longer_order_begins_with_a_shorter_one(
+        self, index: SearchBackend, items: Mapping[Target, KnownItems]
+    ) -> None:
+        query = made_up_query(np.random.default_rng(7))
+        embedding = query.embedding[0].numpy()
+        expected = slow_match(items["images"].values(), query)
+        for second_stage in (None, SecondStageQuery(query.item_tokens(0), "text")):
+            side = index.side("images")
+            for count in (0, 1, 6, 7, 20, PHOTOS, 99):
+                rows, match, candidates = side.order(embedding, count, 6, second_stage)
+                assert candidates == 6
+                assert (rows.dtype, match.dtype) == (np.int64, np.float32)
+                ids = [item.id for item in side.items.by_rows(rows.tolist())]
+                assert ids == [each.id for each in expected[:count]]
+                assert match.tolist() == pytest.approx(
+                    [each.match for each in expected[:count]], abs=self.tolerance
+                )
+            assert side.order(embedding, 3, 99, second_stage).candidates == PHOTOS
+
+    @pytest.mark.parametrize(("modality", "target"), DIRECTIONS)
+    def test_the_tokens_of_what_was_found(
+        self,
+        index: SearchBackend,
+        items: Mapping[Target, KnownItems],
+        modality: Modality,
+        target: Target,
+    ) -> None:
+        """All that is asked of rows, in any order, one more than once."""
+        query = made_up_query(np.random.default_rng(8))
+        tokens = query.item_tokens(0)
+        side = index.side(target)
+        found = side.order(query.embedding[0].numpy(), 9, 9).rows
+        rows = found[[4, 0, 8, 2, 4]]
+        stored = [items[target][item.id] for item in side.items.by_rows(rows.tolist())]
+        assert side.lengths(rows).tolist() == [len(each.tokens) for each in stored]
+        expected = [tokens.numpy() @ each.tokens.T for each in stored]
+        for actual, wanted in zip(side.similarities(tokens, modality, rows), expected, strict=True):
+            np.testing.assert_allclose(actual, wanted, atol=self.tolerance)
+        best = [(each if modality == "text" else each.T).max(axis=1).sum() for each in expected]
+        np.testing.assert_allclose(
+            side.align(tokens, modality, rows), best, atol=10 * self.tolerance
+        )
+        for row, each in zip(rows.tolist(), stored, strict=True):
+            np.testing.assert_array_equal(side.tokens(row).numpy(), each.tokens)
+            np.testing.assert_array_equal(side.embedding(row).numpy(), each.embedding)
+        together = side.embeddings(rows.tolist()).numpy()
+        np.testing.assert_array_equal(together, [each.embedding for each in stored])
+        nothing = rows[:0]
+        assert side.align(tokens, modality, nothing).shape == (0,)
+        assert side.similarities(tokens, modality, nothing) == []
+        assert side.lengths(nothing).shape == (0,)
+
+    def test_evidence_adds_up_to_the_score(
+        self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems]
+    ) -> None:
+        text = "a red dog sleeps by the boat"
+        model = searcher.index.checkpoint.model
+        asked: list[tuple[Encoding, Modality, Target, str | None]] = [
+            (encode_texts(model, [text]), "text", "images", text),
+            (searcher.encode_item("photo 20")[0], "image", "texts", None),
+        ]
+        for query, modality, target, query_text in asked:
+            result = searcher.search(
+                query, modality, target, top_k=9, explain=True, query_text=query_text,
+                query_size_px=(40, 30),
+            )  # fmt: skip
+            assert len(result.hits) == 9
+            for hit in result.hits:
+                similarity = query.item_tokens(0).numpy() @ items[target][hit.id].tokens.T
+                of_words = similarity if modality == "text" else similarity.T
+                assert hit.evidence is not None
+                best = of_words.max(axis=1)
+                assert len(hit.evidence) == len(best)
+                for word, (each, cosine) in enumerate(zip(hit.evidence, best, strict=True)):
+                    assert each.score == pytest.approx(cosine, abs=self.tolerance)
+                    assert of_words[word, each.region] == pytest.approx(cosine, abs=self.tolerance)
+                assert hit.stages.align is not None
+                assert sum(each.score for each in hit.evidence) == pytest.approx(
+                    hit.stages.align.score, abs=10 * self.tolerance
+                )
+
+    def test_probabilities_are_those_of_the_calibration(self, searcher: TwoStageSearcher) -> None:
+        """They are the same whatever the order, the page and the fusion are."""
+        query = made_up_query(np.random.default_rng(9))
+        result = searcher.search(query, "text", "images", top_k=4, fusion=0.5)
+        assert result.match_probability is not None
+        assert all(0 < (hit.probability or 0) < 1 for hit in result.hits)
+        again = searcher.search(query, "text", "images", top_k=PHOTOS, rerank=False)
+        assert again.match_probability == pytest.approx(result.match_probability, abs=1e-4)
+        of = {hit.id: hit.probability for hit in again.hits}
+        for hit in result.hits:
+            assert hit.probability == pytest.approx(of[hit.id], abs=1e-4)
+        least = sorted(filter(None, of.values()))[PHOTOS // 2]
+        likely = searcher.search(
+            query, "text", "images", top_k=PHOTOS, rerank=False, min_probability=least
+        )
+        assert [hit.id for hit in likely.hits] == [
+            hit.id for hit in again.hits if (hit.probability or 0) >= least
+        ]
