@@ -23,6 +23,11 @@ Consistency = Literal["majority", "quorum", "all"]
 class QdrantSettings:
     """How collections are made and searched; the defaults are ours where Qdrant's lose recall.
 
+    In Qdrant Edge, of 20,000 vectors of 256 numbers around 200 centres, each 1.5 times as far from
+    its centre as that is from 0, searches for 100 that looked at 128, 200 and 512 candidates found
+    98.7, 99.4 and 99.98 % of them; with Qdrant's own 16 links, made of 100 candidates, 97.3, 98.3
+    and 99.6 %.
+
     Attributes:
         shards: of a collection; None: one for each of the server's nodes.
         replicas: of a shard.
