@@ -35,6 +35,7 @@ class RayNodes:
         address: of the head, for ``--ray``.
         client_address: the same for those who are no node.
         pids: of each node's first process, the head's first.
+        temporary: folder of temporary files on all nodes.
     """
 
     def __init__(self, cpus: Sequence[int], *, pinned: bool = False) -> None:
@@ -48,7 +49,7 @@ class RayNodes:
         self._cpus = cpus
         self._pinned = pinned
         self._cores = iter(sorted(os.sched_getaffinity(0)))
-        self._folder = Path()
+        self._folder = self.temporary = Path()
         self._processes: list[subprocess.Popen[bytes]] = []
         self.address = self.client_address = ""
 
@@ -65,6 +66,8 @@ class RayNodes:
         """
         # Ray's sockets lie in this folder, and the path of a socket may not be long.
         self._folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
+        self.temporary = self._folder / "temporary"
+        self.temporary.mkdir()
         try:
             for cpus in self._cpus:
                 self.add(cpus)
@@ -109,7 +112,7 @@ class RayNodes:
                     *place,
                 ],
                 # A token of this user's other clusters would lock out who brings none.
-                env=os.environ | {"RAY_AUTH_MODE": "disabled"},
+                env=os.environ | {"RAY_AUTH_MODE": "disabled", "TMPDIR": str(self.temporary)},
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,

@@ -16,7 +16,13 @@ from typing import Any
 
 from aladin.errors import AladinError, ClusterError
 from index.cluster.settings import WorkerSettings
-from index.cluster.worker import EncodedShard, ShardOrder, ShardWorker, WorkerFacts
+from index.cluster.worker import (
+    EncodedShard,
+    ShardOrder,
+    ShardWorker,
+    WorkerFacts,
+    remove_left_behind,
+)
 
 _LOG = logging.getLogger(__name__)
 # A shard, or the start of workers, may fail this often in a row: what takes its node's memory
@@ -24,6 +30,7 @@ _LOG = logging.getLogger(__name__)
 ATTEMPTS = 4
 # How often to look whether nodes have joined while nothing else happens.
 _LOOK_S = 2.0
+_TIDY_UP_S = 15.0
 
 
 @dataclass
@@ -48,6 +55,7 @@ class WorkerPool:
         self,
         ray: Any,
         recipe: Any,
+        build: str,
         settings: WorkerSettings,
         check: Callable[[WorkerFacts], None],
     ) -> None:
@@ -56,11 +64,13 @@ class WorkerPool:
         Args:
             ray: of `index.cluster.connection.connected`.
             recipe: Ray's reference to the `Recipe` in its object store.
+            build: of the recipe.
             settings: what workers take, and how many there may be.
             check: raises an `AladinError` if a worker that has started cannot be used.
         """
         self._ray = ray
         self._recipe = recipe
+        self._build = build
         self._settings = settings
         self._check = check
         self._actors = ray.remote(ShardWorker).options(
@@ -132,7 +142,8 @@ class WorkerPool:
         return start_s
 
     def close(self) -> None:
-        """Give all workers back, also those that still encode."""
+        """Give all workers back, also those that still encode; nothing of theirs stays."""
+        cut_short = bool(self._starting or self._busy or self._lost)
         every = [
             *self._starting.values(),
             *self._idle,
@@ -143,6 +154,27 @@ class WorkerPool:
         self._starting.clear()
         self._idle.clear()
         self._busy.clear()
+        if cut_short:
+            self._tidy_up()
+
+    def _tidy_up(self) -> None:
+        """Have each node remove what workers that were ended have left there."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        remove = self._ray.remote(remove_left_behind)
+        try:
+            tasks = [
+                remove.options(
+                    num_cpus=0,
+                    scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+                ).remote(self._build)
+                for node in self._ray.nodes()
+                if node["Alive"]
+            ]
+            if tasks:
+                self._ray.wait(tasks, num_returns=len(tasks), timeout=_TIDY_UP_S)
+        except self._ray.exceptions.RayError as error:
+            _LOG.warning("temporary folders may be left on the nodes: %s", _last_line(error))
 
     def _grow(self, open_shards: int) -> None:
         """Ask for as many workers as there is work for, and as the nodes hold."""

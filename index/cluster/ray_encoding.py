@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from aladin.errors import ClusterError
 from aladin.progress import Progress
@@ -103,13 +104,15 @@ def ray_encoding(
     """
 
     def pool() -> WorkerPool:
+        build = uuid4().hex
         recipe = Recipe(
+            build=build,
             checkpoint=read_recipe_checkpoint(checkpoint_folder),
             settings=settings,
             threads=workers.cpus,
             open_regions=open_regions,
         )
-        return WorkerPool(ray, ray.put(recipe), workers, _check_versions)
+        return WorkerPool(ray, ray.put(recipe), build, workers, _check_versions)
 
     encoding = RayEncoding(pool)
     try:

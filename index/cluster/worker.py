@@ -7,12 +7,14 @@ travels is what to encode, and the files of the finished shard.
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
 import numpy as np
 import torch
@@ -27,6 +29,7 @@ from index.building.source_items import ImageItem, SourceItem
 from index.building.stage_seconds import StageSeconds
 from index.settings import BuildSettings, Target
 
+_REMOVALS, _REMOVAL_PAUSE_S = 10, 0.2
 # An encoding may differ in its last bits with each of these.
 _DECISIVE = ("aladin-search", "torch", "transformers", "tokenizers", "pillow", "numpy")
 
@@ -36,6 +39,7 @@ class Recipe:
     """All that a node has to know to encode as the machine of the build would.
 
     Attributes:
+        build: a name that no other build has; temporary folders on a node have it in theirs.
         checkpoint: bytes of the checkpoint's files by name.
         settings: of the build, as they are on a node: its device and its readers.
         threads: that compute.
@@ -43,6 +47,7 @@ class Recipe:
             network that reads regions; a function of a module, which can be sent.
     """
 
+    build: str
     checkpoint: Mapping[str, NDArray[np.uint8]]
     settings: BuildSettings
     threads: int
@@ -111,7 +116,7 @@ class ShardWorker:
         """
         recipe = self._recipe
         torch.set_num_threads(recipe.threads)
-        with TemporaryDirectory(prefix="aladin-model-") as folder:
+        with TemporaryDirectory(prefix=_folder_prefix(recipe.build)) as folder:
             for name, content in recipe.checkpoint.items():
                 (Path(folder) / name).write_bytes(content.data)
             model = load_checkpoint(Path(folder), recipe.settings.device).model
@@ -129,7 +134,7 @@ class ShardWorker:
         assert self._started is not None  # whoever made this worker waits for `start`
         encoding, form = self._started
         seconds = StageSeconds()
-        with TemporaryDirectory(prefix="aladin-shard-") as folder:
+        with TemporaryDirectory(prefix=_folder_prefix(self._recipe.build)) as folder:
             shard = Path(folder) / "shard"
             work = SideWork(
                 target=order.target,
@@ -144,6 +149,24 @@ class ShardWorker:
                 unreadable=_unreadable(shard, form, order.items),
                 seconds=seconds.seconds,
             )
+
+
+def remove_left_behind(build: str) -> None:
+    """Remove the temporary folders of a build's workers on this node, which were all ended.
+
+    Whoever is ended from outside leaves its folder, and may be writing to it for a moment yet.
+    """
+    pattern = f"{_folder_prefix(build)}*"
+    for _ in range(_REMOVALS):
+        for folder in Path(gettempdir()).glob(pattern):
+            shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(_REMOVAL_PAUSE_S)
+        if next(Path(gettempdir()).glob(pattern), None) is None:
+            return
+
+
+def _folder_prefix(build: str) -> str:
+    return f"aladin-{build}-"
 
 
 def read_recipe_checkpoint(folder: Path) -> dict[str, NDArray[np.uint8]]:

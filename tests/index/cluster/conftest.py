@@ -15,6 +15,9 @@ from ray import exceptions
 Fate = Callable[[int, str, Any], Exception | None]
 
 
+_DONE = -1  # the reference of what was run at once
+
+
 class FakeActor:
     """A worker and its methods."""
 
@@ -39,6 +42,24 @@ class FakeMethod:
         return len(self._ray.tasks) - 1
 
 
+class FakeFunction:
+    """A function that is run on a node: only noted here."""
+
+    def __init__(self, ray: FakeRay, name: str, node: str = "") -> None:
+        self._ray, self._name, self._node = ray, name, node
+
+    def options(self, *, num_cpus: int, scheduling_strategy: Any) -> FakeFunction:
+        """Choose the node; it needs no room there."""
+        assert num_cpus == 0
+        assert not scheduling_strategy.soft
+        return FakeFunction(self._ray, self._name, scheduling_strategy.node_id)
+
+    def remote(self, argument: Any) -> int:
+        """Run it."""
+        self._ray.on_nodes.append((self._node, self._name, argument))
+        return _DONE
+
+
 class FakeRay:
     """The cluster.
 
@@ -46,6 +67,7 @@ class FakeRay:
         node_cpus: cores of each node; a worker that fits on none never starts.
         fate: see above; none by default.
         killed: numbers of the workers that were given back.
+        on_nodes: functions that were run on a node: its id, the name, the argument.
         encoded_by: number of the worker of each task that encoded, in their order.
     """
 
@@ -59,13 +81,17 @@ class FakeRay:
         self.killed: list[int] = []
         self.encoded_by: list[int] = []
         self.asked: dict[str, Any] = {}
+        self.on_nodes: list[tuple[str, str, Any]] = []
         self._kind: Any = None
         self._turn = 0
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return the nodes, and one that is dead."""
-        alive = [{"Alive": True, "Resources": {"CPU": float(cpus)}} for cpus in self.node_cpus]
-        return [*alive, {"Alive": False, "Resources": {"CPU": 99.0}}]
+        alive = [
+            {"Alive": True, "NodeID": f"{number:056x}", "Resources": {"CPU": float(cpus)}}
+            for number, cpus in enumerate(self.node_cpus)
+        ]
+        return [*alive, {"Alive": False, "NodeID": "dead", "Resources": {"CPU": 99.0}}]
 
     def cluster_resources(self) -> dict[str, float]:
         """Return the sum of the nodes."""
@@ -83,6 +109,8 @@ class FakeRay:
         self, tasks: list[int], *, num_returns: int, timeout: float
     ) -> tuple[list[int], list[int]]:
         """Return one task that can run: a worker's, of those that have a node, in turn."""
+        if set(tasks) <= {_DONE}:
+            return tasks, []
         assert (num_returns, timeout) == (1, 0.0)
         alive = [actor.number for actor in self.actors if actor.number not in self.killed]
         placed = alive[: sum(self.node_cpus)]
@@ -107,7 +135,9 @@ class FakeRay:
             raise task_error(cause) from cause
 
     def remote(self, kind: Any) -> Any:
-        """Return what makes workers."""
+        """Return what makes workers, or what runs a function on a node."""
+        if not isinstance(kind, type):
+            return FakeFunction(self, kind.__name__)
         self._kind = kind
         return self
 

@@ -39,7 +39,7 @@ def make_pool(fake_ray: Any, monkeypatch: pytest.MonkeyPatch) -> MakePool:
 
     def make(check: Callable[[WorkerFacts], None] = lambda _: None, **settings: Any) -> WorkerPool:
         settings = {"start_timeout_s": 5.0} | settings
-        return WorkerPool(fake_ray, "recipe", WorkerSettings(**settings), check)
+        return WorkerPool(fake_ray, "recipe", "the-build", WorkerSettings(**settings), check)
 
     return make
 
@@ -52,6 +52,7 @@ def run(pool: WorkerPool) -> dict[Path, Any]:
     return found
 
 
+TIDIED_UP = [(f"{number:056x}", "remove_left_behind", "the-build") for number in (0, 1)]
 EXPECTED = {folder: ("recipe", sum(rows)) for folder, rows in SHARDS.items()}
 
 
@@ -72,6 +73,7 @@ def test_each_shard_is_encoded_once_and_all_workers_take_part(
     assert len(fake_ray.actors) == 2
     pool.close()
     assert sorted(fake_ray.killed) == [0, 1]
+    assert fake_ray.on_nodes == []  # all were at rest, and left nothing
 
 
 @pytest.mark.parametrize("error", [ActorDiedError(), ObjectLostError("f" * 40, None, "")])
@@ -87,6 +89,18 @@ def test_the_shards_of_a_lost_worker_go_to_others(
     assert set(fake_ray.encoded_by) == {0, 2}  # another one took the place of the lost
     assert fake_ray.killed == [1]  # should it live, it has to give its cores back
     assert pool.notes() == {"workers": 2.0, "lost": 1.0}
+    pool.close()
+    assert fake_ray.on_nodes == TIDIED_UP
+
+
+def test_a_build_that_is_cut_short_leaves_nothing_on_the_nodes(
+    fake_ray: Any, make_pool: MakePool
+) -> None:
+    pool = make_pool()
+    next(pool.encode(SHARDS, list))
+    pool.close()
+    assert sorted(fake_ray.killed) == [0, 1]
+    assert fake_ray.on_nodes == TIDIED_UP
 
 
 def test_a_lost_node_takes_its_place_with_it(fake_ray: Any, make_pool: MakePool) -> None:

@@ -138,6 +138,7 @@ def test_a_build_that_was_cut_short_goes_on_elsewhere(
     ):
         build_index(tiny_checkpoint, tmp_path, photos, texts, SETTINGS, watch, None, encoding)
     assert 0 < len(list((tmp_path / BUILD / "images").glob("shard-*"))) < 20
+    assert list(nodes.temporary.glob("aladin-*")) == []
     settings = BuildSettings(batch_size=2, token_dtype="4bit", resume=True)
     build_index(tiny_checkpoint, tmp_path, photos, texts, settings)
     assert content(tmp_path) == alone

@@ -20,6 +20,7 @@ from index.cluster.worker import (
     ShardWorker,
     decisive_versions,
     read_recipe_checkpoint,
+    remove_left_behind,
 )
 from index.settings import BuildSettings
 
@@ -28,7 +29,9 @@ from index.settings import BuildSettings
 def recipe(tiny_checkpoint: Path) -> Recipe:
     """Of two items a batch."""
     checkpoint = read_recipe_checkpoint(tiny_checkpoint)
-    return Recipe(checkpoint=checkpoint, settings=BuildSettings(batch_size=2), threads=1)
+    return Recipe(
+        build="some", checkpoint=checkpoint, settings=BuildSettings(batch_size=2), threads=1
+    )
 
 
 def test_a_worker_makes_the_files_that_a_build_makes(
@@ -94,3 +97,13 @@ def test_a_worker_that_cannot_start_says_why(tmp_path: Path, recipe: Recipe) -> 
 
     with pytest.raises(InputError, match="no regions"):
         ShardWorker(replace(recipe, open_regions=missing)).start()
+
+
+def test_what_ended_workers_left_is_removed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name in ("aladin-mine-1", "aladin-mine-2", "aladin-minetoo-3", "other"):
+        (tmp_path / name / "shard").mkdir(parents=True)
+    remove_left_behind("mine")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["aladin-minetoo-3", "other"]
