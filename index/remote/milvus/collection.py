@@ -95,7 +95,7 @@ def seal(connection: MilvusConnection, name: str, index: str, *, exact: bool) ->
 
     An index that is built is not searched yet: until the nodes have loaded the closed segments,
     for which they take a minute unless they are told to, they search those that were filled by a
-    coarse index of their own, which finds far less.
+    coarse index of their own, which finds far less. With exact search there is none.
     """
     connection.call(lambda client: client.flush(name, timeout=_FLUSH_S, **ONCE))
 
@@ -111,12 +111,11 @@ def seal(connection: MilvusConnection, name: str, index: str, *, exact: bool) ->
         if kept - loaded.keys():
             client.refresh_load(name, _async=True, **ONCE)
             return False
-        return exact or all(
-            each.index_name or each.num_rows < INDEXED_ROWS for each in loaded.values()
-        )
+        return all(each.index_name or each.num_rows < INDEXED_ROWS for each in loaded.values())
 
     connection.wait_until(is_indexed, f"indexing {name}", _INDEX_S)
-    connection.wait_until(is_taken_up, f"loading the index of {name}", _LOAD_S)
+    if not exact:
+        connection.wait_until(is_taken_up, f"loading the index of {name}", _LOAD_S)
 
 
 def drop(connection: MilvusConnection, name: str) -> None:

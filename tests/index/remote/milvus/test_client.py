@@ -199,7 +199,8 @@ def test_each_kind_of_index_finds_the_nearest(server: MilvusServer, kind: str) -
                     assert hit.match == pytest.approx(float(kept.embedding @ query), abs=tolerance)
                 wanted = set(rows_of(passing, query, 10))
                 found += len(wanted & {hit.entry.item.row for hit in hits})
-        assert found == 400 if kind == "flat" else found > 380
+        # Eight bits change the order of near ones; of what passes a filter, a graph misses a few.
+        assert found >= {"flat": 400, "ivf_sq8": 380}.get(kind, 396)
         everything = engine.search(1, "images", query, 3000, None)
         assert kind != "flat" or len(everything) == 3000
         engine.drop_generation(1)
