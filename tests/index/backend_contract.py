@@ -9,7 +9,7 @@ A test class inherits one of these and says how an index of files gets where the
             return lambda files: files
 
 What is expected is worked out item by item in `tests.index.contract_items`, or, of
-`RemoteContract`, what the index of files answers.
+`AgreementContract`, what the index of files answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from index.results import Hit, SearchResult
 from index.searcher import TwoStageSearcher
 from index.settings import Target
 from tests.index.change_contract import ChangeContract
-from tests.index.contract_index import Publish
+from tests.index.contract_index import ContractIndex, Publish
 from tests.index.contract_items import (
     ODD_IDS,
     captions,
@@ -49,8 +49,8 @@ class BackendContract(SearchContract, ChangeContract):
     """Tests of an open index, and of one that is written to."""
 
 
-class RemoteContract(BackendContract):
-    """What an index that was pushed to an engine has to do beside that."""
+class AgreementContract(ContractIndex):
+    """An index that was pushed to an engine answers as the one of files that it was made of."""
 
     # By default the form that is rounded most.
     @pytest.mark.parametrize("dtype", [pytest.param("int8", marks=pytest.mark.cluster), "2bit"])
@@ -142,6 +142,10 @@ class RemoteContract(BackendContract):
             assert [each._replace(score=0, share=0) for each in theirs.evidence or ()] == [
                 each._replace(score=0, share=0) for each in ours.evidence or ()
             ]
+
+
+class RemoteContract(BackendContract, AgreementContract):
+    """All that an index in an engine has to do."""
 
 
 def _scores(hit: Hit) -> list[float]:

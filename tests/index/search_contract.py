@@ -150,7 +150,7 @@ class SearchContract(ContractIndex):
         expected = slow_match(items["images"].values(), query)
         if rerank:
             expected = self._ranked(searcher, items["images"], query, "text", 9, None)
-        for size in (1, 9, 13):
+        for size in (4, 9, 13):
             found: list[str] = []
             for offset in range(0, PHOTOS + 2 * size, size):
                 hits = searcher.search(

@@ -93,7 +93,7 @@ def test_an_index_of_many_nodes_is_that_of_one_machine(
     assert progress.notes["workers"] == 2
 
 
-@pytest.mark.parametrize("first", ["alone", "nodes"])
+@pytest.mark.parametrize("first", [pytest.param("alone", marks=pytest.mark.cluster), "nodes"])
 def test_a_build_goes_on_with_nodes_or_without(
     tmp_path: Path, fake_ray: Any, build: Build, alone: Path, first: str
 ) -> None:

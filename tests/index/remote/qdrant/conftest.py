@@ -20,7 +20,7 @@ def rest() -> Generator[RestServer]:
         yield server
 
 
-# By default Edge alone: the contract of an index runs on the local mode.
+# By default Edge alone: that an index agrees with its files is tested on the local mode.
 @pytest.fixture(
     params=[
         pytest.param("server", marks=pytest.mark.cluster),

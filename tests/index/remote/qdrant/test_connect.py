@@ -38,6 +38,7 @@ def test_a_package_that_is_missing_is_named(
         connect(location)
 
 
+@pytest.mark.cluster  # collecting all garbage takes longer than the rest of these tests
 # Qdrant's client leaves the file of the lock that it does not get to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")

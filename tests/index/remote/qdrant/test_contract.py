@@ -13,11 +13,12 @@ import pytest
 from index.remote.connect import connect
 from index.remote.location import EngineKind, EngineLocation
 from index.remote.push import PushSettings, push_index
-from tests.index.backend_contract import Publish, RemoteContract
+from tests.index.backend_contract import AgreementContract, RemoteContract
+from tests.index.contract_index import ContractIndex, Publish
 from tests.index.remote.qdrant.rest_server import rest_server
 
 
-class QdrantContract(RemoteContract):
+class QdrantContract(ContractIndex):
     """Pushes each index under a name of its own to one engine."""
 
     orders_text: ClassVar[bool] = False
@@ -44,19 +45,24 @@ class QdrantContract(RemoteContract):
         return push
 
 
-class TestLocalMode(QdrantContract):
+class TestLocalModeAgrees(QdrantContract, AgreementContract):
+    """The client's local mode, in short: the one of all forms that is tested by default."""
+
+
+@pytest.mark.cluster
+class TestLocalMode(QdrantContract, RemoteContract):
     """The client's local mode."""
 
 
 @pytest.mark.cluster
-class TestEdge(QdrantContract):
+class TestEdge(QdrantContract, RemoteContract):
     """Qdrant's own engine in this process."""
 
     kind: ClassVar[EngineKind] = "qdrant-edge"
 
 
 @pytest.mark.cluster
-class TestServer(QdrantContract):
+class TestServer(QdrantContract, RemoteContract):
     """A server's interface, over HTTP."""
 
     @pytest.fixture(scope="class")
