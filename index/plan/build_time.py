@@ -15,12 +15,14 @@ class BuildTime(NamedTuple):
     """Seconds of a build.
 
     Attributes:
+        begin_s: whatever the size.
         encode_s: to read, decode and encode the photos.
         pack_s: to bring their tokens into the stored form.
         write_s: to write everything, with checksums.
         first_stage_s: to train, fill and calibrate the first stage.
     """
 
+    begin_s: float
     encode_s: float
     pack_s: float
     write_s: float
@@ -29,7 +31,7 @@ class BuildTime(NamedTuple):
     @property
     def indexing_s(self) -> float:
         """Seconds of what follows the network: what `benchmarks.scale` measures."""
-        return self.pack_s + self.write_s + self.first_stage_s
+        return self.begin_s + self.pack_s + self.write_s + self.first_stage_s
 
     @property
     def total_s(self) -> float:
@@ -51,6 +53,7 @@ def build_time(
     threads = constants.machine.threads
     files = constants.files
     return BuildTime(
+        begin_s=constants.process.building_s,
         encode_s=workload.items / photos_per_s / workload.build_machines,
         pack_s=pack_s(workload, constants.forms[workload.token_dtype]) / workload.build_machines,
         write_s=files.item_s * workload.items + files.byte_s * sizes.mapped,

@@ -48,10 +48,13 @@ class ProcessConstants:
     Attributes:
         serving_bytes: one that searches, without a network to speak of.
         building_bytes: one that builds, likewise.
+        building_s: seconds that a build takes whatever its size: memory that is touched for the
+            first time, libraries that are used for the first time.
     """
 
     serving_bytes: int
     building_bytes: int
+    building_s: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,9 @@ def constants(machine: Machine) -> Constants:
         command="by hand",
         measured_on="2026-11-22",
         machine=machine,
-        process=ProcessConstants(serving_bytes=5 * 10**8, building_bytes=7 * 10**8),
+        process=ProcessConstants(
+            serving_bytes=5 * 10**8, building_bytes=7 * 10**8, building_s=0.25
+        ),
         files=FileConstants(item_bytes=250.0, item_s=1e-5, byte_s=1e-9),
         first_stage=FirstStageConstants(
             flat_s=[(1e6, 1e-5), (1e7, 2e-4), (5e7, 2e-3)],

@@ -52,6 +52,7 @@ def test_a_build_is_added_up(constants: Constants) -> None:
     assert time.encode_s == pytest.approx(10_000 * 0.02 / 2 / 4)
     assert time.pack_s == pytest.approx(10_000 * 49 * 128 * 1e-8 / 4)
     assert pack_s(workload, constants.forms["int8"]) == pytest.approx(4 * time.pack_s)
+    assert time.begin_s == 0.25
     assert time.write_s == pytest.approx(10_000 * 1e-5 + sizes.mapped * 1e-9)
     # Of two threads, as was measured.
     assert time.first_stage_s == pytest.approx(10_000 * 256 * 5e-9)
