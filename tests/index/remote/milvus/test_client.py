@@ -18,7 +18,7 @@ from index.remote.location import EngineLocation
 from index.remote.milvus.client import MilvusEngine
 from index.remote.milvus.index_kinds import INDEX_KINDS
 from index.settings import TokenDtype
-from tests.index.remote.milvus.made_up import (
+from tests.index.remote.made_up import (
     EMBEDDING_DIM,
     assert_same,
     codec_of,

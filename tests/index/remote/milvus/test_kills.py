@@ -18,7 +18,7 @@ from index.items.filters import parse_filter
 from index.remote.connect import EngineOptions, connect
 from index.remote.location import EngineLocation
 from index.remote.milvus.client import MilvusEngine
-from tests.index.remote.milvus.made_up import EMBEDDING_DIM, codec_of, entry, schema_of, unit
+from tests.index.remote.made_up import EMBEDDING_DIM, codec_of, entry, schema_of, unit
 
 pytestmark = [
     pytest.mark.cluster,

@@ -12,7 +12,7 @@ from index.remote.entry import Entry
 from index.remote.milvus.rows import ITEM, KEY, MATCH, SideForm, entry_of, key_of, row_of
 from index.settings import TOKEN_DTYPES, TokenDtype
 from index.tokens.codec import TokenCodec
-from tests.index.remote.milvus.made_up import (
+from tests.index.remote.made_up import (
     EMBEDDING_DIM,
     TOKEN_DIM,
     assert_same,

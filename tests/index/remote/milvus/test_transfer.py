@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from index.remote.milvus.rows import SideForm, row_of
 from index.remote.milvus.transfer import batches, parts_of
-from tests.index.remote.milvus.made_up import codec_of, entry, schema_of
+from tests.index.remote.made_up import codec_of, entry, schema_of
 
 MOST_BYTES, MOST_ROWS = 4 * 2**20, 2000
 

@@ -14,9 +14,10 @@ from index.remote.entry import Entry
 from index.remote.location import EngineLocation
 from index.remote.qdrant.client import QdrantEngine
 from index.settings import TOKEN_DTYPES, TokenDtype
-from tests.index.remote.qdrant.made_up import (
+from tests.index.remote.made_up import (
     EMBEDDING_DIM,
     TOKEN_DIM,
+    assert_same,
     codec_of,
     entry,
     schema_of,
@@ -30,17 +31,6 @@ def filled(engine: QdrantEngine, dtype: TokenDtype = "2bit", count: int = 20) ->
     engine.create_side(1, "images", schema_of(codec))
     engine.upsert(1, "images", entries)
     return entries
-
-
-def assert_same(found: Entry, kept: Entry) -> None:
-    assert found.item == kept.item
-    assert found.tokens is not None
-    assert kept.tokens is not None
-    for got, put in zip(found.tokens, kept.tokens, strict=True):
-        assert (got is None) == (put is None)
-        if got is not None and put is not None:
-            assert got.dtype == put.dtype
-            np.testing.assert_array_equal(got, put)
 
 
 def by_row(entries: Sequence[Entry]) -> list[Entry]:

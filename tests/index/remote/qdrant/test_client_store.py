@@ -15,7 +15,7 @@ from index.remote.client import EngineClient
 from index.remote.connect import EngineOptions, connect
 from index.remote.location import EngineLocation
 from index.remote.qdrant import client_store, messages
-from tests.index.remote.qdrant.made_up import (
+from tests.index.remote.made_up import (
     EMBEDDING_DIM,
     TOKEN_DIM,
     codec_of,

@@ -14,7 +14,7 @@ from aladin.errors import InputError
 from index.items.filters import parse_filter
 from index.remote.qdrant.client import QdrantEngine
 from index.remote.qdrant.conditions import conditions
-from tests.index.remote.qdrant.made_up import EMBEDDING_DIM, codec_of, entry, schema_of, unit
+from tests.index.remote.made_up import EMBEDDING_DIM, codec_of, entry, schema_of, unit
 
 BIG = 2**53
 METADATA: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Items to be kept in Milvus."""
+"""Items to be kept in an engine."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ def entry(number: int, codec: TokenCodec, metadata: Mapping[str, Any] | None = N
         width_px=30,
         height_px=40,
         metadata=dict(metadata or {"number": number, "deep": {"a": [1, None, 2.5]}}),
+        offset=7 if number % 3 else 0,
+        length=None if number % 3 else 99,
         boxes=bytes(range(number % 5)) or None,
     )
     tokens = unit(random, 1 + number % MAX_TOKENS, TOKEN_DIM)
