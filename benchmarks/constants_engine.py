@@ -135,8 +135,8 @@ def _store(client: EngineClient, photos: SyntheticPhotos, items: int) -> _Stored
         insert_s += time.perf_counter() - started
         embeddings += [each.embedding for each in entries if each.embedding is not None]
     client.upsert(_FEW_GENERATION, "images", few)
-    client.open_side(_GENERATION, "images", schema)
-    client.open_side(_FEW_GENERATION, "images", few_schema)
+    client.open_side(_GENERATION, "images")
+    client.open_side(_FEW_GENERATION, "images")
     item_bytes, token_bytes = _row_bytes(few[0], SideForm.of(schema, _GRAPH_KIND))
     row_bytes = item_bytes + token_bytes + embeddings[0].nbytes
     return _Stored(

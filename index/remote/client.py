@@ -94,7 +94,7 @@ class EngineClient(Protocol):
         """Make an empty collection, unless it is there."""
         ...
 
-    def open_side(self, generation: int, target: Target, schema: SideSchema) -> None:
+    def open_side(self, generation: int, target: Target) -> None:
         """Index what is in a collection and make it searchable; returns when it is."""
         ...
 

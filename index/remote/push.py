@@ -214,7 +214,7 @@ class _Push:
             progress.advance(len(part.items))
         self._done[target] = passed
         self._note()
-        client.open_side(self.generation, target, schema)
+        client.open_side(self.generation, target)
         found = client.count(self.generation, target)
         if found != passed:
             raise EngineError(

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from index.remote.remote_info import RemoteInfo
-from service.reports.index_facts import calibration_facts, candidates_fact, first_stage_fact
+from service.reports.index_facts import calibration_facts, side_facts
 
 
 def engine_index_data(info: RemoteInfo) -> dict[str, Any]:
@@ -29,12 +29,6 @@ def engine_index_facts(info: RemoteInfo) -> list[tuple[str, str]]:
     for target, side in info.sides.items():
         facts += [
             (target, f"{info.counts[target]:,}, {side.count:,} were pushed"),
-            ("  embeddings", f"{side.embedding_dim} dimensions"),
-            (
-                "  tokens",
-                f"{side.token_count:,} of {side.token_dim} dimensions, {side.token_dtype}",
-            ),
-            ("  first stage", first_stage_fact(side.ann)),
-            ("  candidates", candidates_fact(side.tuning, info.default_candidates)),
+            *side_facts(side, info.default_candidates),
         ]
     return facts + calibration_facts(info.calibration)

@@ -9,7 +9,7 @@ from typing import Any
 from aladin.calibration.calibration import Calibration
 from aladin.calibration.figures import DirectionFigures
 from index.info import IndexInfo, MemoryEstimate
-from index.manifest import AnnEntry, Tuning
+from index.manifest import AnnEntry, SideEntry, Tuning
 
 # The best of ten times as many others scores half a deviation higher: so much less does the same
 # gap to it say.
@@ -38,13 +38,7 @@ def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
     for target, side in info.sides.items():
         facts += [
             (target, f"{side.count:,}, {side.left_out:,} left out"),
-            ("  embeddings", f"{side.embedding_dim} dimensions"),
-            (
-                "  tokens",
-                f"{side.token_count:,} of {side.token_dim} dimensions, {side.token_dtype}",
-            ),
-            ("  first stage", first_stage_fact(side.ann)),
-            ("  candidates", candidates_fact(side.tuning, info.default_candidates)),
+            *side_facts(side, info.default_candidates),
             ("  pending", "{0.added:,} added, {0.removed:,} removed".format(info.pending[target])),
             ("  memory", _memory(info.memory[target])),
             (
@@ -111,6 +105,17 @@ def _probability_figures(figures: DirectionFigures) -> str:
     )
 
 
+def side_facts(side: SideEntry, default_candidates: int) -> list[tuple[str, str]]:
+    """Return what is kept of each item of a side and how it is searched, as names and values."""
+    tokens = f"{side.token_count:,} of {side.token_dim} dimensions, {side.token_dtype}"
+    return [
+        ("  embeddings", f"{side.embedding_dim} dimensions"),
+        ("  tokens", tokens),
+        ("  first stage", first_stage_fact(side.ann)),
+        ("  candidates", _candidates_fact(side.tuning, default_candidates)),
+    ]
+
+
 def first_stage_fact(ann: AnnEntry) -> str:
     """Say what the first stage is and what it finds."""
     width = "" if ann.search_width is None else f", search width {ann.search_width}"
@@ -122,7 +127,7 @@ def first_stage_fact(ann: AnnEntry) -> str:
     )
 
 
-def candidates_fact(tuning: Tuning | None, default: int) -> str:
+def _candidates_fact(tuning: Tuning | None, default: int) -> str:
     """Say how many candidates a search takes."""
     if tuning is None:
         return f"{default}, not tuned"

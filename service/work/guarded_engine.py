@@ -100,9 +100,9 @@ class GuardedEngine:
         """Make a collection."""
         self._ask("create_side", lambda: self._client.create_side(generation, target, schema))
 
-    def open_side(self, generation: int, target: Target, schema: SideSchema) -> None:
+    def open_side(self, generation: int, target: Target) -> None:
         """Make a collection searchable."""
-        self._ask("open_side", lambda: self._client.open_side(generation, target, schema))
+        self._ask("open_side", lambda: self._client.open_side(generation, target))
 
     def upsert(self, generation: int, target: Target, entries: Sequence[Entry]) -> None:
         """Put items in."""

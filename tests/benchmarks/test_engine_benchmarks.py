@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from benchmarks.backends_agree import compare, engines
 from benchmarks.engine_kills import kill_engine_and_replicas
 from benchmarks.small_collection import make_texts, save_small_network, write_photos
 from benchmarks.tagged_index import tag_index
 from index.building.builder import build_index
 from index.settings import BuildSettings
+from tests.milvus_needed import STARTS_MILVUS
 
-pytestmark = pytest.mark.cluster
+pytestmark = STARTS_MILVUS
 
 
 def test_exact_engines_answer_as_the_files_do(tmp_path: Path) -> None:
-    pytest.importorskip("milvus", reason="the Milvus server is not installed")
     save_small_network(tmp_path / "network")
     build_index(
         tmp_path / "network",
@@ -37,7 +35,6 @@ def test_exact_engines_answer_as_the_files_do(tmp_path: Path) -> None:
 
 
 def test_kills_of_the_engine_and_of_a_replica_lose_nothing() -> None:
-    pytest.importorskip("milvus", reason="the Milvus server is not installed")
     figures = kill_engine_and_replicas(kills=2, replicas=2)
     assert figures["right"] > 0
     assert figures["acknowledged"] > 0

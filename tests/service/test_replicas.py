@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,9 @@ from benchmarks.milvus_server import MilvusServer
 from index.remote.connect import connect
 from index.remote.location import EngineLocation
 from index.remote.push import PushSettings, push_index
+from tests.milvus_needed import STARTS_MILVUS
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        find_spec("milvus") is None or find_spec("pymilvus") is None,
-        reason="needs the packages milvus and pymilvus",
-    ),
-]
+pytestmark = STARTS_MILVUS
 
 # For a server or a service to start, on a machine that does much else.
 _LONG_S = 120.0

@@ -147,9 +147,8 @@ class MilvusEngine:
         )
         create_collection(self._connection, self._names.of(generation, target), shape)
 
-    def open_side(self, generation: int, target: Target, schema: SideSchema) -> None:
+    def open_side(self, generation: int, target: Target) -> None:
         """Index what is in a collection and make it searchable; returns when it is."""
-        del schema
         collection = self._names.of(generation, target)
         exact = self._form(collection).index_kind == EXACT
         seal(self._connection, collection, MATCH, exact=exact)

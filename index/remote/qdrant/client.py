@@ -126,7 +126,7 @@ class QdrantEngine:
         self._store.create(collection, shape)
         self._store.index_field(collection, VALUES, "keyword")
 
-    def open_side(self, generation: int, target: Target, schema: SideSchema) -> None:  # noqa: ARG002
+    def open_side(self, generation: int, target: Target) -> None:
         """Index what is in a collection and make it searchable; returns when it is."""
         self._store.optimise(self._names.of(generation, target))
 

@@ -112,9 +112,8 @@ class MemoryEngine:
         assert schema.count >= 0
         self.server.sides.setdefault((generation, target), {})
 
-    def open_side(self, generation: int, target: Target, schema: SideSchema) -> None:
+    def open_side(self, generation: int, target: Target) -> None:
         self._call("open_side")
-        assert schema.embedding_dim > 0
         self.server.opened.add((generation, target))
 
     def upsert(self, generation: int, target: Target, entries: Sequence[Entry]) -> None:

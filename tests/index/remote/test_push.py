@@ -24,7 +24,6 @@ from index.changes.writer import ChangesWriter, NewItems
 from index.live_parts import live_parts
 from index.manifest import AnnEntry, Manifest, RecallPoint
 from index.reader import SearchIndex, open_index
-from index.remote.client import SideSchema
 from index.remote.generations import read_generation
 from index.remote.location import location_of
 from index.remote.push import PushReport, PushSettings, push_index
@@ -244,8 +243,8 @@ def test_changes_that_come_while_it_is_pushed_are_not_lost_unasked(
     root, model = tmp_path / "remote", model_id(search_index.manifest)
 
     class Changing(MemoryEngine):
-        def open_side(self, generation: int, target: Any, schema: SideSchema) -> None:
-            super().open_side(generation, target, schema)
+        def open_side(self, generation: int, target: Any) -> None:
+            super().open_side(generation, target)
             if target == "images":
                 RemoteWriter(root, MemoryEngine(server), model).delete("images", ["photo 1"])
 
@@ -263,8 +262,8 @@ def test_an_engine_that_lost_an_item_is_not_searched(
     published: Path, server: MemoryServer, tmp_path: Path
 ) -> None:
     class Losing(MemoryEngine):
-        def open_side(self, generation: int, target: Any, schema: SideSchema) -> None:
-            super().open_side(generation, target, schema)
+        def open_side(self, generation: int, target: Any) -> None:
+            super().open_side(generation, target)
             if target == "texts":
                 del self.server.sides[generation, target]["text 5"]
 

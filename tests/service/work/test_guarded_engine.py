@@ -25,7 +25,7 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "write_record": ((3, {"a": b"b"}), {}),
     "read_record": ((3,), {}),
     "create_side": ((3, "images", SCHEMA), {}),
-    "open_side": ((3, "texts", SCHEMA), {}),
+    "open_side": ((3, "texts"), {}),
     "upsert": ((3, "images", []), {}),
     "delete": ((3, "images", ["a"]), {}),
     "count": ((3, "texts"), {}),

@@ -169,7 +169,7 @@ def test_an_item_that_is_too_large_changes_nothing(engine: MilvusEngine, generat
 def test_making_a_side_again_keeps_what_is_in_it(engine: MilvusEngine, generation: int) -> None:
     filled(engine, generation)
     engine.create_side(generation, "images", schema_of(codec_of("2bit")))
-    engine.open_side(generation, "images", schema_of(codec_of("2bit")))
+    engine.open_side(generation, "images")
     assert engine.count(generation, "images") == 20
 
 
@@ -184,7 +184,7 @@ def test_each_kind_of_index_finds_the_nearest(server: MilvusServer, kind: str) -
         schema = schema_of(codec_of("int8"), len(entries))
         engine.create_side(1, "images", schema)
         engine.upsert(1, "images", entries)
-        engine.open_side(1, "images", schema)
+        engine.open_side(1, "images")
         random, found = np.random.default_rng(1), 0
         filter = parse_filter({"number": {"gte": 1000}})
         for query in unit(random, 20, EMBEDDING_DIM):

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +18,9 @@ from index.remote.connect import EngineOptions, connect
 from index.remote.location import EngineLocation
 from index.remote.milvus.client import MilvusEngine
 from tests.index.remote.made_up import EMBEDDING_DIM, codec_of, entry, schema_of, unit
+from tests.milvus_needed import STARTS_MILVUS
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        find_spec("milvus") is None or find_spec("pymilvus") is None,
-        reason="needs the packages milvus and pymilvus",
-    ),
-]
+pytestmark = STARTS_MILVUS
 
 BUILT = 1500
 _LONGEST_S = 120.0
@@ -116,7 +110,7 @@ def test_no_wrong_answer_and_nothing_lost(server: MilvusServer) -> None:
         schema = schema_of(codec, BUILT)
         engine.create_side(1, "images", schema)
         engine.upsert(1, "images", [entry(number, codec) for number in range(BUILT)])
-        engine.open_side(1, "images", schema)
+        engine.open_side(1, "images")
         engine.make_live(1)
         load = Load(engine)
         load.start()

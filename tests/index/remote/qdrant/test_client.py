@@ -63,7 +63,7 @@ def test_items_come_back_as_they_were_put_in(engine: QdrantEngine, dtype: TokenD
 
 def test_the_nearest_are_found_best_first(engine: QdrantEngine) -> None:
     entries = filled(engine)
-    engine.open_side(1, "images", schema_of(codec_of("2bit")))
+    engine.open_side(1, "images")
     for query in unit(np.random.default_rng(1), 5, EMBEDDING_DIM):
         cosines = np.array([each.embedding @ query for each in entries])
 

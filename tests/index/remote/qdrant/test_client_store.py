@@ -172,14 +172,14 @@ def test_a_side_is_open_once_it_is_indexed(
     with client(rest) as engine:
         engine.create_side(1, "images", schema_of(codec))
         rest.states += ["green", "yellow", "grey"]
-        engine.open_side(1, "images", schema_of(codec))
+        engine.open_side(1, "images")
 
         (changed,) = rest.named("PATCH", "test_000001_images")
         assert changed.body == {"optimizers_config": {"indexing_threshold": 10_000}}
         assert len(rest.named("GET", "test_000001_images")) == 3 + 3
         rest.states += ["red"]
         with pytest.raises(EngineError, match="a broken disk"):
-            engine.open_side(1, "images", schema_of(codec))
+            engine.open_side(1, "images")
 
 
 def test_a_collection_whose_making_was_not_answered_is_no_error(rest: RestServer) -> None:
