@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from aladin import scoring
 from aladin.encoding import Encoding
 from aladin.errors import ShapeError
 from aladin.scoring import (
@@ -99,6 +102,26 @@ def test_chunks_change_neither_scores_nor_gradients(operands: Operands, budget_b
     torch.testing.assert_close(gradients[1], gradients[0])
 
 
+@pytest.mark.parametrize(
+    ("budget_bytes", "images_a_chunk"), [(1, 1), (383, 1), (384, 1), (767, 1), (768, 2), (10**9, 4)]
+)
+def test_similarity_blocks_fill_the_memory_budget(
+    operands: Operands, monkeypatch: pytest.MonkeyPatch, budget_bytes: int, images_a_chunk: int
+) -> None:
+    # One image against the 8 real words: 8 x 6 regions x 8 bytes = 384 bytes.
+    widths: list[int] = []
+
+    def fill_padding(similarity: Tensor, mask: Tensor) -> Tensor:
+        widths.append(mask.shape[0])
+        return similarity.masked_fill(~mask, -torch.inf)
+
+    monkeypatch.setattr(scoring, "fill_padding", fill_padding)
+    words, regions, word_mask, region_mask = operands
+    maxsim(words, regions, word_mask, region_mask, budget_bytes)
+    assert max(widths) == images_a_chunk
+    assert sum(widths) == 4
+
+
 def test_gradient_agrees_with_finite_differences(operands: Operands) -> None:
     words, regions, word_mask, region_mask = operands
     leaves = words.requires_grad_(), regions.requires_grad_()
@@ -155,6 +178,28 @@ def test_alignment_scores_are_image_by_text(operands: Operands, budget_bytes: in
     texts = Encoding(torch.ones(3, 1, dtype=torch.float64), words, word_mask)
     scores = alignment_scores(images, texts, memory_budget_bytes=budget_bytes)
     torch.testing.assert_close(scores, reference(*operands).T)
+
+
+@pytest.mark.parametrize(
+    ("budget_bytes", "groups"),
+    [(1, [1, 1, 1]), (479, [1, 1, 1]), (480, [2, 1]), (719, [2, 1]), (720, [3])],
+)
+def test_texts_are_grouped_so_that_one_image_fits_the_memory_budget(
+    operands: Operands, monkeypatch: pytest.MonkeyPatch, budget_bytes: int, groups: list[int]
+) -> None:
+    # One image against one text of 5 padded words: 5 x 6 regions x 8 bytes = 240 bytes.
+    sizes: list[int] = []
+
+    def recorded(words: Tensor, *rest: Any) -> Tensor:
+        sizes.append(words.shape[0])
+        return maxsim(words, *rest)
+
+    monkeypatch.setattr(scoring, "maxsim", recorded)
+    words, regions, word_mask, region_mask = operands
+    images = Encoding(torch.ones(4, 1, dtype=torch.float64), regions, region_mask)
+    texts = Encoding(torch.ones(3, 1, dtype=torch.float64), words, word_mask)
+    alignment_scores(images, texts, memory_budget_bytes=budget_bytes)
+    assert sizes == groups
 
 
 def test_matching_scores_are_cosines() -> None:

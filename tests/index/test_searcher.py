@@ -1,6 +1,7 @@
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -229,6 +230,38 @@ def test_one_modality_is_searched_by_the_embedding_alone_and_says_so(
     for hit in result.hits:
         assert hit.score == pytest.approx(cosines[number(hit)], abs=1e-5)
         assert (hit.stages.align, hit.per_word, hit.evidence) == (None, None, None)
+
+
+def test_ranks_of_the_first_stage_go_on_from_page_to_page(
+    searcher: TwoStageSearcher, scores: Scores
+) -> None:
+    page = searcher.search(one(scores.texts, 4), "text", "texts", top_k=3, offset=5).hits
+    assert [(hit.rank, hit.stages.match.rank) for hit in page] == [(6, 6), (7, 7), (8, 8)]
+
+
+def test_a_score_per_word_counts_the_words_of_the_text_that_asks(
+    searcher: TwoStageSearcher, scores: Scores
+) -> None:
+    asked = one(scores.texts, 4)
+    length = int(asked.mask.sum())
+    # Neither the width of a token nor the number of texts.
+    assert length not in (asked.tokens.shape[2], 1)
+    for hit in searcher.search(asked, "text", "images", top_k=3).hits:
+        assert hit.per_word == pytest.approx(hit.stages.align.score / length)
+
+
+def test_the_times_of_the_stages_are_milliseconds_of_their_own_work(
+    searcher: TwoStageSearcher, scores: Scores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Start, candidates found, ranked, items looked up, evidence made: in seconds.
+    readings = iter([10.0, 11.0, 13.0, 17.0, 25.0])
+    clock = SimpleNamespace(perf_counter=lambda: next(readings))
+    monkeypatch.setattr("index.searcher.time", clock)
+    took_ms = searcher.search(
+        scores.query, "text", "images", top_k=3, explain=True, query_text=QUERY
+    ).took_ms
+    # Evidence is work of the second stage.
+    assert (took_ms.retrieve, took_ms.rerank, took_ms.look_up) == (1000, 2000 + 8000, 4000)
 
 
 @pytest.mark.parametrize("name", ["searcher", "fused"])

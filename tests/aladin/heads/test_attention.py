@@ -179,6 +179,53 @@ def test_chunks_change_neither_scores_nor_gradients(
         torch.testing.assert_close(network(images, texts, budget_bytes), chunked[0])
 
 
+# One pair: 4 live copies x 7 words x (5 regions + 6 wide + 5 of the comparison) x 8 bytes.
+PAIR_BYTES = 4 * 7 * (5 + WIDTH + 5) * 8
+
+
+@pytest.mark.parametrize(
+    ("budget_bytes", "blocks"),
+    [
+        (1, [(1, 1)] * 16),
+        (2 * PAIR_BYTES - 1, [(1, 1)] * 16),
+        (2 * PAIR_BYTES, [(1, 2)] * 8),
+        (7 * PAIR_BYTES, [(1, 4)] * 4),
+        (12 * PAIR_BYTES, [(3, 4), (1, 4)]),
+        (16 * PAIR_BYTES, [(4, 4)]),
+    ],
+)
+def test_blocks_of_pairs_fill_the_memory_budget(
+    monkeypatch: pytest.MonkeyPatch,
+    images: Encoding,
+    texts: Encoding,
+    budget_bytes: int,
+    blocks: list[tuple[int, int]],
+) -> None:
+    network = head()
+    scored: list[tuple[int, int]] = []
+    recomputed: list[tuple[int, int]] = []
+    score, score_again = network._block, network._recomputed_block
+
+    def block(images: Encoding, texts: Encoding) -> Tensor:
+        scored.append((images.size, texts.size))
+        return score(images, texts)
+
+    def recomputed_block(images: Encoding, texts: Encoding) -> Tensor:
+        recomputed.append((images.size, texts.size))
+        return score_again(images, texts)
+
+    monkeypatch.setattr(network, "_block", block)
+    monkeypatch.setattr(network, "_recomputed_block", recomputed_block)
+    network(images, texts, budget_bytes)
+    assert scored == blocks
+    # Several blocks are computed again in the backward pass; a single one is kept.
+    assert recomputed == (blocks if len(blocks) > 1 else [])
+    with torch.no_grad():
+        network(images, texts, budget_bytes)
+    assert scored == 2 * blocks
+    assert len(recomputed) == (len(blocks) if len(blocks) > 1 else 0)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_what_stands_in_padding_changes_nothing(
     form: Form, images: Encoding, texts: Encoding
