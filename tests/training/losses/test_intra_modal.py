@@ -30,9 +30,7 @@ def distance(v: list[float], w: list[float], kind: str) -> tuple[float, list[flo
             return 1.0, [0.0 for _ in v]
         cosine = product / (v_norm * w_norm)
         # d cos / dv = w / (||v|| ||w||) - cos v / ||v||^2
-        slopes = [
-            b / (v_norm * w_norm) - cosine * a / v_norm**2 for a, b in zip(v, w, strict=True)
-        ]
+        slopes = [b / (v_norm * w_norm) - cosine * a / v_norm**2 for a, b in zip(v, w, strict=True)]
         return 1 - cosine, [-slope for slope in slopes]
     if kind == "l1":
         return sum(map(abs, differences)), [float(d > 0) - float(d < 0) for d in differences]
