@@ -40,8 +40,11 @@ def atomic_folder(path: Path) -> Generator[Path]:
     partial.mkdir()
     try:
         yield partial
-        for file in partial.rglob("*"):
-            sync(file)
+        # Subfolders are among these. A folder's entries are its own data: without them the
+        # rename could reach the disk before the names of the files.
+        for entry in partial.rglob("*"):
+            sync(entry)
+        sync(partial)
         if path.exists():
             path.rename(old)
         partial.rename(path)

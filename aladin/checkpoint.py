@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import ConfigDict
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from aladin.atomic import atomic_folder, recover_folder, write_json
@@ -28,6 +27,7 @@ from aladin.errors import CheckpointError, ConfigError
 from aladin.fusion import Fusion
 from aladin.model import AladinModel, image_encoder_class, text_encoder_class
 from aladin.strict_config import STRICT, dump_config, parse_config
+from aladin.tensor_file import read_tensors, write_tensors
 
 SCHEMA_VERSION = 1
 _CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
@@ -104,7 +104,7 @@ def save_checkpoint(
     weights = {name: _compact(value) for name, value in model.state_dict().items()}
     with atomic_folder(folder) as partial:
         write_json(partial / _CONFIG, dump_config(config))
-        save_file(weights, partial / _WEIGHTS)
+        write_tensors(partial / _WEIGHTS, weights)
         model.text.encoder.tokenizer.save(str(partial / _TOKENIZER))
 
 
@@ -133,9 +133,9 @@ def load_checkpoint(
     except Exception as error:  # the tokenizers library raises bare Exception
         raise CheckpointError(f"{folder / _TOKENIZER}: cannot be read ({error})") from error
     try:
-        weights = load_file(folder / _WEIGHTS)
+        weights = read_tensors(folder / _WEIGHTS)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{folder / _WEIGHTS}: cannot be read ({error})") from error
+        raise CheckpointError(f"{folder / _WEIGHTS}: cannot be read ({_reason(error)})") from error
     try:
         text_encoder = text_encoder_class(config.model)(config.model.text_encoder, tokenizer)
         image_encoder_type = image_encoder_class(config.model)
@@ -171,7 +171,7 @@ def read_model_id(folder: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from error
+        raise CheckpointError(f"{path}: cannot be read ({_reason(error)})") from error
 
 
 def _read_config(folder: Path) -> _ConfigFile:
@@ -182,7 +182,7 @@ def _read_config(folder: Path) -> _ConfigFile:
     except FileNotFoundError:
         raise CheckpointError(f"{folder}: not a checkpoint, it has no {_CONFIG}") from None
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from error
+        raise CheckpointError(f"{path}: cannot be read ({_reason(error)})") from error
     version = data.get("schema_version") if isinstance(data, dict) else None
     if version != SCHEMA_VERSION:
         raise CheckpointError(f"{path}: schema version {version}, expected {SCHEMA_VERSION}")
@@ -190,6 +190,11 @@ def _read_config(folder: Path) -> _ConfigFile:
         return parse_config(_ConfigFile, data, str(path))
     except ConfigError as error:
         raise CheckpointError(str(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    """Give the system's own words, such as "Permission denied"; the path is named already."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def _fill(model: AladinModel, weights: dict[str, torch.Tensor], path: Path) -> None:

@@ -15,6 +15,7 @@ from transformers import AutoImageProcessor
 
 from aladin.config import ImagePreprocessing
 from aladin.errors import CheckpointError, ConfigError
+from aladin.remote_code import load_failure
 
 _FILTERS = {
     "nearest": Image.Resampling.NEAREST,
@@ -120,9 +121,12 @@ def read_preprocessing(source: str) -> ImagePreprocessing:
         ConfigError: it does something that `ImagePreprocessing` cannot express.
     """
     try:
-        processor = AutoImageProcessor.from_pretrained(source, backend="pil")
+        processor = AutoImageProcessor.from_pretrained(
+            source, backend="pil", trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{source}: cannot read its preprocessing ({error})") from error
+        reason = load_failure(error)
+        raise CheckpointError(f"{source}: cannot read its preprocessing ({reason})") from error
     if not processor.do_normalize:
         raise ConfigError(f"{source}: unsupported preprocessing (it does not normalise)")
     look: dict[str, Any] = {

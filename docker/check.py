@@ -37,6 +37,8 @@ COMPOSE_FILES = (
     ("compose.scale.yaml", "compose.gpu.yaml"),
     ("compose.scale.yaml", "compose.keys.yaml"),
 )
+# Variables that a file insists on.
+REQUIRED = ("ENGINE_PASSWORD", "RATES_PASSWORD")
 STAND_IN = "localhost/aladin-python-stand-in:latest"
 IMAGE = "localhost/aladin-search:check"
 
@@ -116,9 +118,13 @@ def _lint() -> str:
 def _compose_files(engine: Docker) -> str:
     if engine.compose is None:
         return "skipped, neither docker compose nor podman-compose is there"
-    for names in COMPOSE_FILES:
-        files = [f"--file={ROOT}/docker/{name}" for name in names]
-        run([*engine.compose, *files, "--profile=monitoring", "config"])
+    with tempfile.NamedTemporaryFile("w", suffix=".env") as settings:
+        settings.write("".join(f"{name}=check\n" for name in REQUIRED))
+        settings.flush()
+        for names in COMPOSE_FILES:
+            files = [f"--file={ROOT}/docker/{name}" for name in names]
+            options = [f"--env-file={settings.name}", "--profile=monitoring"]
+            run([*engine.compose, *files, *options, "config"])
     said = f"{engine.compose[-1]} accepts " + ", ".join("+".join(names) for names in COMPOSE_FILES)
     beside = Path(sys.executable).with_name("check-jsonschema")
     schema = shutil.which("check-jsonschema") or (str(beside) if beside.exists() else None)

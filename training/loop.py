@@ -16,13 +16,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from aladin.atomic import atomic_file
 from aladin.errors import NonFiniteLossError
 from aladin.metrics import RetrievalMetrics
 from aladin.progress import Progress
+from aladin.tensor_file import read_tensors, write_tensors
 from training.batch_source import BatchSource
 from training.collectives import copy_from_first
 from training.distributed import is_first, own_share, rank, wait
@@ -230,7 +230,7 @@ class StageTrainer:
             if rsum > self.best_rsum:
                 self.best_rsum, self.best_step = rsum, self.step
                 with atomic_file(self._folder / "best.safetensors") as partial:
-                    save_file(self._weights(), partial)
+                    write_tensors(partial, self._weights())
         rsums = {f"{name}_rsum": value.rsum for name, value in metrics.items()}
         log.write(self.step, rsums)
         if last or time.monotonic() - self._drawn_at > DRAW_EVERY_S:
@@ -284,7 +284,7 @@ class StageTrainer:
         self.task.load_anchor_state(state["anchors"])
 
     def _load_best(self) -> None:
-        weights = load_file(self._folder / "best.safetensors", device=str(self._device))
+        weights = read_tensors(self._folder / "best.safetensors", self._device)
         self.task.load_state_dict(weights, strict=False)
         self.task.eval()
 

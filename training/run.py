@@ -13,8 +13,6 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from safetensors.torch import load_file
-
 from aladin.atomic import atomic_folder, write_json
 from aladin.checkpoint import Provenance, read_model_id, save_checkpoint
 from aladin.errors import CheckpointError, ConfigError
@@ -23,6 +21,7 @@ from aladin.metrics import DirectionMetrics, RetrievalMetrics
 from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
 from aladin.strict_config import dump_config, parse_config
+from aladin.tensor_file import read_tensors
 from training.distributed import agreed, check_divides, first_goes_ahead, is_first, wait
 from training.evaluation import evaluate_scores, score_encodings
 from training.loop import StageTrainer
@@ -185,7 +184,7 @@ def is_run_of(out: Path, recipe: Recipe) -> bool:
 
 
 def _load_weights(model: AladinModel, checkpoint: Path) -> None:
-    model.load_state_dict(load_file(checkpoint / "model.safetensors"))
+    model.load_state_dict(read_tensors(checkpoint / "model.safetensors"))
 
 
 def _train_stage(

@@ -11,6 +11,7 @@ from torch import nn
 
 from aladin.encoders.transformers_model import quiet
 from aladin.errors import CheckpointError
+from aladin.remote_code import load_failure
 
 
 def load_network(auto_class: Any, source: str, revision: str | None, device: str) -> Any:
@@ -27,9 +28,12 @@ def load_network(auto_class: Any, source: str, revision: str | None, device: str
     """
     try:
         with quiet():
-            model = auto_class.from_pretrained(source, revision=revision, dtype=torch.float32)
+            model = auto_class.from_pretrained(
+                source, revision=revision, dtype=torch.float32, trust_remote_code=False
+            )
     except (OSError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{source}: cannot load a detector ({error})") from error
+        reason = load_failure(error)
+        raise CheckpointError(f"{source}: cannot load a detector ({reason})") from error
     except ImportError as error:
         reason = " ".join(str(error).split())
         hint = "; some hubs have a version of it without timm, e.g. revision=no_timm"

@@ -23,6 +23,7 @@ from aladin.detectors.options import options_text, parse_options
 from aladin.encoders.transformers_model import quiet
 from aladin.errors import CheckpointError, ConfigError, InputError
 from aladin.regions.region_set import GEOMETRY, RegionSet, with_geometry
+from aladin.remote_code import load_failure
 from aladin.strict_config import STRICT
 
 
@@ -82,10 +83,14 @@ class ObjectDetector:
             with quiet():
                 # Of two ways to resize, the one that is the same with and without torchvision.
                 processor = AutoImageProcessor.from_pretrained(
-                    source, revision=options.revision, backend="pil"
+                    source,
+                    revision=options.revision,
+                    backend="pil",
+                    trust_remote_code=False,
                 )
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{source}: cannot read its preprocessing ({error})") from error
+            reason = load_failure(error)
+            raise CheckpointError(f"{source}: cannot read its preprocessing ({reason})") from error
         return cls(model, processor, options)
 
     def detect(self, photo: Image.Image) -> RegionSet:

@@ -34,6 +34,7 @@ from aladin.encoders.transformers_model import (
     without_pooler,
 )
 from aladin.errors import CheckpointError
+from aladin.remote_code import load_failure
 
 DUAL_ENCODERS = (
     "clip",
@@ -104,7 +105,9 @@ def load_dual_tower(source: str, part: Part) -> DualTower:
             kind = _projected_class(config, part) or AutoModel
             whole = read_weights(kind, source, config)
     except LOAD_ERRORS as error:
-        raise CheckpointError(f"{source}: cannot load a {part} encoder ({error})") from error
+        raise CheckpointError(
+            f"{source}: cannot load a {part} encoder ({load_failure(error)})"
+        ) from error
     tower = cast(PreTrainedModel, getattr(whole, f"{part}_model"))
     projection = _projection(whole, tower, part)
     return DualTower(_prepared(tower), plain_config(tower.config), projection)
@@ -157,9 +160,11 @@ def padded_length(model: nn.Module) -> int | None:
 
 def _read_config(source: str, part: Part) -> PretrainedConfig:
     try:
-        return cast(PretrainedConfig, AutoConfig.from_pretrained(source))
+        return cast(PretrainedConfig, AutoConfig.from_pretrained(source, trust_remote_code=False))
     except LOAD_ERRORS as error:
-        raise CheckpointError(f"{source}: cannot load a {part} encoder ({error})") from error
+        raise CheckpointError(
+            f"{source}: cannot load a {part} encoder ({load_failure(error)})"
+        ) from error
 
 
 def _type_of(model: nn.Module) -> str:

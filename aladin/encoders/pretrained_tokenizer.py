@@ -9,6 +9,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from aladin.encoders.transformers_model import LOAD_ERRORS, quiet
 from aladin.errors import CheckpointError
+from aladin.remote_code import load_failure
 
 
 class PretrainedTokenizer(NamedTuple):
@@ -52,16 +53,16 @@ def _fast_tokenizer(source: str) -> Any:
     """
     reason = "its kind runs in Python only"
     try:
-        own = AutoTokenizer.from_pretrained(source)
+        own = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         if hasattr(own, "backend_tokenizer"):
             return own
     except ImportError as error:
         reason = _first_line(error)
     try:
-        return PreTrainedTokenizerFast.from_pretrained(source)
+        return PreTrainedTokenizerFast.from_pretrained(source, trust_remote_code=False)
     except LOAD_ERRORS as error:
         raise ValueError(f"{reason}, and there is no tokenizer.json") from error
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+    return load_failure(error).strip().partition("\n")[0]

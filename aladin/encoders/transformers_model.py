@@ -13,6 +13,7 @@ from transformers.configuration_utils import PretrainedConfig
 from transformers.utils import logging
 
 from aladin.errors import CheckpointError, ConfigError
+from aladin.remote_code import load_failure
 
 # What the library raises where a model is not there, cannot be read, or needs another package.
 LOAD_ERRORS = (OSError, ValueError, KeyError, ImportError)
@@ -36,7 +37,7 @@ def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
     """
     try:
         with quiet():
-            whole = AutoConfig.from_pretrained(source)
+            whole = AutoConfig.from_pretrained(source, trust_remote_code=False)
             config = _part_of(whole, part)
             if whole.model_type == _PAIR:
                 model = cast(
@@ -45,7 +46,9 @@ def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
             else:
                 model = read_weights(_model_class(config), source, config, unused=("pooler.",))
     except LOAD_ERRORS as error:
-        raise CheckpointError(f"{source}: cannot load a {part} encoder ({error})") from error
+        raise CheckpointError(
+            f"{source}: cannot load a {part} encoder ({load_failure(error)})"
+        ) from error
     return without_pooler(model), plain_config(config)
 
 
@@ -87,7 +90,11 @@ def read_weights(
         ValueError: weights are missing; the library would leave them at random.
     """
     model, report = kind.from_pretrained(
-        source, config=config, dtype="float32", output_loading_info=True
+        source,
+        config=config,
+        dtype="float32",
+        output_loading_info=True,
+        trust_remote_code=False,
     )
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(tuple(unused)))
     if missing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -49,6 +50,37 @@ def test_a_failed_folder_keeps_the_old_one(tmp_path: Path) -> None:
         raise RuntimeError
     assert names(tmp_path) == ["folder"]
     assert names(path / "sub") == ["second"]
+
+
+def test_a_folder_is_on_disk_before_it_takes_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[tuple[str, str]] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def recorded_fsync(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        events.append(("sync", names_of[status.st_ino]))
+        fsync(descriptor)
+
+    def recorded_rename(path: Path, target: Path) -> Path:
+        events.append(("rename", target.name))
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", recorded_fsync)
+    monkeypatch.setattr(Path, "rename", recorded_rename)
+    with atomic_folder(tmp_path / "folder") as partial:
+        (partial / "sub" / "empty").mkdir(parents=True)
+        (partial / "sub" / "deep").write_text("content")
+        (partial / "file").write_text("content")
+        found = [partial, *partial.rglob("*")]
+        names_of = {each.stat().st_ino: str(each.relative_to(partial)) for each in found}
+        names_of[tmp_path.stat().st_ino] = "parent"
+    taken = events.index(("rename", "folder"))
+    before = {name for kind, name in events[:taken] if kind == "sync"}
+    assert before == {".", "file", "sub", "sub/deep", "sub/empty"}
+    # The folder that lists the new name comes last: what it then points to is whole.
+    assert events[taken + 1 :] == [("sync", "parent")]
 
 
 REPLACE_AND_DIE = """

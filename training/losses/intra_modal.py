@@ -19,7 +19,8 @@ class IntraModalConstraintLoss(nn.Module):
     """Moves the embeddings of one modality that are neither near-duplicates nor far apart.
 
     d is the distance of two embeddings: "l1" the sum of |v - w|, "l2" the root of the sum of
-    squares, "msd" that sum itself, "cos" 1 - <v, w>. Over ordered pairs of different rows::
+    squares, "msd" that sum itself, "cos" 1 - <v, w> / (||v|| ||w||) (eqs 5 to 8). Over ordered
+    pairs of different rows::
 
         paper          weight     sum d[n,m] 1[lower < d[n,m] < upper]                     (eq 4)
         official cos   weight / B sum s[n,m] 1[upper < s[n,m] < 1 - lower],  s[n,m] = <v_n, v_m>
@@ -33,7 +34,11 @@ class IntraModalConstraintLoss(nn.Module):
     Mind the sign. The stated aim is to push a modality's embeddings apart. The official cos does
     that; every form that minimises a distance pulls the pairs of its band together.
 
-    The band is a constant to the gradient, and so is a distance at 0.
+    The official cos is the bare inner product, as in the authors' code: the cosine of rows of
+    unit length, which is what the networks give.
+
+    The band is a constant to the gradient, and so is a distance at 0. A row of zeros has no
+    direction: its cosine with every row counts as 0, and it gets no gradient.
     """
 
     def __init__(
@@ -79,7 +84,8 @@ class IntraModalConstraintLoss(nn.Module):
         """Sum over the pairs of a batch.
 
         Args:
-            embeddings: of one modality, L2-normalised. A batch of one row costs nothing.
+            embeddings: Embeddings of one modality. The official forms expect unit length. A
+                batch of one row costs nothing.
 
         Raises:
             ShapeError: not a matrix.
@@ -103,7 +109,12 @@ class IntraModalConstraintLoss(nn.Module):
 
     def _distances(self, embeddings: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch batch"]:
         if self.distance == "cos":
-            return 1 - embeddings @ embeddings.T
+            norms = torch.linalg.vector_norm(embeddings, dim=1, keepdim=True)  # (batch, 1)
+            zero = norms == 0
+            # Where a row is all zeros the division is by 1 and its result masked, so that
+            # neither value nor gradient becomes 0 / 0.
+            directions = (embeddings / norms.masked_fill(zero, 1)).masked_fill(zero, 0)
+            return 1 - directions @ directions.T
         # cdist keeps no (batch, batch, dim) tensor, and its derivative at distance 0 is 0. The
         # shortcut by inner products is refused: it makes noise of the distance of equal rows.
         distances = torch.cdist(

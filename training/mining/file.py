@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from aladin.atomic import atomic_file
 from aladin.errors import ConfigError, DataError, StaleNegativesError
 from aladin.strict_config import STRICT, dump_config, parse_config
+from aladin.tensor_file import check_readable, write_tensors
 from training.mining.negatives import MinedFrom, OfflineNegatives
 
 SCHEMA_VERSION = 1
@@ -61,7 +61,7 @@ def save_negatives(path: Path, negatives: OfflineNegatives) -> None:
         content=_content(tensors),
     )
     with atomic_file(path) as partial:
-        save_file(tensors, partial, {"header": json.dumps(dump_config(header))})
+        write_tensors(partial, tensors, {"header": json.dumps(dump_config(header))})
 
 
 def load_negatives(path: Path, expected: MinedFrom) -> OfflineNegatives:
@@ -92,11 +92,14 @@ def load_negatives(path: Path, expected: MinedFrom) -> OfflineNegatives:
 def _read(path: Path) -> tuple[_Header, dict[str, Tensor]]:
     """Read a file whole and make sure that it is what was written."""
     try:
+        check_readable(path)
         with safe_open(path, framework="pt") as file:
             metadata: dict[str, str] = file.metadata() or {}
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in _TENSORS}
     except FileNotFoundError:
         raise DataError(path, None, "no such file; `aladin mine` writes it") from None
+    except PermissionError:
+        raise DataError(path, None, "cannot be read (Permission denied)") from None
     except (OSError, SafetensorError) as error:
         raise DataError(path, None, f"not a file of mined negatives ({error})") from error
     header = _read_header(path, metadata.get("header", ""))

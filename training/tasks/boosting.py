@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from aladin.scoring import ScoreName
 from training.tasks.base import PairTask
-from training.tasks.ranking import square
+from training.tasks.ranking import positive_pairs
 from training.tasks.scores import BatchScores
 
 
@@ -26,10 +26,9 @@ class BoostingTask(PairTask):
         target = scores.of(self.score)
         if not scores.anchors:
             return target.new_zeros(())
-        per_image = target.shape[1] // target.shape[0]
-        target, negatives = square(target, per_image), square(scores.negatives, per_image)
+        pairs = positive_pairs(self.loss, scores.negatives)
         losses = [
-            self.loss(target, square(anchor.of(self.score).detach(), per_image), negatives)
+            self.loss(target, anchor.of(self.score).detach(), scores.negatives, *pairs)
             for anchor in scores.anchors
         ]
         return torch.stack(losses).mean()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from aladin.errors import ConfigError
 from aladin.scoring import ScoreName
 from training.tasks.base import PairTask
 from training.tasks.scores import BatchScores
@@ -30,24 +31,37 @@ def rank(loss: nn.Module, scores: Tensor, negatives: Tensor) -> Tensor:
     """Apply a ranking loss to a matrix in which text n belongs to image n // K.
 
     Args:
-        loss: of scores, negatives and, if it is `rectangular`, positive pairs.
-        scores: (B, B * K).
-        negatives: of the same shape.
+        loss: Loss of scores, negatives and, if it is `rectangular`, positive pairs.
+        scores: Scores, (B, B * K).
+        negatives: Mask of the pairs that may serve as negatives, of the same shape.
+
+    Raises:
+        ConfigError: If K is above 1 and the loss is not `rectangular`.
+    """
+    return loss(scores, negatives, *positive_pairs(loss, negatives))
+
+
+def positive_pairs(loss: nn.Module, negatives: Tensor) -> tuple[Tensor] | tuple[()]:
+    """Give the last argument of a loss on a matrix in which text n belongs to image n // K.
+
+    Rows are not repeated to make such a matrix square: a loss that sums over the negatives of a
+    text would count each image K times.
+
+    Returns:
+        Nothing if the positive pairs are the diagonal (K = 1), else (row, column) of each pair,
+        (B * K, 2).
+
+    Raises:
+        ConfigError: If K is above 1 and the loss is not `rectangular`.
     """
     images, texts = negatives.shape
     if images == texts:
-        return loss(scores, negatives)
+        return ()
+    per_image = texts // images
     if not getattr(loss, "rectangular", False):
-        per_image = texts // images
-        return loss(square(scores, per_image), square(negatives, per_image))
+        raise ConfigError(
+            f"{type(loss).__name__} takes one caption a photo, "
+            f"but captions_per_photo is {per_image}: set it to 1 or null"
+        )
     text = torch.arange(texts, device=negatives.device)
-    positives = torch.stack([text // (texts // images), text], dim=1)  # (texts, 2)
-    return loss(scores, negatives, positives)
-
-
-def square(matrix: Tensor, captions_per_photo: int) -> Tensor:
-    """Repeat each image's row for its captions, so that the positive pairs are the diagonal.
-
-    The hardest negative of a query stays the hardest one.
-    """
-    return matrix.repeat_interleave(captions_per_photo, dim=0)  # (B * K, B * K)
+    return (torch.stack([text // per_image, text], dim=1),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -125,3 +126,59 @@ def test_a_name_that_is_not_unicode(write_tar: Callable[..., Path]) -> None:
     path = write_tar("a.tar", [("caf\udce9.jpg", b"x")])
     with pytest.raises(DataError, match="is not UTF-8"):
         walk(path)
+
+
+def write_pax(path: Path, content: bytes) -> Path:
+    """Write a tar of one photo with a pax header of this content."""
+    note = tarfile.TarInfo("PaxHeader")
+    note.type, note.size = tarfile.XHDTYPE, len(content)
+    photo = tarfile.TarInfo("a.jpg")
+    photo.size = 1
+    blocks = [note.tobuf(tarfile.USTAR_FORMAT), content.ljust(512, b"\0")]
+    blocks += [photo.tobuf(tarfile.USTAR_FORMAT), b"x".ljust(512, b"\0"), bytes(1024)]
+    path.write_bytes(b"".join(blocks))
+    return path
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"0 k=v\n",
+        b"-1 k=v\n",
+        b"-6 k=v\n",
+        b"k=v\n",
+        b" k=v\n",
+        b"x k=v\n",
+        b"1 k=v\n",
+        b"2 k=v\n",
+        b"5 k=v\n",  # ends before the end of its line
+        b"400 k=v\n",  # ends in the padding
+        b"4000 k=v\n",  # ends beyond the header
+        b"9" * 500,
+        b"5 =v\n",
+        b"4 k\n",
+        b"9 size=\n",
+        b"11 size=-1\n",
+        b"40 size=" + b"1" * 31 + b"\n",
+    ],
+)
+def test_a_damaged_pax_record_is_refused_at_once(tmp_path: Path, record: bytes) -> None:
+    path = write_pax(tmp_path / "a.tar", record)
+    # An alarm, so that a walk without end fails the test.
+    before = signal.signal(signal.SIGALRM, _fail)
+    signal.alarm(30)
+    try:
+        with pytest.raises(DataError, match=r"damaged: a pax header .*, expected LENGTH KEY=VALUE"):
+            walk(path)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _fail(*_: object) -> None:
+    pytest.fail("still walking after 30 s")
+
+
+def test_a_pax_record_names_the_next_member(tmp_path: Path) -> None:
+    path = write_pax(tmp_path / "a.tar", b"14 path=b.jpg\n10 size=1\n\0\0")
+    assert [(each.name, each.length) for each in walk(path)] == [("b.jpg", 1)]

@@ -134,6 +134,44 @@ def test_inequalities_of_the_forms(pairs: tuple[Tensor, Tensor], anchor: Tensor)
     assert RM < AS
 
 
+def test_several_captions_count_each_photo_once_worked_by_hand() -> None:
+    # Two photos with two captions each. Photo 0's captions 0 and 1 both have photo 1 as their
+    # only negative, photo 1's captions 2 and 3 have photo 0; the anchor has no opinion.
+    target = torch.tensor([[0.5, 0.3, 0.4, 0.1], [0.2, 0.0, 0.3, 0.6]], dtype=torch.float64)
+    anchor = torch.zeros_like(target)
+    negatives = negative_mask(torch.arange(2), torch.tensor([0, 0, 1, 1]))
+    positives = torch.tensor([[0, 0], [0, 1], [1, 2], [1, 3]])
+    # RS, image queries [.2 + S[i,c'] - S[i,c]]+ for c = 0: .1 + 0, c = 1: .3 + 0, c = 2: .1 + 0,
+    # c = 3: 0 + 0. Text queries [.2 + S[i',c] - S[i,c]]+: 0, 0, .2 + .4 - .3 = .3, 0.
+    total = BoostingLoss(hardest_negative=False)(target, anchor, negatives, positives)
+    assert total.item() == pytest.approx(0.1 + 0.3 + 0.1 + 0.3)
+    # AS: [.1 - S[i,c]]+ is 0 for all pairs, and [.1 + S[n]]+ of the negatives is .5 and .2 of
+    # photo 0, .3 and .1 of photo 1: twice each from the images' captions, once from the texts.
+    total = BoostingLoss("absolute", hardest_negative=False)(target, anchor, negatives, positives)
+    assert total.item() == pytest.approx(3 * (0.5 + 0.2 + 0.3 + 0.1))
+
+
+@pytest.mark.parametrize("hardest", [True, False])
+def test_several_captions_equal_the_triplet_loss_for_an_anchor_without_opinion(
+    hardest: bool,
+) -> None:
+    generator = torch.Generator().manual_seed(5)
+    scores = torch.rand(4, 12, generator=generator, dtype=torch.float64)
+    photos, texts = torch.tensor([0, 1, 1, 2]), torch.arange(12)
+    negatives = negative_mask(photos, photos.repeat_interleave(3))
+    positives = torch.stack([texts // 3, texts], dim=1)
+    values = []
+    for loss, others in (
+        (BoostingLoss("relative", hardest), (torch.zeros(4, 12),)),
+        (TripletMarginLoss(0.2, hardest), ()),
+    ):
+        target = scores.clone().requires_grad_()
+        value = loss(target, *others, negatives, positives)
+        value.backward()
+        values.append((value.detach(), target.grad))
+    torch.testing.assert_close(values[0], values[1])
+
+
 @pytest.mark.parametrize("form", ["relative", "absolute"])
 def test_a_target_equal_to_its_anchor_pays_the_margin_once_a_query(
     pairs: tuple[Tensor, Tensor], form: str

@@ -38,17 +38,22 @@ def reference(
     gate: bool = True,
     circle_offset: float = 0.0,
     empty: float = 0.0,
+    captions: int = 1,
 ) -> tuple[float, Tensor]:
-    """Give the value to log and the matrix of dL/dS, query by query."""
-    exp, batch = math.exp, len(scores)
-    GS = torch.zeros(batch, batch, dtype=torch.float64)
-    positives = scores.diagonal().tolist()
+    """Give the value to log and the matrix of dL/dS, query by query.
+
+    Text n describes image n // captions.
+    """
+    exp, (images, texts) = math.exp, scores.shape
+    GS = torch.zeros(images, texts, dtype=torch.float64)
+    positives = [scores[n // captions, n].item() for n in range(texts)]
     total = 0.0
-    for n, direction in product(range(batch), ("image", "text")):
+    for n, direction in product(range(texts), ("image", "text")):
+        i = n // captions
         if direction == "image":
-            candidates = {(n, k): scores[n, k].item() for k in range(batch) if negatives[n, k]}
+            candidates = {(i, k): scores[i, k].item() for k in range(texts) if negatives[i, k]}
         else:
-            candidates = {(k, n): scores[k, n].item() for k in range(batch) if negatives[k, n]}
+            candidates = {(k, n): scores[k, n].item() for k in range(images) if negatives[k, n]}
         if not candidates:
             continue
         hardest = max(candidates, key=lambda cell: candidates[cell])
@@ -75,7 +80,7 @@ def reference(
                 (1 + mean([q - R for R in N], empty)) * q,
             ),
         }[pair_weight]
-        GS[n, n] -= T * pull
+        GS[i, n] -= T * pull
         GS[hardest] += T * push
     return total, GS
 
@@ -116,6 +121,42 @@ def test_every_option_equals_the_loops(
     scores, negatives = pairs
     GradientObjective(triplet_weight, pair_weight, **options)(scores, negatives).backward()
     _, GS = reference(scores.detach(), negatives, triplet_weight, pair_weight, **options)
+    torch.testing.assert_close(scores.grad, GS, atol=1e-10, rtol=1e-12)
+
+
+def test_several_captions_worked_by_hand() -> None:
+    # Three photos with two captions each; only text 0 has a say here: of photos 1 and 2, which
+    # are its negatives, photo 1 is the hardest with q = .4, and N holds photo 2 alone, R = .2.
+    # Photo 1 is not a second time in N, as a copy of its row would be.
+    scores = torch.zeros(3, 6, dtype=torch.float64)
+    scores[:, 0] = torch.tensor([0.5, 0.4, 0.2])
+    positives = torch.stack([torch.arange(6) // 2, torch.arange(6)], dim=1)
+    scores[positives[:, 0], positives[:, 1]] = 0.5
+    negatives = torch.zeros(3, 6, dtype=torch.bool)
+    negatives[1:, 0] = True
+    scores.requires_grad_()
+    objective = GradientObjective("con", "sig_ms", gate=False, epsilon=0.4)
+    objective(scores, negatives, positives).backward()
+    pushed_by_text = 1 / (math.exp(-10 * (0.4 - 0.2)) + math.exp(-10 * (0.4 - 0.5)))
+    # Both captions of photos 1 and 2 make these images queries with text 0 as the hardest and
+    # only negative: with N empty, m- = 0.
+    pushed_by_images = [2 / math.exp(-10 * (q - 0.5)) for q in (0.4, 0.2)]
+    assert scores.grad is not None
+    assert scores.grad[1, 0].item() == pytest.approx(pushed_by_text + pushed_by_images[0])
+    assert scores.grad[2, 0].item() == pytest.approx(pushed_by_images[1])
+
+
+@pytest.mark.parametrize(("triplet_weight", "pair_weight"), COMBINATIONS)
+def test_several_captions_equal_the_loops(triplet_weight: str, pair_weight: str) -> None:
+    generator = torch.Generator().manual_seed(9)
+    scores = torch.rand(4, 12, generator=generator, dtype=torch.float64).requires_grad_()
+    photos, texts = torch.tensor([0, 1, 1, 2]), torch.arange(12)
+    negatives = negative_mask(photos, photos.repeat_interleave(3))
+    positives = torch.stack([texts // 3, texts], dim=1)
+    loss = GradientObjective(triplet_weight, pair_weight)(scores, negatives, positives)
+    loss.backward()
+    value, GS = reference(scores.detach(), negatives, triplet_weight, pair_weight, captions=3)
+    assert loss.item() == pytest.approx(value, abs=1e-10)
     torch.testing.assert_close(scores.grad, GS, atol=1e-10, rtol=1e-12)
 
 

@@ -16,10 +16,22 @@ DISTANCES = ["l1", "l2", "msd", "cos"]
 
 
 def distance(v: list[float], w: list[float], kind: str) -> tuple[float, list[float]]:
-    """Give the distance and its derivative with respect to v."""
+    """Give the distance and its derivative with respect to v (IMC eqs 5 to 8).
+
+    "dot" is the official code's 1 - <v, w>, which divides by no norm.
+    """
     differences = [a - b for a, b in zip(v, w, strict=True)]
+    product = sum(a * b for a, b in zip(v, w, strict=True))
+    if kind == "dot":
+        return 1 - product, [-b for b in w]
     if kind == "cos":
-        return 1 - sum(a * b for a, b in zip(v, w, strict=True)), [-b for b in w]
+        v_norm, w_norm = math.hypot(*v), math.hypot(*w)
+        if not v_norm or not w_norm:
+            return 1.0, [0.0 for _ in v]
+        cosine = product / (v_norm * w_norm)
+        # d cos / dv = w / (||v|| ||w||) - cos v / ||v||^2
+        slopes = [b / (v_norm * w_norm) - cosine * a / v_norm**2 for a, b in zip(v, w, strict=True)]
+        return 1 - cosine, [-slope for slope in slopes]
     if kind == "l1":
         return sum(map(abs, differences)), [float(d > 0) - float(d < 0) for d in differences]
     square = sum(d * d for d in differences)
@@ -39,6 +51,8 @@ def reference(
 ) -> tuple[float, Tensor]:
     """Give the value and its gradient by the formulas of training/PAPERS.md."""
     V = embeddings.tolist()
+    if kind == "cos" and mode == "official":
+        kind = "dot"
     batch, others = len(V), [(n, m) for n in range(len(V)) for m in range(len(V)) if n != m]
     D = [[distance(v, w, kind)[0] if v is not w else 0.0 for w in V] for v in V]
     on_distance = [[0.0] * batch for _ in V]  # dL/dD
@@ -48,7 +62,7 @@ def reference(
             if lower < D[n][m] < upper:
                 total += weight * D[n][m]
                 on_distance[n][m] = weight
-    elif kind == "cos":
+    elif kind == "dot":
         for n, m in others:
             if upper < 1 - D[n][m] < 1 - lower:
                 total += weight / batch * (1 - D[n][m])
@@ -106,6 +120,48 @@ def test_equals_the_loops(
     value, gradient = reference(embeddings.detach(), kind, mode, **options)
     assert loss.item() == pytest.approx(value, abs=1e-10)
     torch.testing.assert_close(embeddings.grad, gradient, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("options", [{}, {"lower": 0.3, "upper": 0.9, "weight": 3.0}], ids=str)
+@pytest.mark.parametrize("mode", ["official", "paper"])
+@pytest.mark.parametrize("kind", DISTANCES)
+def test_equals_the_loops_for_rows_of_any_length(
+    embeddings: Tensor, kind: str, mode: str, options: dict[str, float]
+) -> None:
+    lengths = torch.linspace(0.2, 3.0, len(embeddings), dtype=torch.float64).unsqueeze(1)
+    rows = (lengths * embeddings.detach()).requires_grad_()
+    loss = IntraModalConstraintLoss(kind, mode=mode, **options)(rows)
+    loss.backward()
+    value, gradient = reference(rows.detach(), kind, mode, **options)
+    assert loss.item() == pytest.approx(value, abs=1e-10)
+    torch.testing.assert_close(rows.grad, gradient, atol=1e-10, rtol=0)
+
+
+def test_the_papers_cosine_divides_by_both_norms_worked_by_hand() -> None:
+    # (3, 4) and (2, 0): the cosine is 6 / (5 * 2) = .6, the distance .4, within (.05, .5). The
+    # inner product 6 would give the distance -5, outside of the band.
+    rows = torch.tensor([[3.0, 4.0], [2.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    loss = IntraModalConstraintLoss("cos", mode="paper")(rows)
+    loss.backward()
+    assert loss.item() == pytest.approx(2 * 0.4)  # both orders of the pair
+    # -d cos / dv = cos v / ||v||^2 - w / (||v|| ||w||), twice:
+    # v = (3, 4): .6 (3, 4) / 25 - (2, 0) / 10 = (.072 - .2, .096)
+    # w = (2, 0): .6 (2, 0) / 4 - (3, 4) / 10 = (.3 - .3, -.4)
+    expected = torch.tensor([[-0.256, 0.192], [0.0, -0.8]], dtype=torch.float64)
+    torch.testing.assert_close(rows.grad, expected)
+    # The official code's inner product of these rows, 6, is outside of (.5, .95).
+    assert IntraModalConstraintLoss("cos")(rows).item() == 0.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_row_of_zeros_has_the_cosine_0_and_no_gradient(dtype: torch.dtype) -> None:
+    rows = torch.tensor([[0.0, 0.0], [3.0, 4.0], [2.0, 0.0]], dtype=dtype, requires_grad=True)
+    loss = IntraModalConstraintLoss("cos", upper=1.5, mode="paper")(rows)
+    loss.backward()
+    # Distances: 1 between the zero row and each other one, .4 between the others; twice each.
+    assert loss.item() == pytest.approx(2 * (1 + 1 + 0.4))
+    expected = torch.tensor([[0.0, 0.0], [-0.256, 0.192], [0.0, -0.8]], dtype=dtype)
+    torch.testing.assert_close(rows.grad, expected)
 
 
 def test_three_angles_worked_by_hand() -> None:

@@ -131,6 +131,30 @@ def test_a_weight_of_1_leaves_the_quintuplet_loss(pairs: tuple[Tensor, Tensor]) 
     torch.testing.assert_close(adaptive, plain)
 
 
+def test_a_low_online_margin_leaves_the_offline_terms_alone(
+    pairs: tuple[Tensor, Tensor], offline: OfflineScores
+) -> None:
+    # -10 - p + on is below 0 for all scores in [-1, 1]: AOQ's ablation "OnlyOffline".
+    scores, negatives = pairs
+    assert scores.abs().max() <= 1
+    loss = OfflineQuintupletLoss("quintuplet", online_margin=-10)(scores, offline, negatives)
+    loss.backward()
+    positive = scores.detach().diagonal()
+    hinges = [positive.new_zeros(len(positive)) for _ in offline]
+    total, on_pairs = 0.0, torch.zeros_like(positive)
+    for each, hinge in zip(offline, hinges, strict=True):
+        for n, (p, score) in enumerate(zip(positive.tolist(), each.tolist(), strict=True)):
+            if score > p:
+                total += score - p
+                hinge[n] = 1
+                on_pairs[n] -= 1
+    assert loss.item() == pytest.approx(total, abs=1e-10)
+    # No other cell of the batch gets a gradient: nothing is mined online.
+    torch.testing.assert_close(scores.grad, torch.diag(on_pairs))
+    for each, hinge in zip(offline, hinges, strict=True):
+        torch.testing.assert_close(each.grad, hinge)
+
+
 def test_easy_offline_negatives_leave_the_triplet_loss(pairs: tuple[Tensor, Tensor]) -> None:
     scores, negatives = pairs
     easy = torch.full((len(scores),), -1.0, dtype=torch.float64)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -130,3 +133,21 @@ def test_what_is_no_such_file_at_all(path: Path, tmp_path: Path) -> None:
         save_file(tensors, path)
         with pytest.raises(DataError, match="not a file of mined negatives"):
             load_negatives(path, MINED_FROM)
+
+
+def test_permissions_follow_the_umask(tmp_path: Path, negatives: OfflineNegatives) -> None:
+    before = os.umask(0o027)
+    try:
+        save_negatives(tmp_path / "negatives", negatives)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "negatives").stat().st_mode) == 0o640
+
+
+def test_a_file_of_another_user_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: Path, *_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(DataError, match=r"cannot be read \(Permission denied\)"):
+        load_negatives(path, MINED_FROM)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from tests.training.data.regions.region_files import (
     vectors,
 )
 from training.data.regions import open_regions
+from training.data.regions.folder import FolderRegions
 
 COUNTS = {"1": 2, "12": 3}
 
@@ -129,3 +132,79 @@ def test_two_files_of_one_photo(tmp_path: Path) -> None:
 def test_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"holds no \.npz and no \.npy"):
         open_regions(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_an_unreadable_file_is_named_with_the_systems_reason(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cocobu_att"
+    folder.mkdir()
+    (tmp_path / "cocobu_box").mkdir()
+    file = folder / f"1{suffix}"
+    for each in (folder, tmp_path / "cocobu_box"):
+        values = vectors(2) if each == folder else pixel_boxes(2, 50, 80)
+        if suffix == ".npy":
+            np.save(each / "1.npy", values)
+        else:
+            np.savez(each / "1.npz", values)
+    store = FolderRegions(tmp_path)
+    load = np.load
+
+    def refused(path: Path, **options: Any) -> Any:
+        if path == file:
+            raise PermissionError(13, "Permission denied", str(path))
+        return load(path, **options)
+
+    monkeypatch.setattr(np, "load", refused)
+    with pytest.raises(DataError) as caught:
+        store.read("1")
+    assert str(caught.value) == f"{file}: Permission denied"
+
+    def nameless(*_: Any, **__: Any) -> Any:
+        raise OSError("of no kind that the system knows")
+
+    monkeypatch.setattr(np, "load", nameless)
+    with pytest.raises(DataError) as caught:
+        store.read("1")
+    assert str(caught.value) == f"{file}: cannot be read"
+
+
+def test_an_unreadable_folder_is_named_with_the_systems_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "1.npy", vectors(2))
+    scan = os.scandir
+
+    def refused(path: Path | str) -> Any:
+        if Path(path) == tmp_path:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", refused)
+        with pytest.raises(DataError) as caught:
+            FolderRegions(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: Permission denied"
+
+    def nameless(_: Path | str) -> Any:
+        raise OSError("of no kind that the system knows")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", nameless)
+        patch.setattr(Path, "glob", lambda *_: iter(()))
+        with pytest.raises(DataError) as caught:
+            FolderRegions(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: cannot be read"
+
+
+def test_an_unreadable_folder_around_two_is_named_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: Path, _: str) -> Any:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "glob", refused)
+    with pytest.raises(DataError) as caught:
+        FolderRegions(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: Permission denied"

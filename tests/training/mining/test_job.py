@@ -1,0 +1,57 @@
+"""Mining a file: the progress that is given is the one that is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from PIL import Image
+
+from aladin.progress import NullProgress
+from training.mining.job import mine_file
+
+
+class Recorder(NullProgress):
+    """Counts the units of each piece of work."""
+
+    def __init__(self) -> None:
+        self.totals: list[tuple[str, int | None]] = []
+        self.done: dict[str, int] = {}
+
+    def start(self, total: int | None, unit: str) -> None:
+        """Record a new piece of work."""
+        self.totals.append((unit, total))
+
+    def advance(self, count: int = 1) -> None:
+        """Count units of the piece of work that was begun last."""
+        unit = self.totals[-1][0]
+        self.done[unit] = self.done.get(unit, 0) + count
+
+
+def test_a_given_progress_is_told_of_everything(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    lines: list[str] = []
+    for number in range(5):
+        Image.new("RGB", (40, 40), (40 * number, 90, 200)).save(tmp_path / f"{number}.png")
+        captions = [f"a photo of {number}", f"{number} again"]
+        lines.append(json.dumps({"image": f"{number}.png", "captions": captions}))
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join(lines), encoding="utf-8")
+    progress = Recorder()
+    out = tmp_path / "negatives.safetensors"
+    cache = tmp_path / "cache"
+    mine_file(
+        tiny_checkpoint,
+        data,
+        None,
+        out,
+        cache=cache,
+        num_texts=4,
+        num_images=2,
+        progress=progress,
+    )
+    assert out.exists()
+    assert ("photos", 5) in progress.totals
+    assert ("captions", 10) in progress.totals
+    assert progress.totals[-1] == ("photos compared", 5)
+    assert progress.done["photos compared"] == 5
+    assert progress.done["captions"] % 10 == 0
