@@ -130,10 +130,11 @@ NewItems = Annotated[list[NewItem], Depends(read_new_items)]
 
 _SCHEMA = NewItem.model_json_schema()
 _LIST_SCHEMA: dict[str, Any] = {
+    "title": NewItemList.__name__,
     "type": "object",
     "description": NewItemList.__doc__,
     "properties": {"items": {"type": "array", "minItems": 1, "items": _SCHEMA}},
     "required": ["items"],
     "additionalProperties": False,
 }
-NEW_ITEMS_DOCS = request_docs(_SCHEMA, _LIST_SCHEMA, form_schema=_SCHEMA)
+NEW_ITEMS_DOCS = request_docs(_SCHEMA, _LIST_SCHEMA, form_title="NewItemForm")

@@ -149,5 +149,4 @@ async def read_search_body(request: Request) -> SearchBody:
 
 SearchRequest = Annotated[SearchBody, Depends(read_search_body)]
 
-_SCHEMA = SearchBody.model_json_schema()
-SEARCH_REQUEST_DOCS = request_docs(_SCHEMA, form_schema=_SCHEMA)
+SEARCH_REQUEST_DOCS = request_docs(SearchBody.model_json_schema(), form_title="SearchForm")

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from aladin.errors import InputError
-from service.http.bodies import Upload
+from service.http.bodies import Upload, json_request_docs
 from service.http.disconnect import until_disconnect
 from service.http.errors import error_docs, invalid_input
 from service.http.json_body import read_json_object
@@ -137,15 +137,12 @@ async def read_metadata_body(request: Request) -> MetadataBody:
         raise invalid_input(error) from None
 
 
-def _docs(body: type[BaseModel]) -> dict[str, Any]:
-    content = {"application/json": {"schema": body.model_json_schema()}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
 @router.post(
     "/knn-service",
+    operation_id="search_knn",
+    summary="Search as clip-retrieval does",
     response_model=list[KnnResult],
-    openapi_extra=_docs(KnnBody),
+    openapi_extra=json_request_docs(KnnBody.model_json_schema()),
     responses=error_docs(403, 404, 408, 413, 415, 422, 429, 503),
 )
 async def knn_service(
@@ -156,7 +153,9 @@ async def knn_service(
     return Response(results, media_type="application/json")
 
 
-@router.get("/indices-list")
+@router.get(
+    "/indices-list", operation_id="list_indices", summary="List the indices for clip-retrieval"
+)
 async def indices_list() -> list[str]:
     """Name the one index."""
     return [_INDEX_NAME]
@@ -164,8 +163,10 @@ async def indices_list() -> list[str]:
 
 @router.post(
     "/metadata",
+    operation_id="read_metadata",
+    summary="Read the metadata of several items",
     response_model=list[KnnMetadata],
-    openapi_extra=_docs(MetadataBody),
+    openapi_extra=json_request_docs(MetadataBody.model_json_schema()),
     responses=error_docs(408, 413, 422, 429, 503),
 )
 async def metadata(
