@@ -83,7 +83,7 @@ def create_app(
         lifespan=lifespan,
         openapi_tags=OPENAPI_TAGS,
         generate_unique_id_function=operation_id,
-        # The page's own: with scripts in files, for the Content-Security-Policy.
+        # The service has a page of its own at /docs, which asks no other host for its viewer.
         docs_url=None,
         redoc_url=None,
     )

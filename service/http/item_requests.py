@@ -23,7 +23,14 @@ MAX_ID_CHARS = 1000
 class NewItem(BaseModel):
     """An item to add: an image with `image`, `image_url` or `regions`, or a text with `text`."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"id": "snow-1", "text": "two dogs in the snow", "metadata": {"year": 2024}}
+            ]
+        },
+    )
 
     id: str = Field(min_length=1, max_length=MAX_ID_CHARS, description="Yours; kept as it is.")
     image: Upload | None = Field(default=None, description="A picture file.")

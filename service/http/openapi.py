@@ -10,6 +10,9 @@ from fastapi.routing import APIRoute
 _REF = "#/components/schemas/"
 _REQUEST_ID_REF = "#/components/parameters/RequestId"
 
+# Keywords of a schema whose values are no schemas.
+_VALUES = {"const", "default", "enum", "example", "examples"}
+
 OPENAPI_TAGS = [
     {"name": "search", "description": "Searches, and the evidence for their hits."},
     {"name": "items", "description": "Photos and texts of the index: reading, adding, deleting."},
@@ -81,9 +84,7 @@ def _share(node: Any, schemas: dict[str, Any]) -> Any:
     if not isinstance(node, dict):
         return node
     fields = cast(dict[str, Any], node)
-    if "example" in fields or "examples" in fields:
-        return fields  # values, not schemas
-    for name in fields:
+    for name in fields.keys() - _VALUES:
         fields[name] = _share(fields[name], schemas)
     if "title" not in fields or "properties" not in fields:
         return fields

@@ -37,7 +37,10 @@ MAX_TIMEOUT_MS = 600_000
 class SearchBody(BaseModel):
     """What to search for, exactly one of the first five fields, and the options."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"text": "two dogs in the snow", "k": 5}]},
+    )
 
     text: str | None = Field(default=None, description="Words to search for.")
     image: Upload | None = Field(default=None, description="A picture file.")

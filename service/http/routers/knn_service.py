@@ -47,7 +47,10 @@ ItemId = Annotated[str, WithJsonSchema({"type": ["string", "number"]})]
 class KnnBody(BaseModel):
     """What to search for: the first that is given of the first four fields; and options."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={"examples": [{"text": "two dogs in the snow", "num_images": 5}]},
+    )
 
     text: str | None = Field(default=None, description="Words; empty stands for none.")
     image: Upload | None = Field(default=None, description="A picture file.")
