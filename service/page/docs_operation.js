@@ -47,9 +47,9 @@ function accessElement({ security }) {
   }
   const [scope] = Object.values(security[0])[0];
   const optional = security.some((way) => Object.keys(way).length === 0);
-  line.append(optional ? "Needs no key here; elsewhere one" : "Needs a key",
-    " with the scope ", make("code", {}, scope), ", as ", make("code", {}, "Authorization: Bearer"),
-    " or ", make("code", {}, "X-API-Key"), ".");
+  line.append(optional ? "A key is optional here. A service that asks for one wants" : "Needs",
+    " a key with the scope ", make("code", {}, scope), ", sent as ",
+    make("code", {}, "Authorization: Bearer"), " or ", make("code", {}, "X-API-Key"), ".");
   return line;
 }
 
