@@ -44,7 +44,9 @@ class SearchBody(BaseModel):
 
     text: str | None = Field(default=None, description="Words to search for.")
     image: Upload | None = Field(default=None, description="A picture file.")
-    id: str | None = Field(default=None, description="An item of the index.")
+    id: str | None = Field(
+        default=None, description="An item of the index; it is not among its own hits."
+    )
     image_url: str | None = Field(
         default=None,
         max_length=MAX_URL_CHARS,

@@ -202,7 +202,9 @@ async def _query(body: KnnBody, service: ServiceState, photos_url: str) -> Query
     if body.image_url is not None:
         if body.image_url.startswith(photos_url):
             # A result that is searched with: it is here already, and may be asked for by its id.
-            return ItemQuery(unquote(body.image_url.removeprefix(photos_url)))
+            # It stays among the hits, as clip-retrieval finds the picture that it is given.
+            item_id = unquote(body.image_url.removeprefix(photos_url))
+            return ItemQuery(item_id, include_itself=True)
         return PhotoQuery(*await service.fetcher.fetch([body.image_url]), source="image_url")
     if body.embedding_input is not None:
         return EmbeddingQuery(tuple(body.embedding_input))
