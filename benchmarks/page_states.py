@@ -135,6 +135,12 @@ def _index(page: SearchPage, asked: Asked) -> None:
     page.open_state()
 
 
+def _api(page: SearchPage, asked: Asked) -> None:
+    del asked
+    page.open_api("search_images")
+    expect(page.page.locator("#search_images table").first).to_be_visible()
+
+
 def _without_a_match(route: Route) -> None:
     """Answer as the service does where nothing is likely enough."""
     answer = route.fetch()
@@ -170,6 +176,7 @@ STATES: dict[str, PageState] = {
     "nothing-found": PageState(_nothing_found),
     "photo-refused": PageState(_photo_refused, ("status of 415",)),
     "index": PageState(_index, path="/state"),
+    "api": PageState(_api, path="/docs"),
     "loading": PageState(_loading),
     "overloaded": PageState(_overloaded, ("status of 429",)),
     "key-needed": PageState(_key_needed, ("status of 401",)),

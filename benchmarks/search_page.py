@@ -110,6 +110,11 @@ class SearchPage:
         expect(self.page.locator("#left-out-body")).not_to_be_empty()
         expect(self.page.locator("#slow-body")).not_to_be_empty()
 
+    def open_api(self, operation: str) -> None:
+        """Go to the page of the API; return when an operation is unfolded."""
+        self.page.goto(f"{self.url}/docs#{operation}")
+        expect(self.page.locator(f"#{operation}")).to_have_attribute("open", "")
+
     def choose_target(self, target: Target) -> None:
         """Choose what is to be found."""
         self.page.locator(f"input[name=target][value={target}]").check()

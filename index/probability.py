@@ -111,7 +111,7 @@ def judge_page(
         offset: hits before the page.
         min_probability: of a hit that is kept; None keeps all.
     """
-    if calibration is None:
+    if calibration is None or len(pool.rows) == 0:  # where there is nothing, nothing is judged
         return Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
     judgement = calibration.of(direction).judge(
         CandidateScores(pool.rows, pool.match, pool_align, words(pool.rows)),

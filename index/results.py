@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 # x0, y0, x1, y1 in fractions of a photo's width and height.
@@ -125,6 +125,8 @@ class SearchResult:
             None as the hits' probabilities.
         no_match: whether that is too little to show a hit for, or no hit of the first page was
             likely enough; None where nothing says so.
+        unknown_fields: Fields of the filter in which no item has a value to compare, where nothing
+            passes the filter; of a filter with many fields the first ones alone are looked up.
         took_ms: time by stage.
     """
 
@@ -136,4 +138,5 @@ class SearchResult:
     degraded: list[str]
     match_probability: float | None = None
     no_match: bool | None = None
+    unknown_fields: list[str] = field(default_factory=list[str])
     took_ms: StageTimes

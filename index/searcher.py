@@ -19,12 +19,14 @@ from index.evidence import evidence_of_items
 from index.items.filters import parse_filter
 from index.items.tables import StoredItem
 from index.modality import DIRECTION_OF, MODALITY_OF, Modality
+from index.own_item import order_without
 from index.probability import Verdict, find_pool, judge_page
 from index.ranking import Ranking, rank_by_match
 from index.rerank_deadline import RerankDeadline
 from index.reranker import Found, RankedPage, Reranker
 from index.results import Hit, SearchResult, StageResult, Stages, StageTimes, WordEvidence
 from index.settings import TARGETS, Target
+from index.unknown_fields import find_unknown_fields
 
 
 class TwoStageSearcher:
@@ -63,6 +65,7 @@ class TwoStageSearcher:
         query_boxes: NDArray[np.float32] | None = None,
         min_probability: float | None = None,
         deadline_s: float | None = None,
+        own_id: str | None = None,
     ) -> SearchResult:
         """Find the best items for a query.
 
@@ -88,6 +91,8 @@ class TwoStageSearcher:
                 and `offset` count before that. None leaves none out.
             deadline_s: by `time.monotonic`; where the second stage would end after it, the order
                 is left to the first. None: it may take as long as it takes.
+            own_id: Id of the query, if it is an item of the index. It is not found among the
+                items of its own modality.
 
         Raises:
             NoSuchTargetError: the index has no such side.
@@ -101,7 +106,8 @@ class TwoStageSearcher:
         if num_candidates is None:
             num_candidates = self.index.manifest.candidates(target)
         _check_options(top_k, offset, num_candidates, fusion, min_probability)
-        side = self.index.side(target, parse_filter(filter or {}))
+        parsed_filter = parse_filter(filter or {})
+        side = self.index.side(target, parsed_filter)
         _check_query(query, side)
         crossing = modality != MODALITY_OF[target]
         if explain and crossing and modality == "text" and query_text is None:
@@ -117,7 +123,10 @@ class TwoStageSearcher:
         # A page of few hits, or a late one, is judged against the first candidates all the same.
         pool_size = 0 if calibration is None else calibration.pool
         wanted = max(stop, min(pool_size, num_candidates))
-        ordered = side.order(embedding, wanted, num_candidates, second_stage)
+        hidden_id = None if crossing else own_id
+        ordered = order_without(
+            hidden_id, side, embedding, wanted, num_candidates, second_stage=second_stage
+        )
         # The items may end before the page does, and before it begins.
         first, last, stop = (min(place, len(ordered.rows)) for place in (offset, last, stop))
         start = first
@@ -189,6 +198,9 @@ class TwoStageSearcher:
             degraded=degraded,
             match_probability=verdict.match_probability,
             no_match=verdict.no_match,
+            unknown_fields=[]
+            if len(ordered.rows)
+            else find_unknown_fields(self.index, target, parsed_filter),
             took_ms=StageTimes(
                 retrieve=1000 * (retrieved - started),
                 rerank=1000 * (ranked - retrieved + explained - looked_up),

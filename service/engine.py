@@ -99,6 +99,7 @@ class SearchEngine:
             query_size_px=query.size_px,
             query_boxes=query.boxes,
             min_probability=options.min_probability,
+            own_id=query.own_id,
             deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
         )
         took_ms = TookMs(

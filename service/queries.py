@@ -47,9 +47,16 @@ class RegionsQuery:
 
 @dataclass(frozen=True)
 class ItemQuery:
-    """An item of the index, an image or a text."""
+    """An item of the index, an image or a text.
+
+    Attributes:
+        item_id: Id of the item.
+        include_itself: Whether the item may be among its own hits, where items of its kind are
+            searched.
+    """
 
     item_id: str
+    include_itself: bool = False
 
 
 @dataclass(frozen=True)

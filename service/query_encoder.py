@@ -56,6 +56,7 @@ class EncodedQuery(NamedTuple):
             item up.
         cached: whether the encoding was remembered.
         batch: queries that were encoded together, this one included.
+        own_id: Id of an item that is not to find itself.
     """
 
     encoding: Encoding
@@ -67,6 +68,7 @@ class EncodedQuery(NamedTuple):
     encode_ms: float = 0.0
     cached: bool = False
     batch: int = 1
+    own_id: str | None = None
 
 
 class _Input(NamedTuple):
@@ -199,8 +201,8 @@ class QueryEncoder:
                     return self._prepare_text(searcher, text)
                 case PhotoQuery() | RegionsQuery():
                     return self._prepare_photo(searcher, query)
-                case ItemQuery(item_id):
-                    return _look_up(searcher, item_id)
+                case ItemQuery():
+                    return _look_up(searcher, query)
                 case EmbeddingQuery(values):
                     return _take_embedding(searcher, values)
         except Exception as error:  # the caller tells apart what was foreseen and what was not
@@ -317,13 +319,14 @@ def _without_padding(encoding: Encoding, row: int) -> Encoding:
     )
 
 
-def _look_up(searcher: TwoStageSearcher, item_id: str) -> EncodedQuery:
+def _look_up(searcher: TwoStageSearcher, query: ItemQuery) -> EncodedQuery:
     started = time.perf_counter()
-    item, modality = searcher.find_item(item_id)
-    encoding, _ = searcher.encode_item(item_id)
+    item, modality = searcher.find_item(query.item_id)
+    encoding, _ = searcher.encode_item(query.item_id)
     text = item.text if modality == "text" else None
-    boxes, looked_up_ms = item.region_boxes, _ms_since(started)
-    return EncodedQuery(encoding, modality, text, item.size_px, boxes, encode_ms=looked_up_ms)
+    encoded = EncodedQuery(encoding, modality, text, item.size_px, item.region_boxes)
+    own_id = None if query.include_itself else item.id
+    return encoded._replace(encode_ms=_ms_since(started), own_id=own_id)
 
 
 def _take_embedding(searcher: TwoStageSearcher, values: Sequence[float]) -> EncodedQuery:

@@ -73,6 +73,8 @@ class Interval(_Part):
 class NoMatchFigures(_Part):
     """How often answers say that there is no match."""
 
+    model_config = ConfigDict(title="IndexNoMatchFigures")
+
     below: float = Field(description="Answers with a lower `match_probability` say `no_match`.")
     false_alarms: float = Field(description="Share of queries with a match that say so.")
     detected: float = Field(description="Share of queries without a match that say so.")
@@ -80,6 +82,8 @@ class NoMatchFigures(_Part):
 
 class ProbabilityFigures(_Part):
     """What the probabilities of one direction are worth, on photos that the fit never saw."""
+
+    model_config = ConfigDict(title="IndexProbabilityFigures")
 
     hits: ReliabilityFigures
     match: ReliabilityFigures
@@ -93,11 +97,15 @@ class ProbabilityFigures(_Part):
 class DirectionFigures(_Part):
     """Figures of one direction, with both stages' scores."""
 
+    model_config = ConfigDict(title="IndexDirectionFigures")
+
     aligned: ProbabilityFigures
 
 
 class CalibrationFigures(_Part):
     """Figures of both directions."""
+
+    model_config = ConfigDict(title="IndexCalibrationFigures")
 
     text_to_image: DirectionFigures
     image_to_text: DirectionFigures

@@ -91,13 +91,18 @@ class SearchAnswer(_Part):
     match_probability: float | None = Field(
         default=None,
         description="That what was searched holds anything that belongs to the query, 0 to 1;"
-        " null as `probability`.",
+        " null as `probability`, and where nothing passes the filter.",
     )
     no_match: bool | None = Field(
         default=None,
         description="Whether nothing is likely enough: `match_probability` is below the threshold"
         " of the calibration, or `min_probability` left no hit of the first page; null as"
-        " `probability`.",
+        " `match_probability`.",
+    )
+    unknown_fields: list[str] = Field(
+        default_factory=list[str],
+        description="Where nothing passes the filter: its fields in which no item has a text, a"
+        " number or a bool. Empty otherwise.",
     )
     took_ms: TookMs
 
@@ -118,5 +123,6 @@ def build_answer(result: SearchResult, took_ms: TookMs) -> SearchAnswer:
         degraded=result.degraded,
         match_probability=result.match_probability,
         no_match=result.no_match,
+        unknown_fields=result.unknown_fields,
         took_ms=took_ms,
     )

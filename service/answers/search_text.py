@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from service.answers.search import Evidence, SearchAnswer, SearchHit
 
 
-def answer_lines(answer: SearchAnswer) -> Iterator[str]:
+def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[str]:
     """Write an answer as lines: a hit each, its words below it where there is evidence.
 
     Where the index is calibrated, hits have their probability, and the last line says how likely
@@ -15,7 +15,16 @@ def answer_lines(answer: SearchAnswer) -> Iterator[str]:
 
     Args:
         answer: of a search.
+        filtered: Whether the search had a filter. Where nothing passes it, that is all that is
+            said.
     """
+    if answer.unknown_fields:
+        names = " or ".join(repr(name) for name in answer.unknown_fields)
+        yield f"no item has a field {names} to filter by"
+        return
+    if filtered and not answer.hits and answer.match_probability is None:
+        yield "nothing passes the filter"
+        return
     judged = answer.match_probability is not None
     probability = f"  {'prob.':>5}" if judged else ""
     yield f"{'rank':>4}  {'score':>8}  {'match':>12}  {'align':>13}{probability}  item"

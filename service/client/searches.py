@@ -33,7 +33,7 @@ class SearchFields(TypedDict, total=False):
 
     Attributes:
         image: a picture: its bytes, the path of its file, or the open file.
-        id: an item of the index.
+        id: an item of the index; it is not among its own hits.
         image_url: where the service fetches a picture, if it is allowed to.
         regions: an npz file of what a detector found in a picture; given as a picture is.
         k: hits wanted.

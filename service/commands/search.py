@@ -78,7 +78,10 @@ def search(
         ),
     ] = None,
     item_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="An item of the index.")
+        str | None,
+        typer.Option(
+            "--id", metavar="ID", help="An item of the index; it is not among its own hits."
+        ),
     ] = None,
     target: Annotated[
         TargetName | None,
@@ -206,7 +209,7 @@ def search(
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))
     else:
-        for line in answer_lines(answer):
+        for line in answer_lines(answer, filtered=bool(options.filter)):
             typer.echo(line)
 
 

@@ -15,6 +15,7 @@ from service.http.access.openapi import describe_access
 from service.http.access.policy import AccessPolicy, make_policy
 from service.http.body_limit import BodyLimit
 from service.http.errors import install_error_handlers
+from service.http.openapi import OPENAPI_TAGS, complete_document, operation_id
 from service.http.overload_gate import OverloadGate
 from service.http.request_context import RequestContext
 from service.http.routers import (
@@ -80,7 +81,9 @@ def create_app(
         description="Search photos with words and words with photos.",
         version=version("aladin-search"),
         lifespan=lifespan,
-        # The page's own: with scripts in files, for the Content-Security-Policy.
+        openapi_tags=OPENAPI_TAGS,
+        generate_unique_id_function=operation_id,
+        # The service has a page of its own at /docs, which asks no other host for its viewer.
         docs_url=None,
         redoc_url=None,
     )
@@ -110,5 +113,6 @@ def create_app(
         page.router,
     ):
         app.include_router(router)
+    complete_document(app)
     describe_access(app, policy)
     return app

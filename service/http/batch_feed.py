@@ -7,6 +7,8 @@ import logging
 import time
 from collections.abc import Sequence
 
+from pydantic import ConfigDict
+
 from aladin.errors import (
     EngineUnavailableError,
     IndexNotReadyError,
@@ -35,6 +37,10 @@ _NOT_TAKEN = (OverloadedError, IndexNotReadyError, EngineUnavailableError)
 
 class BatchedSearch(SearchBody):
     """A search of a batch: its fields, and what to find."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"target": "images", "text": "two dogs in the snow"}]}
+    )
 
     target: Target
 

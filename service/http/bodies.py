@@ -75,24 +75,31 @@ async def read_body(request: Request, json_fields: Collection[str]) -> Body:
     raise ContentTypeError(content_type)
 
 
-def request_docs(*json_schemas: dict[str, Any], form_schema: dict[str, Any]) -> dict[str, Any]:
-    """Describe, for the OpenAPI page, a body that is read by hand.
+def request_docs(*json_schemas: dict[str, Any], form_title: str) -> dict[str, Any]:
+    """Describe, for the OpenAPI document, a body that is read by hand.
 
     Args:
-        json_schemas: what JSON may be.
-        form_schema: whose properties the form has; its image and regions are files there.
+        json_schemas: Schemas of the JSON bodies; the form has the properties of the first, with
+            files in place of its image and regions.
+        form_title: Name of the form's schema.
     """
     schema = json_schemas[0] if len(json_schemas) == 1 else {"anyOf": list(json_schemas)}
-    own = form_schema["properties"]
+    own = json_schemas[0]["properties"]
     files = {
         name: {key: own[name][key] for key in ("description",) if key in own[name]}
         | {"type": "string", "format": "binary"}
         for name in _FILES
         if name in own
     }
-    properties = own | files
-    form = {"type": "object", "properties": properties, "additionalProperties": False}
-    content = {"application/json": {"schema": schema}, "multipart/form-data": {"schema": form}}
+    form = {**json_schemas[0], "title": form_title, "properties": own | files}
+    docs = json_request_docs(schema)
+    docs["requestBody"]["content"]["multipart/form-data"] = {"schema": form}
+    return docs
+
+
+def json_request_docs(schema: dict[str, Any]) -> dict[str, Any]:
+    """Describe, for the OpenAPI document, a JSON body that is read by hand."""
+    content: dict[str, Any] = {"application/json": {"schema": schema}}
     return {"requestBody": {"required": True, "content": content}}
 
 

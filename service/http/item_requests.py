@@ -23,7 +23,14 @@ MAX_ID_CHARS = 1000
 class NewItem(BaseModel):
     """An item to add: an image with `image`, `image_url` or `regions`, or a text with `text`."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"id": "snow-1", "text": "two dogs in the snow", "metadata": {"year": 2024}}
+            ]
+        },
+    )
 
     id: str = Field(min_length=1, max_length=MAX_ID_CHARS, description="Yours; kept as it is.")
     image: Upload | None = Field(default=None, description="A picture file.")
@@ -130,10 +137,11 @@ NewItems = Annotated[list[NewItem], Depends(read_new_items)]
 
 _SCHEMA = NewItem.model_json_schema()
 _LIST_SCHEMA: dict[str, Any] = {
+    "title": NewItemList.__name__,
     "type": "object",
     "description": NewItemList.__doc__,
     "properties": {"items": {"type": "array", "minItems": 1, "items": _SCHEMA}},
     "required": ["items"],
     "additionalProperties": False,
 }
-NEW_ITEMS_DOCS = request_docs(_SCHEMA, _LIST_SCHEMA, form_schema=_SCHEMA)
+NEW_ITEMS_DOCS = request_docs(_SCHEMA, _LIST_SCHEMA, form_title="NewItemForm")

@@ -37,11 +37,16 @@ MAX_TIMEOUT_MS = 600_000
 class SearchBody(BaseModel):
     """What to search for, exactly one of the first five fields, and the options."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"text": "two dogs in the snow", "k": 5}]},
+    )
 
     text: str | None = Field(default=None, description="Words to search for.")
     image: Upload | None = Field(default=None, description="A picture file.")
-    id: str | None = Field(default=None, description="An item of the index.")
+    id: str | None = Field(
+        default=None, description="An item of the index; it is not among its own hits."
+    )
     image_url: str | None = Field(
         default=None,
         max_length=MAX_URL_CHARS,
@@ -149,5 +154,4 @@ async def read_search_body(request: Request) -> SearchBody:
 
 SearchRequest = Annotated[SearchBody, Depends(read_search_body)]
 
-_SCHEMA = SearchBody.model_json_schema()
-SEARCH_REQUEST_DOCS = request_docs(_SCHEMA, form_schema=_SCHEMA)
+SEARCH_REQUEST_DOCS = request_docs(SearchBody.model_json_schema(), form_title="SearchForm")

@@ -28,7 +28,8 @@ export function showAnswer({ search, answer, ms, matching }, act) {
   at("found").classList.remove("waiting");
   at("found").classList.toggle("empty", answer.hits.length === 0);
   at("status").textContent = `${summary(search, answer)} ${moved}`.trim();
-  showTimings(answer.took_ms, ms);
+  if (answer.hits.length) showTimings(answer.took_ms, ms);
+  else hideTimings();
   showPages(search, answer.hits.length);
 }
 
@@ -76,7 +77,7 @@ function showNoMatch(answer) {
 
 function summary(search, answer) {
   const { hits } = answer;
-  if (hits.length === 0) return emptiness(search);
+  if (hits.length === 0) return emptiness(search, answer);
   const noun = search.target === "images" ? "Photos" : "Texts";
   const [first, last] = [hits[0].rank, hits.at(-1).rank];
   const which = first === last ? `${noun.slice(0, -1)} ${first}` : `${noun} ${first} to ${last}`;
@@ -85,9 +86,12 @@ function summary(search, answer) {
   return `${which}, ${how}${without}.`;
 }
 
-function emptiness({ offset, minProbability, filter }) {
+function emptiness({ offset, minProbability, filter, target }, answer) {
   if (offset > 0) return "No more hits.";
-  if (minProbability !== null) return "Nothing is that likely: ask for less, or in other words.";
+  const unknown = answer.unknown_fields.map((field) => `“${field}”`).join(" or ");
+  if (unknown) return `No ${target === "images" ? "photo" : "text"} has a field ${unknown} to filter by.`;
+  const judged = (answer.match_probability ?? null) !== null;
+  if (minProbability !== null && judged) return "Nothing is that likely: ask for less, or in other words.";
   if (Object.keys(filter).length) return "Nothing passes this filter.";
   return "Nothing found: the index holds nothing of this kind.";
 }

@@ -1,6 +1,7 @@
 // What can be done from an open hit: other searches, and its evidence as one picture.
 
 import { make, makeButton } from "./elements.js";
+import { indexTargets } from "./index_facts.js";
 import { crossesKinds } from "./search.js";
 import { hasKey, readPicture } from "./service.js";
 
@@ -8,11 +9,12 @@ const SAVED_BY_MS = 10_000;
 
 // act: {similar(hit), cross(hit), say(text)}
 export function actionButtons(hit, search, act) {
-  const other = search.target === "images" ? "Texts for this photo" : "Photos for this text";
-  const buttons = [
-    makeButton("More like this", () => act.similar(hit)),
-    makeButton(other, () => act.cross(hit)),
-  ];
+  const [other, name] = search.target === "images"
+    ? ["texts", "Texts for this photo"]
+    : ["images", "Photos for this text"];
+  const cross = makeButton(name, () => act.cross(hit), { hidden: true });
+  indexTargets.then((targets) => (cross.hidden = !targets.includes(other)));
+  const buttons = [makeButton("More like this", () => act.similar(hit)), cross];
   if (crossesKinds(search)) buttons.push(pictureButton(hit, search.query, act.say));
   return buttons;
 }

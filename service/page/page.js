@@ -16,7 +16,7 @@ import { showOptions, startOptions } from "./options.js";
 import { startPaging } from "./paging.js";
 import { startPhotoInput } from "./photo_input.js";
 import { hideProblem, showProblem } from "./problems.js";
-import { showQuery, startQueryField } from "./query_field.js";
+import { showQuery, startQueryField, typeWords, typedWords } from "./query_field.js";
 import { NEW_SEARCH, changed, crossesKinds, nameOf, titleOf } from "./search.js";
 import { NeedsKey, Unreachable, askSearch } from "./service.js";
 import { hideSharing, showSharing, startSharing } from "./sharing.js";
@@ -37,11 +37,30 @@ function go(next) {
   show(next);
 }
 
-// Another search, on its first page. Before there is a query, what is chosen waits for one.
+// Another search, on its first page. Before there is a query, what is chosen waits for one, and
+// what is typed stays.
 function change(difference) {
   const next = changed(search, difference);
-  if (next.query) go(next);
-  else show(next);
+  if (next.query) {
+    go(next);
+    return;
+  }
+  const typed = typedWords();
+  show(next);
+  typeWords(typed);
+}
+
+// The same, with the words that are typed and not yet searched for.
+function changeWithTyped(difference) {
+  const text = typedWords();
+  const isNew = text !== "" && text !== search.query?.text;
+  change(isNew ? { ...difference, query: { text }, offset: 0 } : difference);
+}
+
+// A choice beside the words: it starts no search, and changes the one that there is.
+function choose(difference) {
+  if (search.query) changeWithTyped(difference);
+  else change(difference);
 }
 
 function show(next, openId = null) {
@@ -176,18 +195,18 @@ startQueryField({
     if (search.query && !("text" in search.query)) run();
     else if (text) go(changed(search, { query: { text } }));
   },
-  target: (target) => change({ target }),
+  target: (target) => choose({ target }),
   remove: () => go(changed(search, { query: null })),
 });
 startPhotoInput((file) => go(changed(search, { query: { file } })));
-startFilters((filter) => change({ filter }));
-startOptions(change);
+startFilters((filter) => changeWithTyped({ filter }));
+startOptions(choose);
 startPaging((offset) => {
   go(changed(search, { offset }));
   at("found").scrollIntoView();
   at("found").focus({ preventScroll: true });
 });
-startComparison((compare) => change({ compare, offset: search.offset }));
+startComparison((compare) => choose({ compare, offset: search.offset }));
 startEvidence({
   similar,
   cross,

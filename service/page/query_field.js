@@ -43,6 +43,15 @@ export function showQuery({ query, target }) {
   else photo.hidden = true; // a text
 }
 
+// The words in the field; none where a photo or an item stands in its place.
+export function typedWords() {
+  return words.hidden ? "" : words.value.trim();
+}
+
+export function typeWords(text) {
+  words.value = text;
+}
+
 // Where to type next: the field, or what stands in its place.
 export function focusQuery() {
   if (words.hidden) at("example-remove").focus();

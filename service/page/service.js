@@ -87,11 +87,22 @@ export async function isUp() {
   }
 }
 
-async function ask(address, request = {}, retries = 0) {
+// The OpenAPI document.
+export async function readDescription() {
+  return (await ask("openapi.json")).json();
+}
+
+// The answer whatever its status.
+export function sendWithKey(address, request) {
   const key = sessionStorage.getItem(KEY);
   const headers = { ...request.headers };
   if (key !== null) headers.Authorization = `Bearer ${key}`;
-  const response = await send(address, { ...request, headers });
+  return send(address, { ...request, headers });
+}
+
+async function ask(address, request = {}, retries = 0) {
+  const key = sessionStorage.getItem(KEY);
+  const response = await sendWithKey(address, request);
   if (response.ok) return response;
   const problem = await readProblem(response);
   if (response.status === 429 && retries > 0) {

@@ -105,6 +105,7 @@ def test_more_like_a_hit(page: SearchPage, api: httpx.Client) -> None:
         page.hits.nth(2).locator("button.similar").click()
 
     assert page.ids() == ids_of(api, "images", {"id": found["id"]})
+    assert found["id"] not in page.ids()
     expect(page.page.locator("#example-name")).to_have_text(found["text"])
 
 

@@ -42,10 +42,11 @@ from tests.index.contract_items import (
     taken,
     write_collection,
 )
-from tests.index.search_contract import TEXTS, SearchContract
+from tests.index.search_contract import TEXTS
+from tests.index.search_edge_contract import SearchEdgeContract
 
 
-class BackendContract(SearchContract, ChangeContract):
+class BackendContract(SearchEdgeContract, ChangeContract):
     """Tests of an open index, and of one that is written to."""
 
 

@@ -165,7 +165,7 @@ def test_the_pool_is_of_what_passes_the_filter(ask: Search, text: Encoding) -> N
     for hit in result.hits:
         assert hit.probability == pytest.approx(expected[hit.id], abs=1e-6)
     nothing = ask(filter={"number": 99})
-    assert (nothing.hits, nothing.match_probability, nothing.no_match) == ([], 0.0, True)
+    assert (nothing.hits, nothing.match_probability, nothing.no_match) == ([], None, None)
 
 
 def test_hits_that_are_not_likely_enough_are_left_out_and_the_rest_keep_their_ranks(

@@ -13,16 +13,7 @@ _PAGE = (
     # Photos that need a key are fetched and shown as blobs, and so is a photo to search for.
     "img-src 'self' blob:"
 )
-# The description's viewer is too large to ship; its page names one version and what it hashes to.
-_CDN = "https://cdn.jsdelivr.net/npm/swagger-ui-dist@5.35.0/"
-_DOCS = (
-    f"script-src 'self' {_CDN}; style-src 'self' {_CDN}; connect-src 'self'; img-src 'self' data:"
-)
-_POLICIES = {
-    "/": f"{_NOTHING}; {_PAGE}".encode(),
-    "/state": f"{_NOTHING}; {_PAGE}".encode(),
-    "/docs": f"{_NOTHING}; {_DOCS}".encode(),
-}
+_POLICIES = dict.fromkeys(("/", "/state", "/docs"), f"{_NOTHING}; {_PAGE}".encode())
 _DATA_POLICY = _NOTHING.encode()
 
 _FIXED = [

@@ -14,19 +14,23 @@ _SCHEMES = {
     "bearer": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A key that `aladin key add` has made.",
+        "description": "A key made by `aladin key add`.",
     },
     "header": {
         "type": "apiKey",
         "in": "header",
         "name": "X-API-Key",
-        "description": "The same, for clients that cannot set Authorization.",
+        "description": "The same key, for clients that cannot set Authorization.",
     },
 }
 
 
 def describe_access(app: FastAPI, policy: AccessPolicy) -> None:
-    """Have an application's document name the keys and scopes that its requests need."""
+    """Have an application's document name the keys and scopes that its requests need.
+
+    The schemes are described for a service without keys too, so that a client generated from it
+    can send a key to another one.
+    """
     describe = app.openapi
 
     def describe_with_access() -> dict[str, Any]:
@@ -35,8 +39,7 @@ def describe_access(app: FastAPI, policy: AccessPolicy) -> None:
             for path, operations in document["paths"].items():
                 for method, operation in operations.items():
                     _describe(operation, path, method.upper(), policy)
-            if policy.keys is not None:
-                document.setdefault("components", {})["securitySchemes"] = _SCHEMES
+            document.setdefault("components", {})["securitySchemes"] = _SCHEMES
         return app.openapi_schema or {}
 
     app.openapi = describe_with_access
@@ -46,16 +49,16 @@ def _describe(operation: dict[str, Any], path: str, method: str, policy: AccessP
     row = rows_of(path).get(method)
     if row is None or row.scope == "open":
         return
-    refusals = [403, 429]
+    refusals = [401, 403, 429]
+    # What OpenAPI calls scopes belongs to OAuth 2; for keys it takes no more than their names.
+    ways: list[dict[str, list[str]]] = [{name: [row.scope]} for name in _SCHEMES]
     if row.scope in policy.anonymous:
         refusals.append(421)
-    if policy.keys is not None:
-        refusals.append(401)
-        # What OpenAPI calls scopes belongs to OAuth 2; for keys it takes no more than their names.
-        ways: list[dict[str, list[str]]] = [{name: [row.scope]} for name in _SCHEMES]
-        operation["security"] = [*ways, {}] if row.scope in policy.anonymous else ways
+        ways.append({})
+    operation["security"] = ways
+    responses: dict[str, Any] = operation["responses"]
     for status, described in error_docs(*refusals).items():
-        operation["responses"].setdefault(
+        responses.setdefault(
             str(status),
             {
                 "description": described["description"],
@@ -64,3 +67,4 @@ def _describe(operation: dict[str, Any], path: str, method: str, policy: AccessP
                 },
             },
         )
+    operation["responses"] = dict(sorted(responses.items()))

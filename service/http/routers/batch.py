@@ -12,6 +12,7 @@ from aladin.errors import InputError
 from service.answers.search import SearchAnswer
 from service.http.access.rate_limits import charge
 from service.http.batch_feed import BatchedSearch, BatchEntry, BatchFeed
+from service.http.bodies import json_request_docs
 from service.http.disconnect import until_disconnect
 from service.http.errors import ContentTypeError, ErrorBody, error_docs, invalid_input
 from service.http.json_body import read_json_object
@@ -60,33 +61,23 @@ async def read_batch(request: Request, service: Service) -> list[BatchEntry]:
 
 Batch = Annotated[list[BatchEntry], Depends(read_batch)]
 
-_DOCS: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "properties": {
-                        "queries": {
-                            "type": "array",
-                            "minItems": 1,
-                            "items": BatchedSearch.model_json_schema(),
-                        }
-                    },
-                    "required": ["queries"],
-                    "additionalProperties": False,
-                }
-            }
-        },
-    }
+_SCHEMA: dict[str, Any] = {
+    "title": "SearchBatch",
+    "type": "object",
+    "description": "Searches, answered in their order.",
+    "properties": {
+        "queries": {"type": "array", "minItems": 1, "items": BatchedSearch.model_json_schema()}
+    },
+    "required": ["queries"],
+    "additionalProperties": False,
 }
 
 
 @router.post(
     "/batch",
+    summary="Run several searches",
     response_model=BatchAnswer,
-    openapi_extra=_DOCS,
+    openapi_extra=json_request_docs(_SCHEMA),
     responses=error_docs(408, 413, 415, 422, 429, 503),
 )
 async def search_batch(request: Request, entries: Batch, service: Service) -> Response:

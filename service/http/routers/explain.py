@@ -74,6 +74,8 @@ _SCHEMA = ExplainBody.model_json_schema()
 
 @router.get(
     "/explain.png",
+    operation_id="draw_evidence",
+    summary="Draw the evidence for a hit",
     response_class=Response,
     responses={
         200: _PNG_DOCS,
@@ -106,8 +108,10 @@ async def explain(
 
 @router.post(
     "/explain.png",
+    operation_id="draw_evidence_of_photo",
+    summary="Draw the evidence for an uploaded photo",
     response_class=Response,
-    openapi_extra=request_docs(_SCHEMA, form_schema=_SCHEMA),
+    openapi_extra=request_docs(_SCHEMA, form_title="ExplainForm"),
     responses={200: _PNG_DOCS, **error_docs(403, 404, 408, 413, 415, 422, 429, 503)},
 )
 async def explain_photo(

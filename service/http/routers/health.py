@@ -51,13 +51,18 @@ class Readiness(BaseModel):
     )
 
 
-@router.get("/healthz")
+@router.get("/healthz", operation_id="get_health", summary="Check that the process is up")
 async def healthz() -> Health:
     """Say that the process is up; asks no worker."""
     return Health()
 
 
-@router.get("/readyz", responses=error_docs(503))
+@router.get(
+    "/readyz",
+    operation_id="get_readiness",
+    summary="Check that searches are answered",
+    responses=error_docs(503),
+)
 async def readyz(service: Service) -> Readiness:
     """Say whether searches are answered; the code of a 503 tells why not.
 

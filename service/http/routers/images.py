@@ -25,6 +25,7 @@ MIN_SIZE_PX = 16
 
 @router.get(
     "/{item_id:path}",
+    summary="Read a photo",
     response_class=Response,
     responses={
         200: {"content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}},

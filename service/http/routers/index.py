@@ -12,7 +12,7 @@ from service.work.index_jobs import DescribeIndex
 router = APIRouter(prefix="/v1/index", tags=["index"])
 
 
-@router.get("", responses=error_docs(429, 503))
+@router.get("", summary="Describe the index", responses=error_docs(429, 503))
 async def get_index(service: Service) -> LiveIndexInfo:
     """Describe the live generation, with what was added and deleted since it was built."""
     state = await service.workers.call(DescribeIndex())

@@ -19,7 +19,7 @@ Offset = Annotated[int, Query(ge=0, description="Items that were left out to pas
 Limit = Annotated[int, Query(ge=0, le=200, description="The most of them of each side.")]
 
 
-@router.get("/state", responses=error_docs(422, 429, 503))
+@router.get("/state", summary="Report the state of the index", responses=error_docs(422, 429, 503))
 async def get_index_state(
     service: Service, offset: Offset = 0, limit: Limit = 20
 ) -> IndexStateAnswer:
@@ -27,7 +27,7 @@ async def get_index_state(
     return build_state(await service.workers.call(ReportIndex(offset, limit)))
 
 
-@router.get("/slow-queries")
+@router.get("/slow-queries", summary="List the slowest queries")
 async def get_slow_queries(service: Service) -> SlowQueriesAnswer:
     """Tell the slowest queries of about the last hour, whichever worker answered them."""
     return build_slow_queries(service.slow_queries, datetime.now(UTC))

@@ -20,6 +20,7 @@ router = APIRouter(prefix="/v1/items", tags=["items"])
 
 @router.get(
     "/{target}/{item_id:path}",
+    summary="Read an item",
     responses=error_docs(404, 422, 429, 503),
 )
 async def get_item(target: Target, item_id: str, service: Service) -> Item:
@@ -29,6 +30,7 @@ async def get_item(target: Target, item_id: str, service: Service) -> Item:
 
 @router.post(
     "/{target}",
+    summary="Add items",
     status_code=201,
     openapi_extra=NEW_ITEMS_DOCS,
     responses=error_docs(403, 404, 408, 409, 413, 415, 422, 429, 503, 507),
@@ -76,7 +78,11 @@ async def add_items(
     )
 
 
-@router.delete("/{target}/{item_id:path}", responses=error_docs(403, 404, 422, 429, 503, 507))
+@router.delete(
+    "/{target}/{item_id:path}",
+    summary="Delete an item",
+    responses=error_docs(403, 404, 422, 429, 503, 507),
+)
 async def delete_item(
     target: Target, item_id: str, service: WritableService, audit: Audit
 ) -> Deleted:

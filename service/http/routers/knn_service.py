@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from aladin.errors import InputError
-from service.http.bodies import Upload
+from service.http.bodies import Upload, json_request_docs
 from service.http.disconnect import until_disconnect
 from service.http.errors import error_docs, invalid_input
 from service.http.json_body import read_json_object
@@ -47,7 +47,10 @@ ItemId = Annotated[str, WithJsonSchema({"type": ["string", "number"]})]
 class KnnBody(BaseModel):
     """What to search for: the first that is given of the first four fields; and options."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={"examples": [{"text": "two dogs in the snow", "num_images": 5}]},
+    )
 
     text: str | None = Field(default=None, description="Words; empty stands for none.")
     image: Upload | None = Field(default=None, description="A picture file.")
@@ -137,15 +140,12 @@ async def read_metadata_body(request: Request) -> MetadataBody:
         raise invalid_input(error) from None
 
 
-def _docs(body: type[BaseModel]) -> dict[str, Any]:
-    content = {"application/json": {"schema": body.model_json_schema()}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
 @router.post(
     "/knn-service",
+    operation_id="search_knn",
+    summary="Search as clip-retrieval does",
     response_model=list[KnnResult],
-    openapi_extra=_docs(KnnBody),
+    openapi_extra=json_request_docs(KnnBody.model_json_schema()),
     responses=error_docs(403, 404, 408, 413, 415, 422, 429, 503),
 )
 async def knn_service(
@@ -156,7 +156,9 @@ async def knn_service(
     return Response(results, media_type="application/json")
 
 
-@router.get("/indices-list")
+@router.get(
+    "/indices-list", operation_id="list_indices", summary="List the indices for clip-retrieval"
+)
 async def indices_list() -> list[str]:
     """Name the one index."""
     return [_INDEX_NAME]
@@ -164,8 +166,10 @@ async def indices_list() -> list[str]:
 
 @router.post(
     "/metadata",
+    operation_id="read_metadata",
+    summary="Read the metadata of several items",
     response_model=list[KnnMetadata],
-    openapi_extra=_docs(MetadataBody),
+    openapi_extra=json_request_docs(MetadataBody.model_json_schema()),
     responses=error_docs(408, 413, 422, 429, 503),
 )
 async def metadata(
@@ -198,7 +202,9 @@ async def _query(body: KnnBody, service: ServiceState, photos_url: str) -> Query
     if body.image_url is not None:
         if body.image_url.startswith(photos_url):
             # A result that is searched with: it is here already, and may be asked for by its id.
-            return ItemQuery(unquote(body.image_url.removeprefix(photos_url)))
+            # It stays among the hits, as clip-retrieval finds the picture that it is given.
+            item_id = unquote(body.image_url.removeprefix(photos_url))
+            return ItemQuery(item_id, include_itself=True)
         return PhotoQuery(*await service.fetcher.fetch([body.image_url]), source="image_url")
     if body.embedding_input is not None:
         return EmbeddingQuery(tuple(body.embedding_input))

@@ -12,7 +12,13 @@ router = APIRouter(tags=["health"])
 _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+@router.get(
+    "/metrics",
+    operation_id="get_metrics",
+    summary="Read the metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
 async def metrics(service: Service) -> Response:
     """Give all counts since the service started, and its state now, in Prometheus' text form."""
     state = await service.state_metrics.render(

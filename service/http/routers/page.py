@@ -21,7 +21,11 @@ PageFile = Literal[
     "charts.js",
     "compare.css",
     "compare.js",
+    "docs.css",
     "docs.js",
+    "docs_operation.js",
+    "docs_schema.js",
+    "docs_try.js",
     "elements.js",
     "evidence.css",
     "evidence.js",
@@ -94,7 +98,7 @@ async def get_state_page(request: Request) -> Response:
 
 @router.get("/docs")
 async def get_docs(request: Request) -> Response:
-    """Return the viewer of the OpenAPI document."""
+    """Return the page that shows the OpenAPI document."""
     return send_page_file("docs.html", request)
 
 

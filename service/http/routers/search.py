@@ -20,13 +20,23 @@ router = APIRouter(
 )
 
 
-@router.post("/images", response_model=SearchAnswer, openapi_extra=SEARCH_REQUEST_DOCS)
+@router.post(
+    "/images",
+    summary="Search images",
+    response_model=SearchAnswer,
+    openapi_extra=SEARCH_REQUEST_DOCS,
+)
 async def search_images(request: Request, body: SearchRequest, service: Service) -> Response:
     """Find the images that fit a text, a photo or an item of the index."""
     return await _search(request, body, "images", service)
 
 
-@router.post("/texts", response_model=SearchAnswer, openapi_extra=SEARCH_REQUEST_DOCS)
+@router.post(
+    "/texts",
+    summary="Search texts",
+    response_model=SearchAnswer,
+    openapi_extra=SEARCH_REQUEST_DOCS,
+)
 async def search_texts(request: Request, body: SearchRequest, service: Service) -> Response:
     """Find the texts that fit a photo, a text or an item of the index."""
     return await _search(request, body, "texts", service)

@@ -69,6 +69,29 @@ def test_a_calibrated_index_tells_probabilities(calibrated_index: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("filter_json", "says"),
+    [
+        ('{"wheels": 4}', "no item has a field 'wheels' to filter by"),
+        ('{"number": 99}', "nothing passes the filter"),
+    ],
+)
+def test_one_line_says_why_nothing_passes_a_filter(
+    calibrated_index: Path, index_folder: Path, url: str, filter_json: str, says: str
+) -> None:
+    words = ["a red dog", "--filter", filter_json]
+    for where in ([calibrated_index], [index_folder], ["--url", url]):
+        assert aladin(*where, *words).splitlines() == [says]
+
+
+def test_an_item_is_not_among_its_own_hits(index_folder: Path, url: str) -> None:
+    words = ["--id", "plain", "--target", "images", "-k", "3", "--json"]
+    for where in ([index_folder], ["--url", url]):
+        hits = json.loads(aladin(*where, *words))["hits"]
+        assert len(hits) == 3
+        assert "plain" not in [hit["id"] for hit in hits]
+
+
+@pytest.mark.parametrize(
     ("words", "count"),
     [
         (["a red dog"], 1),

@@ -324,12 +324,15 @@ async def test_a_damaged_generation_does_not_take_the_place_of_a_sound_one(
 
 async def test_the_new_routes_are_documented(service: Service) -> None:
     async with service() as client:
-        paths = (await client.get("/openapi.json")).json()["paths"]
+        described = (await client.get("/openapi.json")).json()
+    paths, schemas = described["paths"], described["components"]["schemas"]
     add = paths["/v1/items/{target}"]["post"]
     assert set(add["requestBody"]["content"]) == {"application/json", "multipart/form-data"}
     one, several = add["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
     files = {"image", "image_url", "regions"}
-    assert set(one["properties"]) == files | {"id", "text", "uri", "metadata"}
-    assert several["properties"]["items"]["items"] == one
+    for name in ("NewItem", "NewItemForm"):
+        assert set(schemas[name]["properties"]) == files | {"id", "text", "uri", "metadata"}
+    assert several == {"$ref": "#/components/schemas/NewItemList"}
+    assert schemas["NewItemList"]["properties"]["items"]["items"] == one
     assert {"201", "403", "409", "413", "415", "422", "429", "503"} <= set(add["responses"])
     assert json.dumps(paths["/v1/items/{target}/{item_id}"]["delete"]).count("read-only") == 1

@@ -47,6 +47,7 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
         "degraded",
         "match_probability",
         "no_match",
+        "unknown_fields",
         "took_ms",
     ]
     assert list(answer["took_ms"]) == ["decode", "encode", "retrieve", "rerank", "total"]
@@ -184,18 +185,44 @@ async def test_json_base64_and_multipart_of_one_photo_agree(
     assert by_json["took_ms"]["decode"] > 0
 
 
-async def test_an_item_finds_itself_first_and_its_kind_by_the_embedding_alone(
+async def test_an_item_finds_the_others_of_its_kind_by_the_embedding_alone(
     service: Service, image_ids: list[str]
 ) -> None:
     async with service() as client:
         for item_id in image_ids:
             answer = await ask(client, "images", id=item_id, explain=True)
-            assert answer["hits"][0]["id"] == item_id
-            assert answer["hits"][0]["score"] == pytest.approx(1, abs=1e-5)
+            found = [hit["id"] for hit in answer["hits"]]
+            assert sorted(found) == sorted(set(image_ids) - {item_id})
+            assert answer["hits"][0]["score"] < 1
             assert answer["hits"][0]["stages"]["align"] is None
             assert not answer["reranked"]
+            few = await ask(client, "images", id=item_id, k=2)
+            assert [hit["id"] for hit in few["hits"]] == found[:2]
         text_id = f"{image_ids[0]}#1"
-        assert (await ask(client, "texts", id=text_id))["hits"][0]["id"] == text_id
+        texts = [hit["id"] for hit in (await ask(client, "texts", id=text_id, k=100))["hits"]]
+        assert (len(texts), text_id in texts) == (11, False)
+
+
+async def test_an_item_is_not_among_its_own_hits_in_a_batch_either(service: Service) -> None:
+    queries = [{"target": "images", "id": "plain", "k": 3}, {"target": "texts", "id": "plain"}]
+    async with service() as client:
+        batch = await client.post("/v1/search/batch", json={"queries": queries})
+        alone = await ask(client, "images", id="plain", k=3)
+    images, texts = batch.json()["answers"]
+    assert images["hits"] == alone["hits"]
+    assert "plain" not in [hit["id"] for hit in images["hits"]]
+    assert "plain#0" in [hit["id"] for hit in texts["hits"]]
+
+
+async def test_the_field_that_no_item_has_is_named(
+    service: Service, calibrated_index: Path
+) -> None:
+    async with service(calibrated_index) as client:
+        unknown = await ask(client, "images", text=TEXT, filter={"scene.background": "beach"})
+        known = await ask(client, "images", text=TEXT, filter={"number": 99})
+    for answer, fields in ((unknown, ["scene.background"]), (known, [])):
+        assert (answer["hits"], answer["unknown_fields"]) == ([], fields)
+        assert (answer["match_probability"], answer["no_match"]) == (None, None)
 
 
 async def test_an_item_is_a_query_like_its_own_photo_or_text(

@@ -319,7 +319,9 @@ def test_a_given_embedding_is_searched_by_its_direction(
         worker,
         [job(EmbeddingQuery(tuple((factor * embedding).tolist()))) for factor in (1.0, 7.0)],
     )
-    by_item = hits(answer(worker, [job(ItemQuery(image_ids[2]))])[0])
+    itself = ItemQuery(image_ids[2], include_itself=True)
+    by_item = hits(answer(worker, [job(itself)])[0])
+    assert by_item[0]["id"] == image_ids[2]
     for result in results.values():
         assert_same(hits(result), by_item)
         assert isinstance(result, Answered)

@@ -47,10 +47,14 @@ async def test_where_a_key_is_optional_it_says_so(
     assert {} not in paths["/v1/items/{target}"]["post"]["security"]
 
 
-async def test_without_keys_there_is_no_word_of_them(door: Any) -> None:
+async def test_a_service_without_keys_describes_them_as_optional(door: Any) -> None:
     described = await document(door)
-    assert "securitySchemes" not in described["components"]
-    for operations in described["paths"].values():
-        for operation in operations.values():
-            assert "security" not in operation
-            assert "401" not in operation["responses"]
+    assert set(described["components"]["securitySchemes"]) == {"bearer", "header"}
+    for path, operations in described["paths"].items():
+        for method, operation in operations.items():
+            scope = rows_of(path)[method.upper()].scope
+            if scope == "open":
+                assert "security" not in operation
+            else:
+                assert operation["security"] == [{"bearer": [scope]}, {"header": [scope]}, {}]
+                assert {"401", "403", "421", "429"} <= set(operation["responses"])

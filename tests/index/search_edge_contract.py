@@ -1,0 +1,76 @@
+"""Searches with an item of the index itself, and searches whose filter nothing passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from index.searcher import TwoStageSearcher
+from index.settings import Target
+from tests.index.contract_items import ODD_IDS, made_up_query
+from tests.index.search_contract import DIRECTIONS, SearchContract
+
+
+class SearchEdgeContract(SearchContract):
+    """Further tests of an open index of photos and texts."""
+
+    @pytest.mark.parametrize(
+        ("target", "own_id"), [("images", "photo 30"), ("images", ODD_IDS[0]), ("texts", "text 5")]
+    )
+    @pytest.mark.parametrize("candidates", [1, 6, 100])
+    def test_an_item_is_not_among_its_own_hits(
+        self, searcher: TwoStageSearcher, target: Target, own_id: str, candidates: int
+    ) -> None:
+        query, modality = searcher.encode_item(own_id)
+        options: dict[str, Any] = {"num_candidates": candidates}
+        everything = searcher.search(query, modality, target, top_k=99, **options).hits
+        assert own_id in [hit.id for hit in everything]
+        others = [hit.id for hit in everything if hit.id != own_id]
+        pages: list[str] = []
+        for offset in range(0, len(everything), 7):
+            page = searcher.search(
+                query, modality, target, top_k=7, offset=offset, own_id=own_id, **options
+            ).hits
+            assert [hit.rank for hit in page] == list(range(offset + 1, offset + 1 + len(page)))
+            assert len(page) == min(7, len(others) - offset)
+            pages += [hit.id for hit in page]
+        assert pages == others
+
+    def test_an_item_is_left_out_of_its_own_kind_alone_and_whatever_the_filter(
+        self, searcher: TwoStageSearcher
+    ) -> None:
+        query, _ = searcher.encode_item("photo 30")
+        own = searcher.index.side("images").items.by_id("photo 30")
+        assert own is not None
+        among: list[dict[str, Any]] = [
+            {"target": "texts"},  # where the id is none, or another's
+            {"target": "images", "filter": {"number": {"gt": own.metadata["number"]}}},
+        ]
+        for options in among:
+            target = options.pop("target")
+            as_a_photo = searcher.search(query, "image", target, top_k=9, **options)
+            as_an_item = searcher.search(
+                query, "image", target, top_k=9, own_id="photo 30", **options
+            )
+            assert as_an_item.hits == as_a_photo.hits
+        itself = {"number": own.metadata["number"]}
+        alone = searcher.search(query, "image", "images", top_k=9, own_id="photo 30", filter=itself)
+        assert (alone.hits, alone.unknown_fields) == ([], [])
+
+    def test_where_nothing_passes_a_filter_the_fields_that_no_item_has_are_named(
+        self, searcher: TwoStageSearcher
+    ) -> None:
+        query = made_up_query(np.random.default_rng(11))
+        for spec, unknown in (
+            ({"number": -1}, []),
+            ({"wheels": 4}, ["wheels"]),
+            ({"or": [{"wheels": 4}, {"number": -1}, {"doors": 2}]}, ["wheels", "doors"]),
+            ({"not": {"wheels": 4}}, []),  # everything passes
+        ):
+            for modality, target in DIRECTIONS:
+                result = searcher.search(query, modality, target, top_k=3, filter=spec)
+                assert result.unknown_fields == unknown
+                late = searcher.search(query, modality, target, top_k=3, offset=99, filter=spec)
+                assert (late.hits, late.unknown_fields) == ([], unknown)
