@@ -9,15 +9,18 @@ from aladin.errors import InputError
 from aladin.progress import NullProgress
 from index.building.catalogue import Catalogue, write_catalogue
 from index.building.source_items import ImageItem, SourceItem, TextItem
+from index.settings import BuildSettings
 
 
 def text(item_id: str, **fields: Any) -> TextItem:
     return TextItem(id=item_id, text="words", **fields)
 
 
-def catalogue(folder: Path, items: Any, target: Any = "texts") -> Catalogue:
+def catalogue(
+    folder: Path, items: Any, target: Any = "texts", settings: BuildSettings | None = None
+) -> Catalogue:
     file = folder / f"{len(list(folder.iterdir()))}.sqlite"
-    write_catalogue(file, target, items, NullProgress())
+    write_catalogue(file, target, items, NullProgress(), settings or BuildSettings())
     return Catalogue(file, target)
 
 
