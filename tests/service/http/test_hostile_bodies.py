@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -242,3 +245,26 @@ async def test_a_body_that_trickles_in_is_ended(service: Service) -> None:
         assert response.json()["error"]["code"] == "body_timeout"
         assert response.headers["Connection"] == "close"
         assert time.perf_counter() - started < 5
+
+
+async def test_metadata_has_a_limit(service: Service, index_folder: Path, tmp_path: Path) -> None:
+    index = Path(shutil.copytree(index_folder, tmp_path / "index"))
+    metadata = {f"field {number:03d}": "x" * 40 for number in range(1000)}
+    items = [{"id": f"item {number}", "text": "a dog", "metadata": metadata} for number in range(9)]
+    async with service(index) as client:
+        added = await client.post("/v1/items/texts", json={"items": items})
+        assert added.status_code == 201, added.text
+        assert (await client.get("/v1/items/texts/item 8")).json()["metadata"] == metadata
+        for large, says in (
+            ({"notes": "x" * 65_536}, "item 'large': metadata: expected at most 65536 bytes"),
+            (metadata | {"one more": 0}, "expected at most 1000 fields, got 1001"),
+            ({"a": json.loads("[" * 32 + "]" * 32)}, "expected at most 32 levels"),
+        ):
+            item = {"id": "large", "text": "a dog", "metadata": large}
+            refused = await client.post("/v1/items/texts", json=item)
+            assert refused.status_code == 422
+            assert says in refused.json()["error"]["message"]
+        assert (await client.get("/v1/items/texts/large")).status_code == 404
+    async with service(index, max_metadata_bytes=70_000) as client:
+        item = {"id": "large", "text": "a dog", "metadata": {"notes": "x" * 65_536}}
+        assert (await client.post("/v1/items/texts", json=item)).status_code == 201
