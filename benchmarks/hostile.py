@@ -4,7 +4,8 @@
 
 Starts `aladin serve` on a copy of an index and sends it requests made from its own description,
 broken pictures and bombs, and paths that lead out of the index, in ten rounds of all three; each
-round is told on stderr.
+round is told on stderr. Then JSON bodies that cost more than they weigh are sent to another service
+on the same copy.
 
     api_cases         requests to all routes, by schemathesis; half of them as described
     images            broken pictures, each uploaded as a query and as a new item
@@ -18,6 +19,9 @@ round is told on stderr.
                       caches and pools, it has by then. Both times nobody asks for twelve seconds,
                       for the service gives back what is free every ten
     rss_mb_by_round   that memory at the end of each round, without the rest
+    json              bodies sent, their peak of memory, how long the event loop stood still, and
+                      how much longer an item takes to add beside items with many fields; see
+                      benchmarks.hostile_json for what is a fault
     statuses          number of answers of each status, by what was sent; 0: could not be sent
 """
 
@@ -34,6 +38,7 @@ from benchmarks.figures import figures_parser, print_figures
 from benchmarks.hostile_answers import Answers
 from benchmarks.hostile_api import send_api_cases
 from benchmarks.hostile_images import send_images
+from benchmarks.hostile_json import BODY_BYTES, JSON_FAULTS, QUICK_BODY_BYTES, attack_json
 from benchmarks.hostile_paths import send_paths
 from benchmarks.served_index import find_served_index
 from benchmarks.service_process import ServiceProcess
@@ -58,12 +63,14 @@ class Figures(NamedTuple):
     leaks: int
     rss_growth_bytes: int
     rss_mb_by_round: list[int]
+    json: dict[str, float]
+    json_faults: int
     seconds: float
     statuses: dict[str, dict[str, int]]
     faults: list[str]
 
 
-def attack(index: Path, cases: int, images: int, workers: int) -> Figures:
+def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) -> Figures:
     """Serve a copy of an index and attack it.
 
     Args:
@@ -71,6 +78,7 @@ def attack(index: Path, cases: int, images: int, workers: int) -> Figures:
         cases: requests made from the description.
         images: broken pictures.
         workers: of the service.
+        body_bytes: length of the hostile JSON bodies.
     """
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -97,6 +105,7 @@ def attack(index: Path, cases: int, images: int, workers: int) -> Figures:
                 _tell(number, answers, held[-1], time.perf_counter() - started)
             if not service.is_ready():
                 answers.fault("server_error", "/readyz", "not ready at the end")
+        json_figures = attack_json(copy, workers, body_bytes, answers)
     api_cases, sent_images, paths = (sum(each) for each in zip(*sent, strict=True))
     return Figures(
         api_cases=api_cases,
@@ -108,6 +117,8 @@ def attack(index: Path, cases: int, images: int, workers: int) -> Figures:
         leaks=answers.count("leak"),
         rss_growth_bytes=at_rest[-1] - at_rest[0],
         rss_mb_by_round=[round(rss / 1e6) for rss in held],
+        json=json_figures._asdict(),
+        json_faults=sum(map(answers.count, JSON_FAULTS)),
         seconds=round(time.perf_counter() - started, 1),
         statuses={
             group: {str(status): counts[status] for status in sorted(counts)}
@@ -149,12 +160,13 @@ def main() -> None:
     cases = _QUICK_CASES if arguments.quick else arguments.cases
     images = _QUICK_IMAGES if arguments.quick else arguments.images
     index = find_served_index(arguments.index, quick=True)
-    figures = attack(index, cases, images, arguments.workers)
+    body_bytes = QUICK_BODY_BYTES if arguments.quick else BODY_BYTES
+    figures = attack(index, cases, images, arguments.workers, body_bytes)
     print_figures(figures._asdict(), as_json=arguments.json)
     if not arguments.json:
         for fault in figures.faults:
             print(f"  {fault}")
-    if figures.errors_5xx or figures.hangs or figures.leaks:
+    if figures.errors_5xx or figures.hangs or figures.leaks or figures.json_faults:
         sys.exit(1)
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from aladin.errors import ConfigError
 from aladin.images import DEFAULT_LIMITS, ImageLimits
+from index.items.metadata_limits import DEFAULT_METADATA_LIMITS, MetadataLimits
 
 Target = Literal["images", "texts"]
 # "4bit" and "2bit" hold a token as its nearest centroid and a quantised residual.
@@ -38,6 +39,7 @@ class BuildSettings:
         readers: threads that read and decode photos.
         device: of the network.
         limits: what a photo may cost.
+        metadata: limits of an item's metadata.
         resume: go on with a build that was cut short, and leave one that is live as it is;
             without, all is done again.
     """
@@ -55,6 +57,7 @@ class BuildSettings:
     readers: int = 2
     device: str = "cpu"
     limits: ImageLimits = DEFAULT_LIMITS
+    metadata: MetadataLimits = DEFAULT_METADATA_LIMITS
     resume: bool = False
 
     def __post_init__(self) -> None:

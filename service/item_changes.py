@@ -90,7 +90,7 @@ class ItemChanger:
         Args:
             writer: of the index, for the model that `add_photos` and `add_texts` will be given;
                 closed with this.
-            limits: what an item may cost; those of a query.
+            limits: what an item may cost.
             detector: finds the regions of photos, for a model that reads regions; None: none does.
         """
         self._writer = writer
@@ -104,8 +104,8 @@ class ItemChanger:
 
         Raises:
             ImageError: a picture cannot be used; nothing is added.
-            InputError: regions that cannot be used or are missing, or an item that no index could
-                hold; nothing is added.
+            InputError: regions that cannot be used or are missing, an item that no index could
+                hold, or metadata over a limit; nothing is added.
             DuplicateItemError: an id is there, and that is an error; nothing is added.
             SearchIndexError: the index has no images, or cannot be written.
         """
@@ -121,7 +121,7 @@ class ItemChanger:
                 text=photo.text,
                 metadata=photo.metadata,
             )
-            check_item(source, "images")
+            check_item(source, "images", self._limits.metadata)
             self._check_length(photo.id, photo.text or "")
             read = self._read(model, photo)
             stored = stored_form(source, read.size_px, read.boxes)
@@ -138,7 +138,8 @@ class ItemChanger:
         """Add texts in one step.
 
         Raises:
-            InputError: a text is blank, too long, or no index could hold it; nothing is added.
+            InputError: a text is blank, too long, or no index could hold it, or metadata over a
+                limit; nothing is added.
             DuplicateItemError: an id is there, and that is an error; nothing is added.
             SearchIndexError: the index has no texts, or cannot be written.
         """
@@ -146,7 +147,7 @@ class ItemChanger:
         items: list[StoredItem] = []
         for text in texts:
             source = TextItem(id=text.id, text=text.text, metadata=text.metadata)
-            check_item(source, "texts")
+            check_item(source, "texts", self._limits.metadata)
             self._check_length(text.id, text.text)
             _check_words(model, text)
             items.append(stored_form(source, None))

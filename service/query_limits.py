@@ -1,4 +1,4 @@
-"""What a query may cost, whichever front door it comes through."""
+"""What a query or a new item may cost, whichever front door it comes through."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from dataclasses import dataclass, field
 
 from aladin.images import DEFAULT_LIMITS, ImageLimits
 from aladin.regions.npz import RegionLimits
+from index.items.metadata_limits import MetadataLimits
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryLimits:
-    """What a query may cost.
+    """What a query or a new item may cost.
 
     Attributes:
         image: bytes and pixels of an uploaded photo.
         regions: bytes and number of a photo's uploaded regions.
+        metadata: bytes, fields and depth of a new item's metadata.
         max_text_chars: of a text; the network's own limit in tokens comes on top.
     """
 
     image: ImageLimits = DEFAULT_LIMITS
     regions: RegionLimits = field(default_factory=RegionLimits)
+    metadata: MetadataLimits = field(default_factory=MetadataLimits)
     max_text_chars: int = 2000

@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from aladin.errors import ConfigError
 from aladin.images import MOST_PIXELS, UPLOAD_FORMATS, ImageLimits
 from aladin.regions.npz import RegionLimits
+from index.items.metadata_limits import MAX_METADATA_BYTES, MetadataLimits
 from service.query_limits import QueryLimits
 
 if TYPE_CHECKING:
@@ -50,12 +51,15 @@ class ServiceSettings(BaseSettings):
 
     Attributes:
         max_body_bytes: of any request. A photo in JSON is base64, a third larger than its file.
+        max_json_bytes: of a request in JSON besides its photos and regions, where it is not a list
+            of queries or items.
         max_bodies_bytes: of all requests that are not answered yet, together; more are refused
             with 429. What is made of them takes some times as much memory.
         max_image_bytes: of an uploaded photo.
         max_image_pixels: of an uploaded photo, found in its header before it is decoded.
         max_regions_bytes: of a photo's uploaded regions, an npz file, as it is packed and unpacked.
         max_regions: that a photo may have, uploaded ones; the network takes its own number.
+        max_metadata_bytes: of an added item's metadata, written as JSON.
         max_text_chars: of a query's text; the network's own limit in tokens comes on top.
         max_photo_size_px: largest `size` at which a photo of the index can be asked for.
         thumbnail_cache_bytes: memory of each worker for photos made smaller; 0: none.
@@ -118,11 +122,13 @@ class ServiceSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ALADIN_", frozen=True)
 
     max_body_bytes: int = Field(default=24 * 2**20, ge=1024)
+    max_json_bytes: int = Field(default=2**20, ge=1024)
     max_bodies_bytes: int = Field(default=256 * 2**20, ge=1024)
     max_image_bytes: int = Field(default=16 * 2**20, ge=1)
     max_image_pixels: int = Field(default=64_000_000, ge=1, le=MOST_PIXELS)
     max_regions_bytes: int = Field(default=8 * 2**20, ge=1)
     max_regions: int = Field(default=100, ge=1)
+    max_metadata_bytes: int = Field(default=MAX_METADATA_BYTES, ge=2)
     max_text_chars: int = Field(default=2000, ge=1)
     max_photo_size_px: int = Field(default=2048, ge=16)
     thumbnail_cache_bytes: int = Field(default=64 * 2**20, ge=0)
@@ -178,6 +184,7 @@ class ServiceSettings(BaseSettings):
         return QueryLimits(
             image=self.image_limits,
             regions=RegionLimits(max_bytes=self.max_regions_bytes, max_regions=self.max_regions),
+            metadata=MetadataLimits(max_bytes=self.max_metadata_bytes),
             max_text_chars=self.max_text_chars,
         )
 

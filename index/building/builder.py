@@ -89,7 +89,7 @@ def build_index(
 
     Raises:
         InputError: nothing to index, regions where the network reads photos or none where it
-            reads regions, an id repeats, or no item of a side can be used.
+            reads regions, an id repeats, metadata over a limit, or no item of a side can be used.
         ConfigError: the ANN that is asked for cannot be built.
         CheckpointError: the checkpoint cannot be loaded.
         IndexMismatchError: the index was built with another model, or the build to be resumed
@@ -114,7 +114,7 @@ def build_index(
     with disk_errors(out), only_builder(out), ExitStack() as stack:
         if not settings.resume:
             discard(out)
-        catalogues = stack.enter_context(listed(out, sources, progress, seconds))
+        catalogues = stack.enter_context(listed(out, sources, settings, progress, seconds))
         rows: dict[Target, range] = {
             target: rows_of_part(catalogue.count, settings, target)
             for target, catalogue in catalogues.items()

@@ -18,8 +18,9 @@ from aladin.errors import InputError
 from aladin.progress import Progress
 from index.building.source_items import ImageItem, SourceItem, check_item, item_from_json, item_json
 from index.building.stage_seconds import StageSeconds
+from index.items.metadata_limits import MAX_FILTER_FIELDS
 from index.layout import NEW_CATALOGUE
-from index.settings import Target
+from index.settings import BuildSettings, Target
 
 _UNITS: dict[Target, str] = {"images": "photos listed", "texts": "texts listed"}
 _BATCH = 1000
@@ -75,6 +76,7 @@ class Catalogue:
 def listed(
     root: Path,
     sources: Mapping[Target, Iterable[SourceItem]],
+    settings: BuildSettings,
     progress: Progress,
     seconds: StageSeconds,
 ) -> Generator[dict[Target, Catalogue]]:
@@ -83,6 +85,7 @@ def listed(
     Args:
         root: of the index; to be called by its only builder.
         sources: items of each side, see `write_catalogue`.
+        settings: of the build.
         progress: advanced with the items.
         seconds: gets the time as that of the stage "list".
     """
@@ -94,7 +97,7 @@ def listed(
             for target, items in sources.items():
                 file = folder / f"{target}.sqlite"
                 with seconds.measure("list"):
-                    write_catalogue(file, target, items, progress)
+                    write_catalogue(file, target, items, progress, settings)
                 catalogues[target] = opened.enter_context(closing(Catalogue(file, target)))
             yield catalogues
     finally:
@@ -102,7 +105,11 @@ def listed(
 
 
 def write_catalogue(
-    file: Path, target: Target, items: Iterable[SourceItem], progress: Progress
+    file: Path,
+    target: Target,
+    items: Iterable[SourceItem],
+    progress: Progress,
+    settings: BuildSettings,
 ) -> None:
     """Read a source to its end, refusing items that no index could hold.
 
@@ -111,9 +118,11 @@ def write_catalogue(
         target: whether they are images or texts; named in errors.
         items: read once, a few at a time in memory.
         progress: advanced with the items.
+        settings: have the limits of metadata, and the fields that get an index for filters.
 
     Raises:
-        InputError: there is no item, an id is empty or repeats, or something is not JSON text.
+        InputError: there is no item, an id is empty or repeats, something is not JSON text, an
+            item's metadata is over a limit, or more fields would get an index than may have one.
         sqlite3.Error: the disk is full, or cannot be written.
     """
     progress.start(None, _UNITS[target])
@@ -124,7 +133,7 @@ def write_catalogue(
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         connection.execute(_SCHEMA)
-        count, every_line = 0, _lines(items, target)
+        count, every_line = 0, _lines(items, target, settings)
         while lines := list(islice(every_line, _BATCH)):
             try:
                 connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?)", lines)
@@ -143,11 +152,19 @@ def write_catalogue(
 _Line = tuple[int, str, str | None, str]
 
 
-def _lines(items: Iterable[SourceItem], target: Target) -> Iterator[_Line]:
+def _lines(items: Iterable[SourceItem], target: Target, settings: BuildSettings) -> Iterator[_Line]:
+    fields: set[str] = set()
     for row, item in enumerate(items):
         if not item.id:
             raise InputError(f"{target}: item {row + 1} has an empty id")
-        check_item(item, target)
+        check_item(item, target, settings.metadata)
+        if settings.filter_fields is None:
+            fields.update(item.metadata)
+            if len(fields) > MAX_FILTER_FIELDS:
+                raise InputError(
+                    f"{target}: expected at most {MAX_FILTER_FIELDS} distinct metadata fields, "
+                    f"got more by item {item.id!r}; --filter-fields names those to filter by"
+                )
         path = str(item.path) if isinstance(item, ImageItem) else None
         yield row, item.id, path, item_json(item)
 

@@ -23,7 +23,7 @@ from index.settings import BuildSettings, Target
 
 _PLAN = "plan.json"
 # Settings that change how a build runs, not what it makes; `part` is in the rows that are built.
-_WITHOUT_EFFECT = ("resume", "readers", "shards", "shard_items", "part")
+_WITHOUT_EFFECT = ("resume", "readers", "shards", "shard_items", "part", "metadata")
 
 
 @dataclass(frozen=True, kw_only=True)

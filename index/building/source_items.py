@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from aladin.errors import InputError
 from aladin.photo_file import PhotoFile
 from index.items.boxes import pack_boxes
+from index.items.metadata_limits import DEFAULT_METADATA_LIMITS, MetadataLimits, check_metadata
 from index.items.tables import StoredItem
 from index.settings import Target
 
@@ -72,17 +73,34 @@ SourceItem = ImageItem | TextItem
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def check_item(item: SourceItem, target: Target) -> None:
-    """Refuse an item that no index could hold.
+def check_item(
+    item: SourceItem, target: Target, limits: MetadataLimits = DEFAULT_METADATA_LIMITS
+) -> None:
+    """Refuse an item that no index could hold, or that is over a limit.
+
+    Args:
+        item: as it came.
+        target: whether it is an image or a text; named in errors.
+        limits: of its metadata.
 
     Raises:
-        InputError: as `check_id`, or something of it is not JSON text.
+        InputError: as `check_id` and `check_metadata`, or something of it is not JSON text.
     """
     check_id(item.id, target)
     try:
+        check_metadata(item.metadata, limits)
+    except InputError as error:
+        raise InputError(f"{target}: item {item.id!r}: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise _not_stored(item, target, error) from error
+    try:
         item_json(item).encode("utf-8")
     except (TypeError, ValueError) as error:  # NaN, foreign objects, lone surrogates
-        raise InputError(f"{target}: item {item.id!r} cannot be stored ({error})") from error
+        raise _not_stored(item, target, error) from error
+
+
+def _not_stored(item: SourceItem, target: Target, error: Exception) -> InputError:
+    return InputError(f"{target}: item {item.id!r} cannot be stored ({error})")
 
 
 def check_id(item_id: str, target: Target) -> None:

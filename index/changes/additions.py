@@ -20,6 +20,7 @@ from index.building.source_items import SourceItem, check_item, stored_form
 from index.building.stage_seconds import StageSeconds
 from index.changes.uploaded_photos import UploadedPhoto
 from index.changes.writer import NewItems
+from index.items.metadata_limits import DEFAULT_METADATA_LIMITS, MetadataLimits
 from index.items.tables import StoredItem
 from index.settings import OnDuplicate, Target
 
@@ -33,12 +34,14 @@ class AddSettings:
         batch_size: items that are encoded together and applied in one step.
         readers: threads that read and decode photos.
         limits: what a photo may cost.
+        metadata: limits of an item's metadata.
     """
 
     on_duplicate: OnDuplicate = "error"
     batch_size: int = 64
     readers: int = 2
     limits: ImageLimits = DEFAULT_LIMITS
+    metadata: MetadataLimits = DEFAULT_METADATA_LIMITS
 
 
 @dataclass(kw_only=True)
@@ -58,22 +61,28 @@ class AddCounts:
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
 
 
-def check_new(writer: ItemWriter, target: Target, items: Iterable[SourceItem]) -> None:
+def check_new(
+    writer: ItemWriter,
+    target: Target,
+    items: Iterable[SourceItem],
+    metadata: MetadataLimits = DEFAULT_METADATA_LIMITS,
+) -> None:
     """Refuse items of which one cannot be added, before the first is.
 
     Args:
         writer: of the index.
         target: the side to add to.
         items: read to their end; only their ids are kept.
+        metadata: limits of an item's metadata.
 
     Raises:
         DuplicateItemError: an id is in the index, or comes twice.
-        InputError: an item that no index could hold.
+        InputError: an item that no index could hold, or whose metadata is over a limit.
     """
     seen: set[str] = set()
     for batch in _batches(items, 1000):
         for item in batch:
-            check_item(item, target)
+            check_item(item, target, metadata)
             if item.id in seen:
                 raise InputError(f"{target}: id {item.id!r} comes twice")
             seen.add(item.id)
@@ -107,8 +116,8 @@ def add_items(
 
     Raises:
         DuplicateItemError: an id is there, and that is an error; earlier batches stay.
-        InputError: the network and `regions` do not go together, or an item that no index could
-            hold; earlier batches stay.
+        InputError: the network and `regions` do not go together, an item that no index could
+            hold, or metadata over a limit; earlier batches stay.
         SearchIndexError: the index has no such side, or cannot be written.
     """
     progress = progress or NullProgress()
@@ -172,7 +181,7 @@ def _numbered(
     number = 0
     for batch in _batches(items, settings.batch_size):
         for item in batch:
-            check_item(item, target)
+            check_item(item, target, settings.metadata)
         if settings.on_duplicate != "replace":
             known = writer.known(target, [item.id for item in batch])
             if known and settings.on_duplicate == "error":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +11,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin.errors import IndexMismatchError, NoSuchTargetError
+from aladin.errors import IndexMismatchError, InputError, NoSuchTargetError
 from index.changes.database import changes_database, new_database, open_to_write
+from index.items.metadata_limits import MAX_FILTER_FIELDS
 from index.items.store import ItemStore
-from index.items.tables import add_missing_columns
+from index.items.tables import (
+    StoredItem,
+    add_missing_columns,
+    count_fields,
+    field_names,
+    unknown_fields,
+)
 from index.layout import generation_folder
 from index.manifest import Manifest, SideEntry, read_manifest
 from index.settings import TARGETS, Target
@@ -146,6 +153,34 @@ class WritableSide:
             return None if item is None else item.row
         gone = connection.execute("SELECT 1 FROM removed WHERE row = ?", (item.row,)).fetchone()
         return item.row if gone is None else None
+
+    def check_fields(self, items: Iterable[StoredItem]) -> None:
+        """Refuse items by which more metadata fields would get an index than may have one.
+
+        Raises:
+            InputError: with the fields of these items there would be too many.
+        """
+        if self.entry.filter_fields is not None:
+            return
+        new = self._base.unknown_fields({name for item in items for name in item.metadata})
+        connection = self._connected()
+        if connection is not None:
+            new = unknown_fields(connection, new)
+        if not new:
+            return
+        count = self._base.count_fields() + len(new)
+        if connection is not None:
+            added = count_fields(connection)
+            if added <= MAX_FILTER_FIELDS < count + added:
+                # Some of them may be among those of the generation.
+                added = len(self._base.unknown_fields(field_names(connection)))
+            count += added
+        if count > MAX_FILTER_FIELDS:
+            raise InputError(
+                f"metadata: expected at most {MAX_FILTER_FIELDS} distinct fields in the index, "
+                f"got {count} with those of the new items; an index that is built with "
+                "--filter-fields takes any number"
+            )
 
     def next_row(self) -> int:
         """Return the row of the next item that is added."""

@@ -126,11 +126,13 @@ class ChangesWriter:
             NoSuchTargetError: the index has no such side.
             IndexMismatchError: the index was built with another model.
             ShapeError: the encodings are not of the index's dimensions.
+            InputError: too many distinct metadata fields would have an index for filters.
             IndexWriteError: the disk is full, or cannot be written.
         """
         with self._exclusive() as live:
             side = live.side(target)
             check_shapes(new, side.entry)
+            side.check_fields(new.items)
             for photo in new.photos:
                 photo.write(self._root)
             report = AddReport(live.generation, [], [], [])

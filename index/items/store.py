@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from aladin.errors import IndexCorruptError
 from index.items.filter_tree import Filter, leaves
 from index.items.filtered_rows import combine, masks_of
 from index.items.selection_cache import SelectionCache
-from index.items.tables import StoredItem, columns_of, stored_item
+from index.items.tables import StoredItem, columns_of, count_fields, stored_item, unknown_fields
 from index.selection import Selection
 
 # SQLite's default limit of variables in one statement is 999 in older builds.
@@ -73,6 +73,14 @@ class ItemStore:
     def rows_by_id(self) -> dict[str, int]:
         """Return the row of every id; reads all items."""
         return dict(self._read("SELECT id, row FROM items"))
+
+    def count_fields(self) -> int:
+        """Return how many metadata fields have an index for filters."""
+        return self._guarded(count_fields)
+
+    def unknown_fields(self, names: Collection[str]) -> set[str]:
+        """Return those of some metadata fields that have no index for filters."""
+        return self._guarded(lambda connection: unknown_fields(connection, names))
 
     def select(self, filter: Filter) -> Selection:
         """Return the rows that pass a filter."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,7 +49,7 @@ CREATE TABLE filter_settings (every_field INTEGER NOT NULL);
 """
 # What is beyond goes to temporary files.
 _CACHE_KIB = 65536
-_WITH_LISTS = "SELECT field FROM filter_fields WHERE has_lists"
+_FIELD = "SELECT field, has_lists FROM filter_fields WHERE name = ?"
 _BY_ID = "CREATE UNIQUE INDEX by_id ON items (id)"
 
 
@@ -163,6 +163,23 @@ def write_items(
         connection.close()
 
 
+def unknown_fields(connection: sqlite3.Connection, names: Collection[str]) -> set[str]:
+    """Return those of some metadata fields that have no index for filters yet."""
+    return {name for name in names if connection.execute(_FIELD, (name,)).fetchone() is None}
+
+
+def field_names(connection: sqlite3.Connection) -> list[str]:
+    """Return the metadata fields that have an index for filters."""
+    return [name for (name,) in connection.execute("SELECT name FROM filter_fields")]
+
+
+def count_fields(connection: sqlite3.Connection) -> int:
+    """Return how many metadata fields have an index for filters."""
+    # To count the lines would be to read them all. They are numbered without gaps.
+    last = connection.execute("SELECT MAX(field) FROM filter_fields").fetchone()[0]
+    return 0 if last is None else int(last)
+
+
 def columns_of(connection: sqlite3.Connection) -> str:
     """Return `COLUMNS` as a database has them; of those that it lacks, nothing is known."""
     return COLUMNS if _has_boxes(connection) else COLUMNS.replace(_BOXES, f"NULL AS {_BOXES}")
@@ -192,30 +209,57 @@ def _create(connection: sqlite3.Connection, filter_fields: Sequence[str] | None)
     connection.executemany("INSERT INTO filter_fields (name) VALUES (?)", ((n,) for n in names))
 
 
+class _FilterFields:
+    """The numbers of the fields with an index; only those that are asked for are read."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        settings = connection.execute("SELECT every_field FROM filter_settings").fetchone()
+        self._every_field = bool(settings[0])
+        self._numbers: dict[str, int | None] = {}
+        self._with_lists: set[int] = set()
+
+    def number(self, name: str) -> int | None:
+        """Return the number of a field, a new one if each field gets an index; None without one."""
+        if name not in self._numbers:
+            line = self._connection.execute(_FIELD, (name,)).fetchone()
+            if line is not None:
+                self._numbers[name] = line[0]
+                if line[1]:
+                    self._with_lists.add(line[0])
+            else:
+                self._numbers[name] = self._new(name) if self._every_field else None
+        return self._numbers[name]
+
+    def note_list(self, field: int) -> None:
+        """Note that an item has a list of values in a field."""
+        if field not in self._with_lists:
+            self._with_lists.add(field)
+            self._connection.execute(
+                "UPDATE filter_fields SET has_lists = 1 WHERE field = ?", (field,)
+            )
+
+    def _new(self, name: str) -> int:
+        # The table numbers its lines from 1.
+        inserted = self._connection.execute("INSERT INTO filter_fields (name) VALUES (?)", (name,))
+        assert inserted.lastrowid is not None
+        return inserted.lastrowid
+
+
 def _insert(connection: sqlite3.Connection, items: Iterable[StoredItem], lines: str) -> None:
-    every_field = bool(connection.execute("SELECT every_field FROM filter_settings").fetchone()[0])
-    numbers: dict[str, int] = dict(connection.execute("SELECT name, field FROM filter_fields"))
-    has_lists = {line[0] for line in connection.execute(_WITH_LISTS)}
+    fields = _FilterFields(connection)
     marks = ",".join("?" * len(StoredItem._fields))
     for item in items:
         values = (*item[:8], json.dumps(item.metadata, ensure_ascii=False), *item[9:])
         connection.execute(f"INSERT INTO items ({COLUMNS}) VALUES ({marks})", values)
         for name, value in item.metadata.items():
-            if every_field and name not in numbers:
-                numbers[name] = len(numbers) + 1
-                connection.execute(
-                    "INSERT INTO filter_fields (field, name) VALUES (?, ?)", (numbers[name], name)
-                )
-            if name not in numbers:
+            field = fields.number(name)
+            if field is None:
                 continue
-            field = numbers[name]
             stored = [
                 (field, KIND_CODES[each.kind], each.value, item.row)
                 for each in field_scalars(value)
             ]
             connection.executemany(f"INSERT OR IGNORE INTO {lines} VALUES (?,?,?,?)", stored)
-            if len(stored) > 1 and field not in has_lists:
-                has_lists.add(field)
-                connection.execute(
-                    "UPDATE filter_fields SET has_lists = 1 WHERE field = ?", (field,)
-                )
+            if len(stored) > 1:
+                fields.note_list(field)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Collection
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from fastapi import Request
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema, model_validator
 from pydantic_core import from_json
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from aladin.errors import InputError
 from service.http.errors import ContentTypeError
+from service.http.fault_text import MAX_FAULTS
 from service.http.json_body import read_json_object
+from service.http.state import ServiceState
 
 # One more than there are fields would do; some room lets the error name the unknown ones.
 _MAX_FORM_FIELDS = 20
@@ -42,36 +44,61 @@ Upload = Annotated[
 ]
 
 
+class StrictBody(BaseModel):
+    """A body, or an entry of its list, without any field that is not the model's."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_unknown_fields(cls, fields: object) -> object:
+        """Refuse many unknown fields as one fault; pydantic makes one of each."""
+        known = cls.model_fields.keys()
+        if isinstance(fields, dict) and len(fields) > len(known) + MAX_FAULTS:
+            unknown = cast(dict[str, Any], fields).keys() - known
+            raise ValueError(f"{len(unknown)} unknown fields; known are {', '.join(known)}")
+        return cast(object, fields)
+
+
 class Body(NamedTuple):
     """The fields of a request.
 
     Attributes:
         kind: a form's values are texts; those of JSON have types of their own.
         fields: not checked yet.
+        num_bytes: length of the JSON that is validated; 0 for a form, whose files are validated
+            as they are.
     """
 
     kind: Literal["json", "form"]
     fields: dict[str, Any]
+    num_bytes: int
 
 
-async def read_body(request: Request, json_fields: Collection[str]) -> Body:
+async def read_body(
+    request: Request, service: ServiceState, json_fields: Collection[str], *, many: bool = False
+) -> Body:
     """Read a request's body, whole and within the limit.
 
     Args:
         request: of either type.
+        service: has the limits.
         json_fields: form fields whose value is JSON; "image" and "regions" are files.
+        many: whether JSON may hold a list of queries or items, see `read_json_object`.
 
     Raises:
         ContentTypeError: it is of neither type.
         InputError: it is broken.
-        BodyTooLargeError: it is over the limit (by the middleware, while it is read).
+        BodyTooLargeError: it is over the limit (by the middleware, while it is read), or its JSON
+            is, see `read_json_object`.
     """
     content_type = request.headers.get("content-type", "")
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/json":
-        return Body("json", await read_json_object(request))
+        json = await read_json_object(request, service, many=many)
+        return Body("json", json.fields, json.num_bytes)
     if kind == "multipart/form-data":
-        return Body("form", await _read_form(request, json_fields))
+        return Body("form", await _read_form(request, json_fields), 0)
     raise ContentTypeError(content_type)
 
 

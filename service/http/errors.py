@@ -44,6 +44,7 @@ from service.http.access.errors import (
     UnauthorizedError,
     UnknownHostError,
 )
+from service.http.fault_text import cut_message, describe_faults
 from service.image_reader import RegionsNeededError
 from service.intake.photo_fetcher import ImageUrlFailedError
 from service.intake.photo_url import ImageUrlRefusedError
@@ -55,12 +56,23 @@ _LOG = logging.getLogger(__name__)
 # By then some uploads are through, most likely.
 _ROOM_S = 1.0
 
+# To describe some faults of a validation error, pydantic describes all: of more there is a count.
+_MAX_COUNTED = 1000
+
 
 class BodyTooLargeError(InputError):
     """A request's body is over the limit; found while it was read."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(f"the body is over the limit of {limit_bytes} bytes")
+
+
+class JsonTooLargeError(BodyTooLargeError):
+    """A JSON body would cost too much to parse; found before it is parsed."""
+
+    def __init__(self, limit: str) -> None:
+        """Name the limit that is exceeded."""
+        InputError.__init__(self, f"the body is over the limit of {limit}")
 
 
 class BodiesTooLargeError(OverloadedError):
@@ -180,6 +192,7 @@ class ErrorResponse(JSONResponse):
     ) -> None:
         """Write the body."""
         self.code = failure.code
+        message = cut_message(message)
         detail = ErrorDetail(code=failure.code, message=message, request_id=request_id)
         body = ErrorBody(error=detail).model_dump()
         super().__init__(body, status_code=failure.status, headers=headers)
@@ -257,20 +270,10 @@ def unknown_route_response(
     return _note(ErrorResponse(failure, message, request_id, headers))
 
 
-def describe_faults(faults: Sequence[Any]) -> str:
-    """Say which fields are wrong and why, from the faults of a pydantic validation error."""
-    described: list[str] = []
-    for fault in faults:
-        where = ".".join(str(part) for part in fault["loc"] if part not in ("query", "path"))
-        what = str(fault["msg"]).removeprefix("Value error, ")
-        if fault["type"] == "extra_forbidden":
-            what = "unknown field"
-        described.append(f"{where}: {what}" if where else what)
-    return "; ".join(described)
-
-
 def invalid_input(error: ValidationError) -> InputError:
     """Say what is wrong with a body, without repeating what was sent."""
+    if error.error_count() > _MAX_COUNTED:
+        return InputError(f"{error.error_count()} fields are wrong")
     faults = error.errors(include_url=False, include_input=False, include_context=False)
     return InputError(describe_faults(faults))
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, FailFast, Field, ValidationError, model_validator
 
 from aladin.errors import InputError
-from service.http.bodies import Upload, read_body, request_docs
+from service.http.access.rate_limits import charge
+from service.http.bodies import Body, StrictBody, Upload, read_body, request_docs
 from service.http.errors import invalid_input
+from service.http.json_body import run_sized
 from service.http.requests import REGIONS_DESCRIPTION
 from service.http.state import Service
 from service.intake.photo_fetcher import PhotoFetcher
@@ -18,13 +20,13 @@ from service.intake.photo_url import MAX_URL_CHARS
 from service.item_changes import PhotoToAdd, TextToAdd
 
 MAX_ID_CHARS = 1000
+MAX_URI_CHARS = 10_000
 
 
-class NewItem(BaseModel):
+class NewItem(StrictBody):
     """An item to add: an image with `image`, `image_url` or `regions`, or a text with `text`."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [
                 {"id": "snow-1", "text": "two dogs in the snow", "metadata": {"year": 2024}}
@@ -48,7 +50,9 @@ class NewItem(BaseModel):
         default=None, description="The text itself, or a caption that is shown with the image."
     )
     uri: str | None = Field(
-        default=None, description="Shown with an image; null takes the id. Texts have none."
+        default=None,
+        max_length=MAX_URI_CHARS,
+        description="Shown with an image; null takes the id. Texts have none.",
     )
     metadata: dict[str, Any] = Field(
         default_factory=dict[str, Any], description="JSON values by field name, for filters."
@@ -73,12 +77,11 @@ class NewItem(BaseModel):
         return TextToAdd(id=self.id, text=self.text, metadata=self.metadata)
 
 
-class NewItemList(BaseModel):
+class NewItemList(StrictBody):
     """Several items, added in one step: all of them or none."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    items: list[NewItem] = Field(min_length=1)
+    # Validation ends at the first wrong item.
+    items: Annotated[list[NewItem], FailFast()] = Field(min_length=1)
 
 
 async def read_new_items(request: Request, service: Service) -> list[NewItem]:
@@ -88,20 +91,26 @@ async def read_new_items(request: Request, service: Service) -> list[NewItem]:
         ContentTypeError: it is neither.
         InputError: it is broken, has too many items, or a field is unknown, missing or impossible.
         BodyTooLargeError: it is over the limit (by the middleware, while it is read).
+        RateLimitedError: the client may not add so many items now.
     """
-    body = await read_body(request, json_fields=("metadata",))
-    strict = body.kind == "json"
+    body = await read_body(request, service, json_fields=("metadata",), many=True)
+    items = body.fields.get("items") if body.kind == "json" else None
+    if isinstance(items, list):
+        count, limit = len(cast(list[object], items)), service.settings.max_items
+        if count > limit:
+            raise InputError(f"items: expected at most {limit} in a request, got {count}")
+        await charge(request, count)
     try:
-        if strict and "items" in body.fields:
-            items = NewItemList.model_validate(body.fields, strict=True).items
-        else:
-            items = [NewItem.model_validate(body.fields, strict=strict)]
+        return await run_sized(service, body.num_bytes, _validate, body)
     except ValidationError as error:
         raise invalid_input(error) from None
-    if len(items) > service.settings.max_items:
-        limit = service.settings.max_items
-        raise InputError(f"items: expected at most {limit} in a request, got {len(items)}")
-    return items
+
+
+def _validate(body: Body) -> list[NewItem]:
+    strict = body.kind == "json"
+    if strict and "items" in body.fields:
+        return NewItemList.model_validate(body.fields, strict=True).items
+    return [NewItem.model_validate(body.fields, strict=strict)]
 
 
 async def photos_to_add(items: Sequence[NewItem], fetcher: PhotoFetcher) -> tuple[PhotoToAdd, ...]:

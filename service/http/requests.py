@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from service.http.bodies import Upload, read_body, request_docs
+from service.http.bodies import StrictBody, Upload, read_body, request_docs
 from service.http.errors import invalid_input
+from service.http.json_body import run_sized
+from service.http.state import Service
 from service.intake.photo_fetcher import PhotoFetcher
 from service.intake.photo_url import MAX_URL_CHARS
 from service.queries import (
@@ -32,20 +34,23 @@ MAX_K = 1000
 MAX_OFFSET = 10_000
 MAX_CANDIDATES = 10_000
 MAX_TIMEOUT_MS = 600_000
+# Of an item that is asked for: builds take ids of any length, such as paths and URLs.
+MAX_ASKED_ID_CHARS = 4096
 
 
-class SearchBody(BaseModel):
+class SearchBody(StrictBody):
     """What to search for, exactly one of the first five fields, and the options."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"text": "two dogs in the snow", "k": 5}]},
     )
 
     text: str | None = Field(default=None, description="Words to search for.")
     image: Upload | None = Field(default=None, description="A picture file.")
     id: str | None = Field(
-        default=None, description="An item of the index; it is not among its own hits."
+        default=None,
+        max_length=MAX_ASKED_ID_CHARS,
+        description="An item of the index; it is not among its own hits.",
     )
     image_url: str | None = Field(
         default=None,
@@ -136,7 +141,7 @@ class SearchBody(BaseModel):
         )
 
 
-async def read_search_body(request: Request) -> SearchBody:
+async def read_search_body(request: Request, service: Service) -> SearchBody:
     """Read a search request, JSON or multipart.
 
     Raises:
@@ -144,10 +149,11 @@ async def read_search_body(request: Request) -> SearchBody:
         InputError: it is broken, or a field is unknown, missing or impossible.
         BodyTooLargeError: it is over the limit (by the middleware, while it is read).
     """
-    body = await read_body(request, json_fields=("filter",))
+    body = await read_body(request, service, json_fields=("filter",))
+    validate, strict = SearchBody.model_validate, body.kind == "json"
     try:
         # Strict: the text "10" is no number in JSON.
-        return SearchBody.model_validate(body.fields, strict=body.kind == "json")
+        return await run_sized(service, body.num_bytes, validate, body.fields, strict=strict)
     except ValidationError as error:
         raise invalid_input(error) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Annotated, cast
 
@@ -31,6 +32,7 @@ class ServiceState:
         state_metrics: tells ``/metrics`` how the workers and the index are.
         batch_room: what batch requests, all together, may take up.
         slow_queries: of the workers, the slowest of late.
+        large_bodies: turns of large JSON bodies to be parsed and validated, one at a time.
     """
 
     workers: Workers
@@ -39,6 +41,7 @@ class ServiceState:
     fetcher: PhotoFetcher
     draining: bool = False
     state_metrics: StateMetrics = field(default_factory=StateMetrics)
+    large_bodies: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     batch_room: BatchRoom = field(init=False)
     slow_queries: SlowQueries = field(init=False)
 

@@ -11,6 +11,7 @@ import typer
 
 from service.commands.detector_option import DetectorOption, detector_for
 from service.commands.index.arguments import IndexArgument
+from service.commands.index.metadata_option import MaxMetadataOption, metadata_limits
 from service.commands.region_options import RegionLabelsOption, RegionsOption, opened_regions
 from service.progress import stderr_progress
 
@@ -40,6 +41,7 @@ def add(
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
     detector: DetectorOption = None,
+    max_metadata: MaxMetadataOption = None,
     on_duplicate: Annotated[
         Duplicates,
         typer.Option(
@@ -97,11 +99,12 @@ def add(
         photos = image_items(source, split, store)
         return photos if finder is None else with_photo_keys(photos)
 
-    settings = AddSettings(on_duplicate=on_duplicate.value)
+    limits = metadata_limits(max_metadata)
+    settings = AddSettings(on_duplicate=on_duplicate.value, metadata=limits)
     with closing(open_writer(index, checkpoint.model_id, engine=engine)) as writer:
         if on_duplicate is Duplicates.ERROR:
             for target in sources:
-                check_new(writer, target, items(target))
+                check_new(writer, target, items(target), limits)
         for target in sources:
             with stderr_progress() as progress:
                 counts = add_items(

@@ -15,6 +15,7 @@ import typer
 
 from service.commands.detector_option import DetectorOption, detector_for, named_detector
 from service.commands.device_options import Device, network_device
+from service.commands.index.metadata_option import MaxMetadataOption, metadata_limits
 from service.commands.index.ray_options import (
     RayCpusOption,
     RayOption,
@@ -107,6 +108,7 @@ def build(
         Tokens, typer.Option("--tokens", help="How the second stage's tokens are stored.")
     ] = Tokens.float16,
     filter_fields: FieldsOption = None,
+    max_metadata: MaxMetadataOption = None,
     shards: Annotated[
         int | None,
         typer.Option(
@@ -201,6 +203,7 @@ def build(
             batch_size=batch_size,
             readers=readers or (os.cpu_count() if ray is None else ray_cpus) or 1,
             device=own_device if cluster is None else workers_device(cluster, device),
+            metadata=metadata_limits(max_metadata),
             resume=resume,
         )
         store = opened_regions(regions, region_labels)

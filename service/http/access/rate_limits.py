@@ -38,21 +38,23 @@ class TokenBucket:
         self._tokens = float(burst)
         self._filled_s = clock()
 
-    def take(self, count: int) -> None:
+    def take(self, count: int, paid: int = 0) -> None:
         """Take tokens.
 
         What costs more than the bucket can hold waits until it is full, and leaves a debt.
 
         Args:
             count: at least 1.
+            paid: tokens that the same request has taken before; they count as part of its cost.
 
         Raises:
-            RateLimitedError: there are too few; none is taken.
+            RateLimitedError: there are too few; none is taken. The time in it is that until the
+                whole request passes if it is sent again.
         """
         self._fill()
-        missing = min(count, self.burst) - self._tokens
+        missing = min(count + paid, self.burst) - paid - self._tokens
         if missing > 0:
-            raise RateLimitedError(missing / self.per_s)
+            raise RateLimitedError((missing + paid) / self.per_s)
         self._tokens -= count
 
     def note(self, count: int) -> None:
@@ -69,13 +71,14 @@ class TokenBucket:
 class RateStore(Protocol):
     """Keeps the buckets that several services share."""
 
-    async def take(self, who: str, bucket: TokenBucket, count: int) -> None:
+    async def take(self, who: str, bucket: TokenBucket, count: int, paid: int = 0) -> None:
         """Take tokens from a shared bucket.
 
         Args:
             who: names the bucket.
             bucket: what this service counts alone; it has the rate and the burst of the shared one.
             count: at least 1.
+            paid: tokens that the same request has taken before, see `TokenBucket.take`.
 
         Raises:
             RateLimitedError: there are too few; none is taken.
@@ -100,12 +103,12 @@ class RateLimit(NamedTuple):
     bucket: TokenBucket
     store: RateStore | None
 
-    async def take(self, count: int) -> None:
+    async def take(self, count: int, paid: int = 0) -> None:
         """Take tokens, see `TokenBucket.take`."""
         if self.store is None:
-            self.bucket.take(count)
+            self.bucket.take(count, paid)
         else:
-            await self.store.take(self.who, self.bucket, count)
+            await self.store.take(self.who, self.bucket, count, paid)
 
 
 class ClientBuckets:
@@ -144,17 +147,18 @@ def client_network(address: str) -> str:
 
 
 async def charge(request: Request, count: int) -> None:
-    """Make a request that holds several queries cost as much as they would one by one.
+    """Make a request that holds several queries or items cost as much as they would one by one.
 
-    The request itself has cost 1 when it reaches its route.
+    The request itself has cost 1 when it reaches its route. One that costs more than its client's
+    burst passes when the bucket is full, and leaves a debt.
 
     Args:
         request: on its way through a route.
-        count: queries in it.
+        count: queries or items in it.
 
     Raises:
         RateLimitedError: its client may not ask for so many now.
     """
     limit: RateLimit | None = request.state.limit
     if limit is not None and count > 1:
-        await limit.take(count - 1)
+        await limit.take(count - 1, paid=1)

@@ -32,6 +32,7 @@ _PREFIX = "aladin:rate:"
 # that is full again is forgotten: one that is not there is full.
 _TAKE = """
 local per_s, burst, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local paid = tonumber(ARGV[4])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
 local known = redis.call('HMGET', KEYS[1], 'tokens', 'filled_s')
@@ -40,9 +41,9 @@ if known[1] then
     local passed_s = math.max(0, now - tonumber(known[2]))
     tokens = math.min(burst, tonumber(known[1]) + passed_s * per_s)
 end
-local missing = math.min(count, burst) - tokens
+local missing = math.min(count + paid, burst) - paid - tokens
 if missing > 0 then
-    return string.format('%.9g', missing / per_s)
+    return string.format('%.9g', (missing + paid) / per_s)
 end
 tokens = tokens - count
 redis.call('HSET', KEYS[1],
@@ -80,12 +81,12 @@ class RedisRates:
         self._away = False
         self._ask_again_s = 0.0
 
-    async def take(self, who: str, bucket: TokenBucket, count: int) -> None:
+    async def take(self, who: str, bucket: TokenBucket, count: int, paid: int = 0) -> None:
         """See `RateStore.take`."""
-        retry_after_s = await self._ask(who, bucket, count)
+        retry_after_s = await self._ask(who, bucket, count, paid)
         if retry_after_s is None:
             self._metrics.rate_counted_alone()
-            bucket.take(count)
+            bucket.take(count, paid)
         elif retry_after_s > 0:
             raise RateLimitedError(retry_after_s)
         else:
@@ -95,7 +96,7 @@ class RedisRates:
         """Close the connections."""
         await self._redis.aclose()
 
-    async def _ask(self, who: str, bucket: TokenBucket, count: int) -> float | None:
+    async def _ask(self, who: str, bucket: TokenBucket, count: int, paid: int) -> float | None:
         """Take tokens there.
 
         Returns:
@@ -110,7 +111,9 @@ class RedisRates:
             self._ask_again_s = now_s + _ASK_AGAIN_S  # this request tries, no other with it
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                said = await self._script([_PREFIX + who], [bucket.per_s, bucket.burst, count])
+                said = await self._script(
+                    [_PREFIX + who], [bucket.per_s, bucket.burst, count, paid]
+                )
         except (RedisError, OSError, TimeoutError) as error:
             self._ask_again_s = self._clock() + _ASK_AGAIN_S
             if not self._away:

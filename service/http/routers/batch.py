@@ -15,7 +15,7 @@ from service.http.batch_feed import BatchedSearch, BatchEntry, BatchFeed
 from service.http.bodies import json_request_docs
 from service.http.disconnect import until_disconnect
 from service.http.errors import ContentTypeError, ErrorBody, error_docs, invalid_input
-from service.http.json_body import read_json_object
+from service.http.json_body import read_json_object, run_sized
 from service.http.state import Service
 
 router = APIRouter(prefix="/v1/search", tags=["search"])
@@ -45,7 +45,8 @@ async def read_batch(request: Request, service: Service) -> list[BatchEntry]:
     content_type = request.headers.get("content-type", "")
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise ContentTypeError(content_type, "application/json")
-    fields = await read_json_object(request)
+    body = await read_json_object(request, service, many=True)
+    fields = body.fields
     queries = fields.pop("queries", None)
     if fields:
         raise InputError(f"{min(fields)}: unknown field")
@@ -56,7 +57,7 @@ async def read_batch(request: Request, service: Service) -> list[BatchEntry]:
     if not 1 <= len(queries) <= limit:
         raise InputError(f"queries: expected 1 to {limit}, got {len(queries)}")
     await charge(request, len(queries))
-    return [_read_entry(query) for query in queries]
+    return await run_sized(service, body.num_bytes, _read_entries, queries)
 
 
 Batch = Annotated[list[BatchEntry], Depends(read_batch)]
@@ -93,6 +94,10 @@ async def search_batch(request: Request, entries: Batch, service: Service) -> Re
     joined = b",".join(bodies)
     body = b'{"answers":[%b],"took_ms":%b}' % (joined, repr(took_ms).encode())
     return Response(body, media_type="application/json")
+
+
+def _read_entries(queries: list[object]) -> list[BatchEntry]:
+    return [_read_entry(query) for query in queries]
 
 
 def _read_entry(fields: object) -> BatchEntry:

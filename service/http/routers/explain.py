@@ -6,12 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from aladin.errors import InputError
-from service.http.bodies import Upload, read_body, request_docs
+from service.http.bodies import StrictBody, Upload, read_body, request_docs
 from service.http.errors import error_docs, invalid_input
-from service.http.requests import REGIONS_DESCRIPTION
+from service.http.json_body import run_sized
+from service.http.requests import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
 from service.http.state import Service
 from service.http.versions import (
     NOT_MODIFIED_DOCS,
@@ -28,17 +29,15 @@ router = APIRouter(prefix="/v1", tags=["search"])
 _PNG_DOCS = {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}
 
 
-class ExplainBody(BaseModel):
+class ExplainBody(StrictBody):
     """A photo that is not in the index, and a text that is."""
-
-    model_config = ConfigDict(extra="forbid")
 
     image: Upload | None = Field(default=None, description="A picture file.")
     regions: Upload | None = Field(
         default=None,
         description=REGIONS_DESCRIPTION + " Drawn on `image`, or on an empty panel.",
     )
-    id: str = Field(description="A text of the index.")
+    id: str = Field(max_length=MAX_ASKED_ID_CHARS, description="A text of the index.")
 
     @model_validator(mode="after")
     def _some_photo(self) -> ExplainBody:
@@ -54,7 +53,7 @@ class ExplainBody(BaseModel):
         return PhotoQuery(self.image)
 
 
-async def read_explain_body(request: Request) -> ExplainBody:
+async def read_explain_body(request: Request, service: Service) -> ExplainBody:
     """Read a request with a photo, JSON or multipart.
 
     Raises:
@@ -62,9 +61,10 @@ async def read_explain_body(request: Request) -> ExplainBody:
         InputError: it is broken, or a field is unknown, missing or impossible.
         BodyTooLargeError: it is over the limit (by the middleware, while it is read).
     """
-    body = await read_body(request, json_fields=())
+    body = await read_body(request, service, json_fields=())
+    validate, strict = ExplainBody.model_validate, body.kind == "json"
     try:
-        return ExplainBody.model_validate(body.fields, strict=body.kind == "json")
+        return await run_sized(service, body.num_bytes, validate, body.fields, strict=strict)
     except ValidationError as error:
         raise invalid_input(error) from None
 
@@ -86,11 +86,18 @@ _SCHEMA = ExplainBody.model_json_schema()
 async def explain(
     service: Service,
     id: Annotated[
-        str, Query(description="An item of the index: a photo for a text, a text for a photo.")
+        str,
+        Query(
+            max_length=MAX_ASKED_ID_CHARS,
+            description="An item of the index: a photo for a text, a text for a photo.",
+        ),
     ],
     text: Annotated[str | None, Query(description="Words, against a photo of the index.")] = None,
     query_id: Annotated[
-        str | None, Query(description="Instead of `text`: an item of the index.")
+        str | None,
+        Query(
+            max_length=MAX_ASKED_ID_CHARS, description="Instead of `text`: an item of the index."
+        ),
     ] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:

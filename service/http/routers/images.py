@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
 from aladin.errors import InputError
 from service.http.errors import error_docs
+from service.http.requests import MAX_ASKED_ID_CHARS
 from service.http.state import Service
 from service.http.versions import (
     NOT_MODIFIED_DOCS,
@@ -34,7 +35,7 @@ MIN_SIZE_PX = 16
     },
 )
 async def get_photo(
-    item_id: str,
+    item_id: Annotated[str, Path(max_length=MAX_ASKED_ID_CHARS)],
     service: Service,
     size: Annotated[
         int | None,

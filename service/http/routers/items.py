@@ -5,17 +5,20 @@ from __future__ import annotations
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 
 from service.answers.items import Added, AddTookMs, Deleted, Item
 from service.http.access.audit import Audit
 from service.http.errors import error_docs
 from service.http.item_requests import NEW_ITEMS_DOCS, NewItems, photos_to_add
+from service.http.requests import MAX_ASKED_ID_CHARS
 from service.http.state import Service, WritableService
 from service.queries import OnDuplicate, Target
 from service.work.item_jobs import AddPhotos, AddTexts, DeleteItem, GetItem
 
 router = APIRouter(prefix="/v1/items", tags=["items"])
+
+ItemId = Annotated[str, Path(max_length=MAX_ASKED_ID_CHARS)]
 
 
 @router.get(
@@ -23,7 +26,7 @@ router = APIRouter(prefix="/v1/items", tags=["items"])
     summary="Read an item",
     responses=error_docs(404, 422, 429, 503),
 )
-async def get_item(target: Target, item_id: str, service: Service) -> Item:
+async def get_item(target: Target, item_id: ItemId, service: Service) -> Item:
     """Return one item; an id may hold slashes, and # and ? written as %23 and %3F."""
     return Item.model_validate(await service.workers.call(GetItem(target, item_id)))
 
@@ -84,7 +87,7 @@ async def add_items(
     responses=error_docs(403, 404, 422, 429, 503, 507),
 )
 async def delete_item(
-    target: Target, item_id: str, service: WritableService, audit: Audit
+    target: Target, item_id: ItemId, service: WritableService, audit: Audit
 ) -> Deleted:
     """Delete one item; its id is written as in `GET`."""
     audit.target, audit.ids = target, [item_id]

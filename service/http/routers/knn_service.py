@@ -6,18 +6,27 @@ them. `similarity` is the cosine of the embeddings as there, but the order is th
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from aladin.errors import InputError
+from service.http.access.rate_limits import charge
 from service.http.bodies import Upload, json_request_docs
 from service.http.disconnect import until_disconnect
 from service.http.errors import error_docs, invalid_input
-from service.http.json_body import read_json_object
-from service.http.requests import MAX_K
+from service.http.json_body import read_json_object, run_sized
+from service.http.requests import MAX_ASKED_ID_CHARS, MAX_K
 from service.http.searching import run_search
 from service.http.state import Service, ServiceState
 from service.intake.photo_url import MAX_URL_CHARS
@@ -39,9 +48,47 @@ _INDEX_NAME = "aladin"
 
 _NO_EFFECT = "Taken and without effect, as where clip-retrieval runs without this model."
 
+# No network has embeddings of so many numbers; how many the index's have is checked by the search.
+MAX_EMBEDDING_DIM = 16_384
 
+
+def _at_most(count: int) -> BeforeValidator:
+    """Refuse a list by its length, before any of its values is looked at."""
+
+    def check(value: object) -> object:
+        if isinstance(value, list) and (length := len(cast(list[object], value))) > count:
+            raise ValueError(f"expected at most {count} values, got {length}")
+        return cast(object, value)
+
+    return BeforeValidator(check)
+
+
+def _drop(value: object) -> None:
+    """Keep nothing of a value without effect, whatever its size."""
+
+
+class _FailFast(FailFast):
+    """`FailFast` in a union, which needs the hashes of its parts."""
+
+    def __hash__(self) -> int:
+        return hash(self.fail_fast)
+
+
+# Validation of a list ends at its first wrong value: a fault takes a hundred times its memory.
+Embedding = Annotated[
+    list[float],
+    _FailFast(),
+    Field(min_length=1, max_length=MAX_EMBEDDING_DIM),
+    _at_most(MAX_EMBEDDING_DIM),
+]
 # A program may take an id that looks like a number for one.
-ItemId = Annotated[str, WithJsonSchema({"type": ["string", "number"]})]
+ItemId = Annotated[
+    str,
+    Field(max_length=MAX_ASKED_ID_CHARS),
+    WithJsonSchema({"type": ["string", "number"], "maxLength": MAX_ASKED_ID_CHARS}),
+]
+ItemIds = Annotated[list[ItemId], FailFast(), Field(max_length=MAX_K), _at_most(MAX_K)]
+Ignored = Annotated[Any, BeforeValidator(_drop)]
 
 
 class KnnBody(BaseModel):
@@ -60,9 +107,8 @@ class KnnBody(BaseModel):
         description="Of a photo of this index, as results have it, or of a host that the service"
         " fetches photos from.",
     )
-    embedding_input: list[float] | None = Field(
+    embedding_input: Embedding | None = Field(
         default=None,
-        min_length=1,
         description="An embedding of the index's own model; the first stage alone.",
     )
     modality: Literal["image", "text"] = Field(default="image", description="What to find.")
@@ -75,12 +121,14 @@ class KnnBody(BaseModel):
     deduplicate: bool = Field(
         default=False, description="Leave out results that look like a better one."
     )
-    indice_name: Any = Field(default=None, description="Whatever it is: the service has one index.")
-    use_mclip: Any = Field(default=None, description=_NO_EFFECT)
-    use_safety_model: Any = Field(default=None, description=_NO_EFFECT)
-    use_violence_detector: Any = Field(default=None, description=_NO_EFFECT)
-    aesthetic_score: Any = Field(default=None, description=_NO_EFFECT)
-    aesthetic_weight: Any = Field(default=None, description=_NO_EFFECT)
+    indice_name: Ignored = Field(
+        default=None, description="Whatever it is: the service has one index."
+    )
+    use_mclip: Ignored = Field(default=None, description=_NO_EFFECT)
+    use_safety_model: Ignored = Field(default=None, description=_NO_EFFECT)
+    use_violence_detector: Ignored = Field(default=None, description=_NO_EFFECT)
+    aesthetic_score: Ignored = Field(default=None, description=_NO_EFFECT)
+    aesthetic_weight: Ignored = Field(default=None, description=_NO_EFFECT)
 
     @property
     def target(self) -> Target:
@@ -98,8 +146,10 @@ class MetadataBody(BaseModel):
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
-    ids: list[ItemId] = Field(max_length=MAX_K, description="As results have them.")
-    indice_name: Any = Field(default=None, description="Whatever it is: the service has one index.")
+    ids: ItemIds = Field(description="As results have them.")
+    indice_name: Ignored = Field(
+        default=None, description="Whatever it is: the service has one index."
+    )
 
 
 class KnnResult(BaseModel):
@@ -120,24 +170,34 @@ class KnnMetadata(BaseModel):
     metadata: dict[str, Any]
 
 
-async def read_knn_body(request: Request) -> KnnBody:
+async def read_knn_body(request: Request, service: Service) -> KnnBody:
     """Read a request; its body is JSON whatever it says, as browsers and ClipClient send it.
 
     Raises:
         InputError: it is no JSON, or a field is impossible.
+        BodyTooLargeError: it is over a limit, see `read_json_object`.
     """
+    body = await read_json_object(request, service)
     try:
-        return KnnBody.model_validate(await read_json_object(request))
+        return await run_sized(service, body.num_bytes, KnnBody.model_validate, body.fields)
     except ValidationError as error:
         raise invalid_input(error) from None
 
 
-async def read_metadata_body(request: Request) -> MetadataBody:
-    """Read a request, as `read_knn_body`."""
+async def read_metadata_body(request: Request, service: Service) -> MetadataBody:
+    """Read a request, as `read_knn_body`; each id costs as much as a request.
+
+    Raises:
+        RateLimitedError: the client may not ask for so many items now.
+    """
+    body = await read_json_object(request, service)
     try:
-        return MetadataBody.model_validate(await read_json_object(request))
+        validate = MetadataBody.model_validate
+        asked = await run_sized(service, body.num_bytes, validate, body.fields)
     except ValidationError as error:
         raise invalid_input(error) from None
+    await charge(request, len(asked.ids))
+    return asked
 
 
 @router.post(

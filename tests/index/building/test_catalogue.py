@@ -7,17 +7,22 @@ import pytest
 
 from aladin.errors import InputError
 from aladin.progress import NullProgress
+from index.building import catalogue as module
 from index.building.catalogue import Catalogue, write_catalogue
 from index.building.source_items import ImageItem, SourceItem, TextItem
+from index.items.metadata_limits import MetadataLimits
+from index.settings import BuildSettings
 
 
 def text(item_id: str, **fields: Any) -> TextItem:
     return TextItem(id=item_id, text="words", **fields)
 
 
-def catalogue(folder: Path, items: Any, target: Any = "texts") -> Catalogue:
+def catalogue(
+    folder: Path, items: Any, target: Any = "texts", settings: BuildSettings | None = None
+) -> Catalogue:
     file = folder / f"{len(list(folder.iterdir()))}.sqlite"
-    write_catalogue(file, target, items, NullProgress())
+    write_catalogue(file, target, items, NullProgress(), settings or BuildSettings())
     return Catalogue(file, target)
 
 
@@ -112,3 +117,22 @@ def test_the_fingerprint_is_of_what_was_said_and_of_the_files(tmp_path: Path) ->
     photo.unlink()
     prints.add(fingerprint(image))
     assert len(prints) == 8
+
+
+def test_metadata_over_a_limit_is_refused_while_items_are_listed(tmp_path: Path) -> None:
+    items = [text("a"), text("b", metadata={"notes": "x" * 100})]
+    settings = BuildSettings(metadata=MetadataLimits(max_bytes=111))
+    with pytest.raises(InputError, match="texts: item 'b': metadata: expected at most 111 bytes"):
+        catalogue(tmp_path, items, settings=settings)
+    catalogue(tmp_path, items).close()
+
+
+def test_more_distinct_fields_than_can_have_an_index_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_FILTER_FIELDS", 3)
+    items = [text(name, metadata={"all": 1, name: 2}) for name in "abc"]
+    catalogue(tmp_path, items[:2]).close()
+    with pytest.raises(InputError, match=r"at most 3 distinct metadata fields.* by item 'c'"):
+        catalogue(tmp_path, items)
+    catalogue(tmp_path, items, settings=BuildSettings(filter_fields=("all",))).close()

@@ -14,10 +14,13 @@ from aladin.errors import DuplicateItemError, InputError
 from aladin.progress import NullProgress
 from index.building.builder import build_index
 from index.building.source_items import ImageItem, TextItem, check_item
+from index.changes import writable
 from index.changes.additions import AddSettings, add_items, check_new
 from index.changes.writer import ChangesWriter
+from index.items.metadata_limits import MetadataLimits
 from index.reader import SearchIndex, open_index
 from index.searcher import TwoStageSearcher
+from index.settings import BuildSettings
 
 
 @pytest.fixture(scope="module")
@@ -172,8 +175,43 @@ def test_all_ids_are_looked_at_before_the_first_is_added(
         (TextItem(id="a", text="\ud800"), "item 'a' cannot be stored"),
         (TextItem(id="a", text="a", metadata={"n": float("nan")}), "item 'a' cannot be stored"),
         (TextItem(id="a", text="a", metadata={"n": {1, 2}}), "item 'a' cannot be stored"),
+        (
+            TextItem(id="a", text="a", metadata={"n": "x" * 65_536}),
+            "texts: item 'a': metadata: expected at most 65536 bytes of JSON, got 65545",
+        ),
     ],
 )
 def test_what_no_index_can_hold_is_refused(item: TextItem, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_item(item, "texts")
+
+
+def test_large_metadata_is_refused_before_anything_is_added(
+    half: SearchIndex, writer: ChangesWriter, images: list[ImageItem]
+) -> None:
+    large = replace(images[14], metadata={"notes": "x" * 100})
+    limits = MetadataLimits(max_bytes=99)
+    with pytest.raises(InputError, match=f"images: item {large.id!r}: metadata: expected at most"):
+        check_new(writer, "images", [images[13], large], limits)
+    settings = AddSettings(batch_size=2, metadata=limits)
+    model = half.checkpoint.model
+    with pytest.raises(InputError, match=f"images: item {large.id!r}: metadata: expected at most"):
+        add_items(writer, model, "images", [images[13], large], settings)
+    assert not writer.known("images", [images[13].id, large.id])
+    longer = AddSettings(metadata=MetadataLimits(max_bytes=113))
+    assert add_items(writer, model, "images", [large], longer).added == 1
+
+
+def test_an_index_of_named_fields_takes_any_number_of_others(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    checkpoint: Checkpoint,
+    texts: list[TextItem],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = BuildSettings(filter_fields=("year",))
+    build_index(tiny_checkpoint, tmp_path / "index", None, texts[:8], settings)
+    monkeypatch.setattr(writable, "MAX_FILTER_FIELDS", 1)
+    item = TextItem(id="new", text="a dog", metadata={"a": 1, "b": 2, "year": 3})
+    with closing(ChangesWriter(tmp_path / "index", checkpoint.model_id)) as opened:
+        assert add_items(opened, checkpoint.model, "texts", [item], AddSettings()).added == 1

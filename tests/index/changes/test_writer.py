@@ -15,10 +15,12 @@ from aladin.errors import (
     IndexMismatchError,
     IndexNotReadyError,
     IndexWriteError,
+    InputError,
     NoSuchTargetError,
     ShapeError,
     UnknownItemError,
 )
+from index.changes import writable
 from index.changes.database import changes_database
 from index.changes.pending import pending_changes
 from index.changes.writer import ChangesWriter, NewItems
@@ -171,3 +173,29 @@ def test_threads_and_writers_take_turns(root: Path, made_up: MakeItems) -> None:
     assert sorted(added) == sorted(f"i{n}" for n in range(20))
     assert len(refused) == 60
     assert [row for row, _ in lines(root)[0]] == list(range(3, 23))
+
+
+def test_more_distinct_fields_than_there_is_room_for_are_refused(
+    root: Path, writer: ChangesWriter, made_up: MakeItems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writable, "MAX_FILTER_FIELDS", 4)  # the generation has n
+    writer.add("images", made_up(["d"], n=[1], a=[2]), "error")
+    writer.add("images", made_up(["e"], n=[1], b=[2], c=[3]), "error")
+    with pytest.raises(InputError, match=r"at most 4 distinct fields in the index, got 5 with"):
+        writer.add("images", made_up(["f", "g"], n=[1, 1], d=[2, 2]), "error")
+    assert not writer.known("images", ["f", "g"])
+    # What is known already may come again.
+    writer.add("images", made_up(["f"], n=[1], a=[2], b=[2], c=[2]), "error")
+    assert lines(root)[0] == [(3, "d"), (4, "e"), (5, "f")]
+
+
+def test_an_index_with_more_fields_than_that_takes_items_of_known_fields(
+    writer: ChangesWriter, made_up: MakeItems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.add("images", made_up(["d"], a=[1], b=[2], c=[3]), "error")
+    monkeypatch.setattr(writable, "MAX_FILTER_FIELDS", 2)
+    writer.add("images", made_up(["e"], a=[1], n=[2]), "error")
+    with pytest.raises(InputError, match="at most 2 distinct fields"):
+        writer.add("images", made_up(["f"], new=[1]), "error")
+    assert writer.known("images", ["d", "e", "f"]) == {"d", "e"}
+    assert writer.add("images", made_up(["g"]), "error").added == ["g"]

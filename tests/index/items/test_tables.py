@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from aladin.photo_file import PhotoFile
-from index.items.tables import StoredItem, create_tables, insert_items, write_items
+from index.items.tables import (
+    StoredItem,
+    count_fields,
+    create_tables,
+    field_names,
+    insert_items,
+    unknown_fields,
+    write_items,
+)
 
 
 def make_items(count: int, first: int = 0) -> list[StoredItem]:
@@ -70,6 +78,41 @@ def test_items_written_at_once_are_those_inserted_one_after_the_other(
     names = {line[0] for line in lines(written)}
     assert names == ({"year", "tags", "ü"} if fields is None else {"tags"} & set(fields))
     for connection in (written, inserted):
+        connection.close()
+
+
+def test_an_item_is_inserted_at_the_cost_of_its_own_fields(tmp_path: Path) -> None:
+    """However many fields other items have, none of them is read."""
+    wide = make_items(1)[0]._replace(metadata={f"field {number}": 1 for number in range(20_000)})
+    connection = open_written(tmp_path / "items.sqlite", [wide], None)
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 100
+
+    connection.set_progress_handler(count, 100)  # called for so many instructions of SQLite
+    known, new = make_items(3)[1:]
+    insert_items(connection, [known._replace(metadata={"field 7": [1, 2], "field 8": "a"})])
+    insert_items(connection, [new._replace(metadata={"another": 3, "field 7": 4})])
+    assert steps < 2000
+    connection.set_progress_handler(None, 0)
+    assert lines(connection)[0] == ("another", 0, 3, 2)
+    found = [line[1:] for line in lines(connection) if line[0] == "field 7"]
+    assert found == [(0, 1, 0), (0, 1, 1), (0, 2, 1), (0, 4, 2)]
+    with_lists = "SELECT name FROM filter_fields WHERE has_lists"
+    assert connection.execute(with_lists).fetchall() == [("field 7",)]
+    connection.close()
+
+
+def test_fields_with_an_index_are_counted_and_known(tmp_path: Path) -> None:
+    empty = open_written(tmp_path / "empty.sqlite", [], None)
+    assert (count_fields(empty), field_names(empty)) == (0, [])
+    assert unknown_fields(empty, {"year"}) == {"year"}
+    written = open_written(tmp_path / "items.sqlite", make_items(5), None)
+    assert (count_fields(written), sorted(field_names(written))) == (3, ["tags", "year", "ü"])
+    assert unknown_fields(written, {"year", "ü", "u", ""}) == {"u", ""}
+    for connection in (empty, written):
         connection.close()
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import httpx
 import pytest
+
+from service.work.search_job import Answered, SearchJob
+from service.work.thread_workers import ThreadWorkers
 
 pytestmark = pytest.mark.anyio
 
@@ -59,6 +65,103 @@ async def test_json(service: Service, path: str) -> None:
             assert response.status_code in (415, 422), (content[:50], response.text)
             assert len(response.content) < 5000
             assert time.perf_counter() - started < 5
+
+
+MANY = 50_000
+# What took hundreds of megabytes to describe if the body was large, and was described in full.
+MANY_FAULTS: tuple[tuple[str, bytes], ...] = (
+    ("/knn-service", b'{"embedding_input":[' + b"[]," * MANY + b"[]]}"),
+    ("/knn-service", b'{"embedding_input":[' + b'"",' * MANY + b'""]}'),
+    ("/knn-service", b'{"embedding_input":[' + b'"",' * 10_000 + b'""]}'),
+    ("/v1/items/texts", b'{"items":[' + b"1," * MANY + b"1]}"),
+    ("/v1/items/texts", b'{"items":[' + b"1," * 90 + b"1]}"),
+    ("/metadata", b'{"ids":[' + b"[]," * MANY + b"[]]}"),
+    ("/metadata", b'{"ids":[' + b"[]," * 900 + b"[]]}"),
+    ("/v1/search/images", b"{" + b",".join(b'"%d":0' % each for each in range(MANY)) + b"}"),
+    ("/v1/search/images", b'{"text":"a","' + b"n" * 200_000 + b'":0}'),
+    (
+        "/v1/items/texts",
+        b'{"items":[{' + b",".join(b'"%d":0' % each for each in range(MANY)) + b"}]}",
+    ),
+    (
+        "/v1/explain.png",
+        b"{" + b",".join(b'"%d":0' % each for each in range(MANY)) + b"}",
+    ),
+    (
+        "/v1/search/images",
+        b'{"text":"a","filter":{' + b",".join(b'"%d":0' % each for each in range(MANY)) + b"}}",
+    ),
+    ("/v1/search/images", b'{"text":"a","filter":{"or":[' + b'{"a":0},' * 10_000 + b'{"a":0}]}}'),
+    ("/v1/search/images", b'{"id":"' + b"i" * 200_000 + b'"}'),
+    ("/v1/search/texts", b'{"text":"' + b"t" * 200_000 + b'"}'),
+    ("/v1/search/batch", b'{"queries":[' + b"[]," * MANY + b"[]]}"),
+    ("/v1/search/batch", b'{"' + b"n" * 200_000 + b'":0,"queries":[]}'),
+)
+
+
+@pytest.mark.parametrize(("path", "content"), MANY_FAULTS)
+async def test_many_faults_get_a_short_answer(service: Service, path: str, content: bytes) -> None:
+    async with service() as client:
+        response = await client.post(
+            path, content=content, headers={"content-type": "application/json"}
+        )
+    assert response.status_code == 422, response.text[:500]
+    assert response.json()["error"]["code"] in ("invalid_field", "text_too_long")
+    assert len(response.content) < 4000
+
+
+async def test_each_search_of_a_batch_has_a_short_error(service: Service) -> None:
+    unknown = {f"field {number}": 0 for number in range(1000)}
+    queries = [{"target": "images", **unknown}, {"target": "images", "id": "i" * 5000}]
+    async with service() as client:
+        response = await client.post("/v1/search/batch", json={"queries": queries * 20})
+    assert response.status_code == 200
+    assert [answer["status"] for answer in response.json()["answers"]] == [422] * 40
+    assert len(response.content) < 40 * 1000
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/items/images/{}",
+        "/v1/images/{}",
+        "/v1/explain.png?text=a&id={}",
+        "/v1/explain.png?id=a&query_id={}",
+    ],
+)
+async def test_long_ids_are_refused_and_not_repeated(service: Service, path: str) -> None:
+    async with service() as client:
+        refused = await client.get(path.format("i" * 4097))
+        unknown = await client.get(path.format("i" * 4096))
+    assert refused.status_code == 422
+    assert "4096" in refused.json()["error"]["message"]
+    assert unknown.status_code == 404
+    assert len(refused.content) < 500
+    assert len(unknown.content) < 2500
+
+
+async def test_what_a_worker_would_refuse_does_not_wait_for_one(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[SearchJob] = []
+    search = ThreadWorkers.search
+
+    async def noted(self: ThreadWorkers, job: SearchJob) -> Answered:
+        asked.append(job)
+        return await search(self, job)
+
+    monkeypatch.setattr(ThreadWorkers, "search", noted)
+    async with service() as client:
+        for body in (
+            {"text": "a", "filter": {"a": [0] * 1001}},
+            {"text": "a", "filter": {"a": {"gt": []}}},
+            {"text": "a" * 2001},
+        ):
+            assert (await client.post("/v1/search/images", json=body)).status_code == 422
+        assert not asked
+        body = {"text": "a dog", "filter": {"a": [0] * 1000}}
+        assert (await client.post("/v1/search/images", json=body)).status_code == 200
+    assert len(asked) == 1
 
 
 FORMS = (
@@ -142,3 +245,26 @@ async def test_a_body_that_trickles_in_is_ended(service: Service) -> None:
         assert response.json()["error"]["code"] == "body_timeout"
         assert response.headers["Connection"] == "close"
         assert time.perf_counter() - started < 5
+
+
+async def test_metadata_has_a_limit(service: Service, index_folder: Path, tmp_path: Path) -> None:
+    index = Path(shutil.copytree(index_folder, tmp_path / "index"))
+    metadata = {f"field {number:03d}": "x" * 40 for number in range(1000)}
+    items = [{"id": f"item {number}", "text": "a dog", "metadata": metadata} for number in range(9)]
+    async with service(index) as client:
+        added = await client.post("/v1/items/texts", json={"items": items})
+        assert added.status_code == 201, added.text
+        assert (await client.get("/v1/items/texts/item 8")).json()["metadata"] == metadata
+        for large, says in (
+            ({"notes": "x" * 65_536}, "item 'large': metadata: expected at most 65536 bytes"),
+            (metadata | {"one more": 0}, "expected at most 1000 fields, got 1001"),
+            ({"a": json.loads("[" * 32 + "]" * 32)}, "expected at most 32 levels"),
+        ):
+            item = {"id": "large", "text": "a dog", "metadata": large}
+            refused = await client.post("/v1/items/texts", json=item)
+            assert refused.status_code == 422
+            assert says in refused.json()["error"]["message"]
+        assert (await client.get("/v1/items/texts/large")).status_code == 404
+    async with service(index, max_metadata_bytes=70_000) as client:
+        item = {"id": "large", "text": "a dog", "metadata": {"notes": "x" * 65_536}}
+        assert (await client.post("/v1/items/texts", json=item)).status_code == 201

@@ -6,7 +6,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -16,9 +16,11 @@ from service.http.body_limit import BodyLimit
 from service.http.errors import install_error_handlers
 from service.http.request_context import RequestContext
 from service.http.requests import SearchRequest
+from service.http.state import ServiceState
 from service.intake.photo_fetcher import PhotoFetcher
 from service.metrics import Metrics
 from service.settings import ServiceSettings
+from service.work.workers import Workers
 
 LIMIT_BYTES = 100_000
 TIMEOUT_S = 0.2
@@ -28,6 +30,9 @@ TIMEOUT_S = 0.2
 def app() -> FastAPI:
     """An application that answers with what it understood."""
     app = FastAPI()
+    app.state.service = ServiceState(
+        cast(Workers, None), ServiceSettings(), Metrics(), PhotoFetcher(ServiceSettings())
+    )
     install_error_handlers(app)
     app.add_middleware(
         BodyLimit, max_bytes=LIMIT_BYTES, max_bytes_in_all=LIMIT_BYTES, timeout_s=TIMEOUT_S

@@ -110,3 +110,22 @@ def test_what_is_missing_is_said(index: Path, tmp_path: Path) -> None:
         ("rollback", empty),
     ):
         assert "no index here" in run("index", *words, code=2)
+
+
+@pytest.mark.parametrize("side", ["--images", "--texts"])
+def test_metadata_that_is_too_large_is_told_and_may_be_allowed(
+    index: Path, data_file: Path, tmp_path: Path, side: str
+) -> None:
+    photo = str(data_file.parent / "photo-1.png")
+    lines = [
+        {"image": photo, "captions": ["new"], "id": "new"},
+        {"image": photo, "captions": ["wide"], "id": "wide", "metadata": {"notes": "x" * 70_000}},
+    ]
+    file = tmp_path / "wide.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    for words in (("add", index), ("build", "--model", index / "model", "--out", tmp_path / "out")):
+        says = run("index", *words, side, file, code=2)
+        assert "'wide" in says
+        assert "metadata: expected at most 65536 bytes of JSON, got 70013" in " ".join(says.split())
+        done = run("index", *words, side, file, "--max-metadata", "100 KB")
+        assert "2 added" in done or words[0] == "build"

@@ -232,6 +232,43 @@ async def test_a_batch_costs_its_queries(door: Any, clock: Any, keys_file: Path)
         assert (answer.status_code, code_of(answer)) == (429, "rate_limited")
 
 
+async def test_a_batch_above_the_burst_passes_after_the_time_that_it_is_told(
+    door: Any, clock: Any, keys_file: Path
+) -> None:
+    key = add_key(keys_file, "key", ["read"], requests_per_s=1, burst=5)
+    queries = [{"text": "a", "target": "images"}] * 6
+    batch = ("POST", "/v1/search/batch", {"json": {"queries": queries}})
+    async with door(keys_file=keys_file) as client:
+        assert (await ask(client, batch, x_api_key=key)).status_code == 200  # 1 below nothing
+        answer = await ask(client, batch, x_api_key=key)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (429, "2")
+        clock.now_s += 2
+        # It may ask; its six queries need a full bucket.
+        answer = await ask(client, batch, x_api_key=key)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
+        clock.now_s += 5
+        assert (await ask(client, batch, x_api_key=key)).status_code == 200
+
+
+async def test_what_is_added_and_asked_for_costs_by_the_item(
+    door: Any, clock: Any, keys_file: Path
+) -> None:
+    key = add_key(keys_file, "key", ["read", "write"], requests_per_s=1, burst=5)
+    items = [{"id": f"item {number}", "text": "a dog"} for number in range(30)]
+    add = ("POST", "/v1/items/texts", {"json": {"items": items}})
+    describe = ("POST", "/metadata", {"json": {"ids": ["a"] * 40}})
+    async with door(keys_file=keys_file) as client:
+        assert (await ask(client, add, x_api_key=key)).status_code == 201
+        refused = await ask(client, ADD, x_api_key=key)  # at 25 below nothing
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "26")
+        clock.now_s += 30
+        assert (await ask(client, describe, x_api_key=key)).status_code == 404  # there is none
+        refused = await ask(client, SEARCH, x_api_key=key)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "36")
+        clock.now_s += 36
+        assert (await ask(client, ADD, x_api_key=key)).status_code == 201
+
+
 async def test_clients_without_a_key_are_told_apart_by_their_addresses(door: Any) -> None:
     settings = {"anonymous_requests_per_s": 0.1, "anonymous_burst": 1}
     async with door(**settings) as client:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from fastapi import Request
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.http.access import rate_limits
 from service.http.access.errors import RateLimitedError
-from service.http.access.rate_limits import ClientBuckets, TokenBucket, client_network
+from service.http.access.rate_limits import (
+    ClientBuckets,
+    RateLimit,
+    TokenBucket,
+    charge,
+    client_network,
+)
 
 
 def test_a_burst_then_the_rate(clock: Any) -> None:
@@ -47,6 +55,92 @@ def test_what_costs_more_than_a_bucket_holds_waits_for_a_full_one_and_leaves_a_d
     assert refused.value.retry_after_s == pytest.approx(10)
     clock.now_s += 10
     bucket.take(10)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 9, 100])
+@pytest.mark.parametrize("burst", [1, 2, 4])
+def test_a_request_that_has_paid_one_passes_with_a_full_bucket(
+    clock: Any, burst: int, count: int
+) -> None:
+    bucket = TokenBucket(1.0, burst, clock)
+    bucket.take(1)
+    bucket.take(count - 1, paid=1)
+    # All of it was paid.
+    with pytest.raises(RateLimitedError) as refused:
+        bucket.take(burst)
+    assert refused.value.retry_after_s == pytest.approx(count)
+
+
+@pytest.mark.parametrize("burst", [2, 4])
+def test_one_that_waits_as_long_as_told_passes_at_once(clock: Any, burst: int) -> None:
+    bucket = TokenBucket(0.5, burst, clock)
+    bucket.take(burst)
+    clock.now_s += 2  # for the first of ten
+    bucket.take(1)
+    with pytest.raises(RateLimitedError) as refused:
+        bucket.take(9, paid=1)
+    # The whole bucket, of which nothing is there.
+    assert refused.value.retry_after_s == pytest.approx(2 * burst)
+    clock.now_s += refused.value.retry_after_s - 0.01
+    bucket.take(1)
+    with pytest.raises(RateLimitedError) as again:
+        bucket.take(9, paid=1)
+    assert again.value.retry_after_s == pytest.approx(2.01)
+    clock.now_s += again.value.retry_after_s
+    bucket.take(1)
+    bucket.take(9, paid=1)
+
+
+def test_exactly_as_many_tokens_as_it_costs_are_enough(clock: Any) -> None:
+    bucket = TokenBucket(1.0, 8, clock)
+    bucket.take(5)
+    bucket.take(3)  # the last of them
+    with pytest.raises(RateLimitedError) as refused:
+        bucket.take(1)
+    assert refused.value.retry_after_s == 1.0
+    clock.now_s += 4
+    with pytest.raises(RateLimitedError) as refused:
+        bucket.take(5)
+    assert refused.value.retry_after_s == 1.0
+    bucket.take(4)
+
+
+def test_a_bucket_is_refilled_exactly_to_the_burst(clock: Any) -> None:
+    bucket = TokenBucket(2.0, 8, clock)
+    bucket.take(8)
+    clock.now_s += 4.0
+    bucket.take(8)
+    clock.now_s += 4.5  # time for nine
+    bucket.take(8)
+    with pytest.raises(RateLimitedError) as refused:
+        bucket.take(1)
+    assert refused.value.retry_after_s == 0.5
+
+
+def test_a_refusal_and_time_that_stands_still_take_nothing(clock: Any) -> None:
+    bucket = TokenBucket(1.0, 4, clock)
+    bucket.take(2)
+    for _ in range(3):
+        with pytest.raises(RateLimitedError) as refused:
+            bucket.take(3)
+        assert refused.value.retry_after_s == 1.0
+    clock.now_s += 0.25  # refused: what came until then stays
+    with pytest.raises(RateLimitedError) as refused:
+        bucket.take(3)
+    assert refused.value.retry_after_s == 0.75
+    clock.now_s += 0.75
+    bucket.take(3)
+
+
+def test_a_debt_is_paid_off_before_anything_is_given(clock: Any) -> None:
+    bucket = TokenBucket(1.0, 4, clock)
+    bucket.take(10)  # 6 below nothing
+    clock.now_s += 6
+    with pytest.raises(RateLimitedError) as refused:
+        bucket.take(1)
+    assert refused.value.retry_after_s == 1.0
+    clock.now_s += 1
+    bucket.take(1)
 
 
 def test_what_was_given_elsewhere_is_missing_here(clock: Any) -> None:
@@ -116,3 +210,40 @@ def test_only_so_many_clients_are_remembered(clock: Any, monkeypatch: pytest.Mon
     buckets.of("4")
     assert buckets.of("1") is first
     assert buckets.of("2") is not second
+
+
+def test_as_many_clients_as_there_is_room_for_are_all_remembered(
+    clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rate_limits, "_MAX_CLIENTS", 3)
+    buckets = ClientBuckets(2.0, 5, clock)
+    known = [buckets.of(name) for name in ("1", "2", "3")]
+    assert [buckets.of(name) for name in ("1", "2", "3")] == known
+    assert (known[0].per_s, known[0].burst) == (2.0, 5)
+    buckets.of("4")  # the oldest gives way, and no other
+    assert [buckets.of(name) for name in ("2", "3")] == known[1:]
+    with pytest.raises(RateLimitedError):
+        known[1].take(6)
+        known[1].take(1)
+
+
+async def of_request(limit: Any, *counts: int) -> None:
+    """Charge requests, each of which has paid one on its way in."""
+    for count in counts:
+        if limit is not None:
+            await limit.take(1)
+        request = Request({"type": "http", "state": {"limit": limit}})
+        await charge(request, count)
+
+
+@pytest.mark.parametrize(("count", "left"), [(0, 9), (1, 9), (2, 8), (10, 0), (11, -1), (30, -20)])
+def test_a_request_costs_what_it_holds(clock: Any, count: int, left: int) -> None:
+    bucket = TokenBucket(1.0, 10, clock)
+    asyncio.run(of_request(RateLimit("key:ci", bucket, None), count))
+    with pytest.raises(RateLimitedError) as refused:
+        bucket.take(10)
+    assert refused.value.retry_after_s == pytest.approx(10 - left)
+
+
+def test_without_a_limit_nothing_costs_anything() -> None:
+    asyncio.run(of_request(None, 1, 1000))

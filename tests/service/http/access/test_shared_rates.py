@@ -104,10 +104,12 @@ def alone(metrics: Metrics) -> float:
     return found
 
 
-async def admitted(rates: RedisRates, bucket: TokenBucket, count: int, who: str = "key:ci") -> bool:
+async def admitted(
+    rates: RedisRates, bucket: TokenBucket, count: int, who: str = "key:ci", paid: int = 0
+) -> bool:
     """Ask once; return whether there were enough tokens."""
     try:
-        await rates.take(who, bucket, count)
+        await rates.take(who, bucket, count, paid)
     except RateLimitedError:
         return False
     return True
@@ -188,24 +190,24 @@ async def test_the_service_answers_without_its_redis(door: Any, nobody: str) -> 
 )
 @given(
     burst=st.integers(1, 6),
-    counts=st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    counts=st.lists(st.tuples(st.integers(1, 9), st.sampled_from([0, 1])), min_size=1, max_size=12),
     per_s=st.sampled_from([1e-6, 1e-3]),
 )
 def test_a_shared_bucket_takes_what_one_of_a_process_does(
-    redis: RedisServer, burst: int, counts: list[int], per_s: float
+    redis: RedisServer, burst: int, counts: list[tuple[int, int]], per_s: float
 ) -> None:
     async def both() -> None:
         rates = RedisRates(redis.url, Metrics())
         own, noted = TokenBucket(per_s, burst), TokenBucket(per_s, burst)
         who = f"client:{time.monotonic_ns()}"  # a bucket of its own
-        for count in counts:
+        for count, paid in counts:
             try:
-                own.take(count)
+                own.take(count, paid)
                 expected_s = 0.0
             except RateLimitedError as refused:
                 expected_s = refused.retry_after_s
             try:
-                await rates.take(who, noted, count)
+                await rates.take(who, noted, count, paid)
                 found_s = 0.0
             except RateLimitedError as refused:
                 found_s = refused.retry_after_s
@@ -214,6 +216,33 @@ def test_a_shared_bucket_takes_what_one_of_a_process_does(
         await rates.close()
 
     asyncio.run(both())
+
+
+@pytest.mark.cluster
+async def test_a_batch_above_the_burst_passes_with_a_full_bucket_and_leaves_a_debt(
+    redis: RedisServer, door: Any, keys_file: Path
+) -> None:
+    key = add_key(keys_file, "ci", ["read"], requests_per_s=5.0, burst=4)
+    batch = {"queries": [{"target": "images", "text": "a dog"}] * 10}
+    headers = {"x-api-key": key}
+    async with door(rate_store=redis.url, keys_file=keys_file) as client:
+        answer = await client.post("/v1/search/batch", json=batch, headers=headers)
+        assert answer.status_code == 200
+        refused = await client.post(**SEARCH, headers=headers)  # at 6 below nothing
+        assert refused.status_code == 429
+        assert int(refused.headers["Retry-After"]) == 2
+        await asyncio.sleep(10 / 5.0)
+        answer = await client.post("/v1/search/batch", json=batch, headers=headers)
+        assert answer.status_code == 200
+
+
+async def test_a_service_alone_lets_a_batch_above_the_burst_pass(nobody: str, clock: Any) -> None:
+    rates = RedisRates(nobody, Metrics(), clock)
+    bucket = TokenBucket(SLOW_PER_S, 4, clock)
+    assert await admitted(rates, bucket, 1)
+    assert await admitted(rates, bucket, 9, paid=1)
+    assert not await admitted(rates, bucket, 1)
+    await rates.close()
 
 
 @pytest.mark.cluster

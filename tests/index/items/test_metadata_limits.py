@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from aladin.errors import InputError
+from index.items.metadata_limits import MAX_METADATA_BYTES, MetadataLimits, check_metadata
+
+LIMITS = MetadataLimits(max_bytes=200, max_fields=10, max_depth=3)
+
+
+def of_bytes(count: int) -> dict[str, Any]:
+    """Metadata that is so long as JSON in UTF-8."""
+    metadata = {"a": "é" * 10}
+    metadata["b"] = "x" * (count - len(json.dumps({**metadata, "b": ""}, ensure_ascii=False)) - 10)
+    return metadata
+
+
+def test_metadata_may_be_as_large_as_the_limits() -> None:
+    assert MAX_METADATA_BYTES == MetadataLimits().max_bytes == 65_536
+    check_metadata({}, LIMITS)
+    check_metadata(of_bytes(200), LIMITS)
+    check_metadata({f"f{number}": number for number in range(10)}, LIMITS)
+    check_metadata({"a": {"b": [1, "c", None]}, "d": [[], {}]}, LIMITS)
+    check_metadata(of_bytes(MAX_METADATA_BYTES), MetadataLimits())
+    check_metadata({f"f{number}": [1] for number in range(1000)}, MetadataLimits())
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        (of_bytes(201), "expected at most 200 bytes of JSON, got 201"),
+        ({f"f{number}": 0 for number in range(11)}, "expected at most 10 fields, got 11"),
+        ({"a": [[{}]]}, "expected at most 3 levels of objects and lists"),
+        ({"a": {"b": {"c": []}}}, "expected at most 3 levels"),
+        ({"a": ([()],)}, "expected at most 3 levels"),
+    ],
+)
+def test_more_is_refused(metadata: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_metadata(metadata, LIMITS)
+
+
+def test_depth_is_found_before_it_is_written_as_json() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):  # no encoder follows so far
+        deep = [deep]
+    with pytest.raises(InputError, match="expected at most 32 levels"):
+        check_metadata({"a": deep}, MetadataLimits())
+    while deep:  # taken apart from outside, as the interpreter would do it by recursion
+        deep = deep.pop()
