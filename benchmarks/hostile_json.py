@@ -94,10 +94,10 @@ def attack_json(index: Path, workers: int, body_bytes: int, answers: Answers) ->
         rest = sum(_status_bytes(pid, "VmRSS") for pid in pids)
         with LoopStall(service.port, pids) as stall:
             for attack, size in attacks:
-                _send(service.port, attack, size, answers)
+                send_attack(service.port, attack, size, answers)
             with ThreadPoolExecutor(_CLIENTS) as clients:
                 sent = [
-                    clients.submit(_send, service.port, attack, size, answers)
+                    clients.submit(send_attack, service.port, attack, size, answers)
                     for attack, size in attacks
                 ]
             for each in sent:
@@ -163,13 +163,15 @@ def json_attacks() -> Iterator[JsonAttack]:
 
 
 def _listed(start: bytes, value: bytes, end: bytes = b"]}") -> Callable[[int], bytes]:
-    return lambda size: start + (value + b",") * (size // (len(value) + 1) - 10) + value + end
+    end = value + end
+    return _filled(start, value + b",", end)
 
 
 def _named(start: bytes, end: bytes) -> Callable[[int], bytes]:
     def make(size: int) -> bytes:
-        # Of seven digits, as many as make a name of their own each.
-        return start + b",".join(b'"%07d":0' % each for each in range(size // 12 - 10)) + end
+        # Seven digits are enough for each name to be another one.
+        count = (size - len(start) - len(end)) // len(b'"0000000":0,')
+        return start + b",".join(b'"%07d":0' % each for each in range(count)) + end
 
     return make
 
@@ -178,7 +180,15 @@ def _filled(start: bytes, part: bytes, end: bytes) -> Callable[[int], bytes]:
     return lambda size: start + part * ((size - len(start) - len(end)) // len(part)) + end
 
 
-def _send(port: int, attack: JsonAttack, body_bytes: int, answers: Answers) -> None:
+def send_attack(port: int, attack: JsonAttack, body_bytes: int, answers: Answers) -> None:
+    """Send a body and count what came back; a long answer is a fault.
+
+    Args:
+        port: of the service on 127.0.0.1.
+        attack: what to send.
+        body_bytes: length of the body, about.
+        answers: where what came back is counted.
+    """
     body = attack.body(body_bytes)
     asked = f"{attack.name}: POST {attack.path}, {len(body)} bytes"
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)

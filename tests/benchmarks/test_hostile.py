@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,16 +17,21 @@ import pytest
 
 from benchmarks.hostile_answers import Answers
 from benchmarks.hostile_images import send_images
+from benchmarks.hostile_json import MAX_ANSWER_BYTES, JsonAttack, json_attacks, send_attack
 from benchmarks.hostile_paths import send_paths
+from benchmarks.loop_stall import LoopStall
 
 
 class Careless(BaseHTTPRequestHandler):
     """A service that reads whatever file it is asked for, and fails at every upload."""
 
     folder = Path()
+    said = b""
+    pause_s = 0.0
 
     def do_GET(self) -> None:
-        """Send a file."""
+        """Send a file, after a pause."""
+        time.sleep(self.pause_s)
         name = unquote(self.path.removeprefix("/v1/images/"))
         try:
             content = (self.folder / name).read_bytes()
@@ -35,7 +42,7 @@ class Careless(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Fail."""
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.answer(503, b"")
+        self.answer(503, self.said)
 
     def answer(self, status: int, content: bytes) -> None:
         """Send an answer."""
@@ -53,7 +60,7 @@ def careless(tmp_path: Path) -> Iterator[int]:
     """Port of a careless service."""
     (tmp_path / "index").mkdir()
     (tmp_path / "canary").write_text("outside")
-    Careless.folder = tmp_path / "index"
+    Careless.folder, Careless.said, Careless.pause_s = tmp_path / "index", b"", 0.0
     with ThreadingHTTPServer(("127.0.0.1", 0), Careless) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -76,6 +83,37 @@ def test_a_service_that_fails_is_found_out(careless: int) -> None:
     assert answers.statuses == {"search": {503: 3}, "add": {503: 3}}
 
 
+def test_a_service_that_answers_at_length_is_found_out(careless: int) -> None:
+    answers = Answers()
+    attack = JsonAttack("a", "/", lambda size: b" " * size)
+    Careless.said = b"n" * MAX_ANSWER_BYTES
+    send_attack(careless, attack, 1000, answers)
+    assert answers.count("large_answer") == 0
+    Careless.said = b"n" * (MAX_ANSWER_BYTES + 1)
+    send_attack(careless, attack, 1000, answers)
+    assert answers.count("large_answer") == 1
+    assert answers.statuses == {"json": {503: 2}}
+
+
+def test_bodies_have_the_length_that_is_asked_for() -> None:
+    attacks = list(json_attacks())
+    assert len({attack.name for attack in attacks}) == len(attacks) > 40
+    for attack in attacks:
+        assert 0.9 * 100_000 < len(attack.body(100_000)) <= 100_000, attack.name
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_loop_that_stands_still_is_found_out(careless: int) -> None:
+    with LoopStall(careless, [os.getpid()]) as stall:
+        time.sleep(0.1)
+        Careless.pause_s = 1.5
+        time.sleep(0.5)
+        Careless.pause_s = 0.0
+    assert stall.worst_wall_s > 1.4
+    # Less what threads of this process waited for a processor.
+    assert 0.1 < stall.worst_s <= stall.worst_wall_s
+
+
 @pytest.mark.slow
 def test_the_quick_form() -> None:
     done = subprocess.run(
@@ -88,5 +126,6 @@ def test_the_quick_form() -> None:
     figures = json.loads(done.stdout)
     assert figures["api_cases"] >= 300
     assert figures["images"] == 150
-    for name in ("errors_5xx", "hangs", "leaks", "undocumented"):
+    assert figures["json"]["sent"] > 200
+    for name in ("errors_5xx", "hangs", "leaks", "undocumented", "json_faults"):
         assert figures[name] == 0, figures["faults"]
