@@ -167,8 +167,12 @@ class ChangesReader:
                 raise IndexCorruptError(self._path, f"expected embeddings of {dim} float32 values")
             self._embeddings.append(np.frombuffer(joined, dtype=np.float32).reshape(-1, dim))
             self._token_counts.append(np.array([line[2] for line in encodings], dtype=np.int64))
+        gone = [line[1] for line in removed]
+        if gone and not (min(gone) >= 0 and max(gone) < added + len(encodings)):
+            last = added + len(encodings) - 1
+            raise IndexCorruptError(self._path, f"expected removed rows from 0 to {last}")
         if removed:
-            self._removed.append(np.array([line[1] for line in removed], dtype=np.int64))
+            self._removed.append(np.array(gone, dtype=np.int64))
             self._sequence = removed[-1][0]
         return SideChanges(
             reader=self,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -206,3 +207,17 @@ def test_threads_search_while_others_add_and_remove(
         for thread in threads:
             thread.join()
     assert faults == []
+
+
+def test_a_removed_row_that_never_was_is_refused(
+    root: Path, checkpoint: Checkpoint, made_up: MakeItems
+) -> None:
+    with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
+        writer.add("images", made_up(["d"]), "error")
+    with closing(sqlite3.connect(changes_database(root, 1, "images"))) as database, database:
+        database.execute("INSERT INTO removed (row) VALUES (4)")  # rows 0 to 2, and 3 was added
+    with (
+        open_index(root, checkpoint=checkpoint) as index,
+        pytest.raises(IndexCorruptError, match="expected removed rows from 0 to 3"),
+    ):
+        index.side("images")
