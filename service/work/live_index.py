@@ -136,6 +136,8 @@ class LiveIndex:
             EngineUnavailableError: the engine that keeps it does not answer.
             SearchIndexError: it is damaged, or does not fit its model.
             CheckpointError: its model cannot be loaded.
+            Exception: whatever else opening it met, such as too little memory; it is refused then
+                like a damaged one.
         """
         with self._lock:
             if self.is_current and self._seen is not None:
@@ -156,7 +158,7 @@ class LiveIndex:
                 raise
             except IndexNotReadyError:
                 raise
-            except AladinError as error:
+            except Exception as error:
                 self._refuse(error)
                 raise
             finally:
@@ -195,9 +197,15 @@ class LiveIndex:
             self.open()
         except (IndexNotReadyError, EngineUnavailableError):
             pass
-        except AladinError as error:
-            if before is None or before.refused != str(error):
-                _LOG.error("the index at %s cannot be opened: %s", self.path, error)
+        except Exception as error:
+            if before is None or before.refused != _reason(error):
+                # Of an unforeseen error, where it came from.
+                trace = None if isinstance(error, AladinError) else error
+                _LOG.error(
+                    "the index at %s cannot be opened: %s",
+                    *(self.path, _reason(error)),
+                    exc_info=trace,
+                )
 
     def engine(self) -> SearchEngine:
         """Return what answers queries; its index stays open as long as it is referred to.
@@ -250,16 +258,17 @@ class LiveIndex:
         self._source.start(self.try_to_open)
         return self._source
 
-    def _refuse(self, error: AladinError) -> None:
+    def _refuse(self, error: Exception) -> None:
         source = self._source
         self._refused = LiveState(
-            None, None if source is None else source.live_number(), str(error)
+            None, None if source is None else source.live_number(), _reason(error)
         )
         if self._engine is None and self._fallback is not None and source is not None:
             try:
                 self._take_up(self._open_index(source, self._fallback), source)
-            except AladinError as other:
-                _LOG.error("generation %d cannot be opened either: %s", self._fallback, other)
+            except Exception as other:
+                reason = _reason(other)
+                _LOG.error("generation %d cannot be opened either: %s", self._fallback, reason)
 
     def _take_up(self, index: SearchBackend, source: IndexSource) -> None:
         """Let new requests be answered from an index."""
@@ -285,3 +294,10 @@ class LiveIndex:
             except IndexMismatchError:  # the whole folder was put in the place of another
                 pass
         return source.open(generation=generation)
+
+
+def _reason(error: Exception) -> str:
+    """Say why a generation is refused; an unforeseen error says little without its class."""
+    if isinstance(error, AladinError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -5,6 +5,7 @@ python -m tests.index.ann.open_and_search VECTORS.npy FILE...
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,8 @@ from index.ann.ann_index import AnnIndex
 from index.ann.retrieval import retrieve
 
 _QUERIES, _LIMIT_S = 20, 120
+# What opening may allocate, besides what the process has.
+_ROOM_BYTES = 2**30
 
 
 def fates(vectors: np.ndarray, files: list[Path]) -> list[str]:
@@ -46,7 +49,14 @@ def _fate(vectors: np.ndarray, file: Path) -> str:
     return "sound"
 
 
+def _limit_memory() -> None:
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
+    limit = pages * resource.getpagesize() + _ROOM_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
 if __name__ == "__main__":
+    _limit_memory()
     asked = np.load(sys.argv[1])
     for name in sys.argv[2:]:
         sys.stdout.write(_fate(asked, Path(name)) + "\n")

@@ -134,3 +134,21 @@ def test_sizes_of_lists_that_add_up_by_overflow_are_refused(tmp_path: Path) -> N
     assert fates(VECTORS, [path]) == ["refused"]
     with pytest.raises(IndexCorruptError, match=f"expected lists of {COUNT} vectors, got"):
         read_ann(path)
+
+
+@pytest.mark.parametrize("factory", ["HNSW8,Flat", FAST_SCAN])
+def test_a_length_that_asks_for_more_memory_than_there_is_is_refused(
+    tmp_path: Path, factory: str
+) -> None:
+    path = tmp_path / "whole.faiss"
+    write_ann(path, build_ann(factory, VECTORS[:500], NullProgress()))
+    content = path.read_bytes()
+    files: list[Path] = []
+    for place in range(24, 340, 4):
+        changed = bytearray(content)
+        changed[place : place + 8] = (2**38).to_bytes(8, "little")
+        files.append(tmp_path / f"{place}.faiss")
+        files[-1].write_bytes(changed)
+    told = fates(VECTORS[:500], files)
+    assert len(told) == len(files)
+    assert set(told) == {"sound", "refused"}

@@ -21,6 +21,7 @@ from index.manifest import read_manifest, write_manifest
 from service.queries import SearchOptions, TextQuery
 from service.query_limits import QueryLimits
 from service.work import live_index
+from service.work.files_source import FilesSource
 from service.work.live_index import LiveIndex, LiveState
 
 
@@ -162,4 +163,58 @@ def test_what_was_removed_does_not_make_a_generation_unsound(index: Path) -> Non
     live = LiveIndex(index, QueryLimits())
     live.open()
     assert hits(live) == 4
+    live.close()
+
+
+@pytest.mark.parametrize("fault", [MemoryError(), RuntimeError("std::bad_alloc"), KeyError("a")])
+def test_a_generation_that_fails_in_an_unforeseen_way_is_refused_and_tried_again(
+    index: Path,
+    fault: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    live = LiveIndex(index, QueryLimits())
+    live.open()
+    publish_copy(index, 2)
+    opened = FilesSource.open
+    opens: list[int | None] = []
+
+    def fail(self: FilesSource, *arguments: object) -> object:
+        opens.append(self.live_number())
+        raise fault
+
+    monkeypatch.setattr(FilesSource, "open", fail)
+    for _ in range(3):
+        live.refresh()  # as before each request: none is answered with the fault
+    assert opens == [2]
+    state = live.state
+    assert (state.generation, state.refused_generation) == (1, 2)
+    assert type(fault).__name__ in (state.refused or "")
+    assert hits(live) == 6
+    with pytest.raises(GenerationRefusedError):
+        live.changer()
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+
+    monkeypatch.setattr(FilesSource, "open", opened)
+    monkeypatch.setattr(live_index.time, "monotonic", lambda: 1e12)
+    live.refresh()
+    assert live.state == LiveState(2)
+    live.changer()
+    live.close()
+
+
+def test_a_fallback_that_fails_in_an_unforeseen_way_leaves_nothing(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: FilesSource, *arguments: object, **named: object) -> object:
+        raise MemoryError
+
+    monkeypatch.setattr(FilesSource, "open", fail)
+    live = LiveIndex(index, QueryLimits(), fallback=1)
+    live.refresh()
+    assert live.state == LiveState(None, 1, "MemoryError")
+    with pytest.raises(IndexNotReadyError, match="damaged"):
+        live.engine()
     live.close()
