@@ -179,7 +179,7 @@ def test_a_generation_that_fails_in_an_unforeseen_way_is_refused_and_tried_again
     opened = FilesSource.open
     opens: list[int | None] = []
 
-    def fail(self: FilesSource, *arguments: object) -> object:
+    def fail(self: FilesSource, *_: object) -> object:
         opens.append(self.live_number())
         raise fault
 
@@ -208,7 +208,7 @@ def test_a_generation_that_fails_in_an_unforeseen_way_is_refused_and_tried_again
 def test_a_fallback_that_fails_in_an_unforeseen_way_leaves_nothing(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: FilesSource, *arguments: object, **named: object) -> object:
+    def fail(*_: object, **__: object) -> object:
         raise MemoryError
 
     monkeypatch.setattr(FilesSource, "open", fail)
