@@ -99,6 +99,7 @@ class LiveIndex:
         self._changer: ItemChanger | None = None
         self._checkpoint: Checkpoint | None = None
         self._close_index: weakref.finalize[[], SearchEngine] | None = None
+        self._place: Hashable = None  # of the index that is open
         self._seen: Hashable | None = None
         self._refused: LiveState | None = None
         self._retry_at_s = self._retry_s = 0.0
@@ -272,12 +273,15 @@ class LiveIndex:
 
     def _take_up(self, index: SearchBackend, source: IndexSource) -> None:
         """Let new requests be answered from an index."""
-        if self._engine is not None and index.manifest == self._engine.manifest:
+        # A copy of the same generation in its place may have other changes.
+        is_same = self._engine is not None and index.manifest == self._engine.manifest
+        if is_same and index.place == self._place:
             index.close()
             return
         replaces = self._engine is not None
         self._engine = SearchEngine(TwoStageSearcher(index), self._limits)
         self._close_index = weakref.finalize(self._engine, index.close)
+        self._place = index.place
         if self._changer is None or self._checkpoint is not index.checkpoint:
             if self._changer is not None:
                 self._changer.close()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -221,3 +222,29 @@ def test_a_removed_row_that_never_was_is_refused(
         pytest.raises(IndexCorruptError, match="expected removed rows from 0 to 3"),
     ):
         index.side("images")
+
+
+def test_a_database_that_was_replaced_is_read_from_the_start(
+    root: Path, checkpoint: Checkpoint, made_up: MakeItems, tmp_path: Path
+) -> None:
+    with (
+        open_index(root, checkpoint=checkpoint) as index,
+        closing(ChangesWriter(root, checkpoint.model_id)) as writer,
+    ):
+        writer.add("images", made_up(["d"]), "error")
+        backup = Path(shutil.copytree(root / "changes", tmp_path / "backup"))
+        writer.add("images", made_up(["e", "f"]), "error")
+        writer.delete("images", ["a"])
+        before = index.side("images")
+        assert before.items.rows_by_id() == {"b": 1, "c": 2, "d": 3, "e": 4, "f": 5}
+        for kept in (True, False):
+            (root / "changes").rename(tmp_path / f"moved {kept}")
+            if kept:
+                shutil.copytree(backup, root / "changes")
+            known = {"a": 0, "b": 1, "c": 2} | ({"d": 3} if kept else {})
+            assert index.side("images").items.rows_by_id() == known
+            writer.add("images", made_up([f"g {kept}"]), "error")
+            assert f"g {kept}" in index.side("images").items.rows_by_id()
+        # What began before goes on with what it began with.
+        assert before.items.rows_by_id() == {"b": 1, "c": 2, "d": 3, "e": 4, "f": 5}
+        assert before.count == 5
