@@ -14,13 +14,14 @@ on with the one before, and so does a worker that is started then.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from aladin.errors import OverloadedError, ShuttingDownError
+from aladin.errors import NoWorkerError, OverloadedError, ShuttingDownError
 from service.metrics import Metrics
 from service.work.batch import Batch
 from service.work.job import Job
@@ -45,6 +46,9 @@ _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.25, 30.0
 _LOOK_S = 0.5
 # A worker that stays behind for so long is replaced: a new one may be luckier.
 _BEHIND_S = 5.0
+# Without any worker for so long, what waits is refused, and so is what comes, until there is one:
+# a worker that only has to be replaced is there sooner, and nobody waits for one that never comes.
+_MISSING_S = 5.0
 
 
 class ProcessWorkers:
@@ -68,6 +72,8 @@ class ProcessWorkers:
         self._leaving: list[Slot[Any]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._one_serves = asyncio.Event()
+        self._served_s = time.monotonic()  # when it was last seen that one serves
+        self._is_missing = False
         self._generation: int | None = None
 
     async def start(self) -> None:
@@ -96,7 +102,7 @@ class ProcessWorkers:
         """Answer one query; see `Workers.search`."""
         return await self._lines.answer(job)
 
-    def refusal(self, lane: Lane) -> OverloadedError | None:
+    def refusal(self, lane: Lane) -> OverloadedError | NoWorkerError | None:
         """Say why a query would be refused; see `Workers.refusal`."""
         return self._lines.refusal(lane)
 
@@ -164,11 +170,16 @@ class ProcessWorkers:
         return time.monotonic() - ready_s
 
     async def _watch(self) -> None:
-        """Kill workers that hang, and those that stay behind the others."""
+        """Kill workers that hang, and those that stay behind the others; end waiting for none."""
         behind_since_s: dict[WorkerLink, float] = {}
         while True:
             await asyncio.sleep(_LOOK_S)
             now = time.monotonic()
+            if self._one_serves.is_set():
+                self._served_s = now
+            elif now - self._served_s > _MISSING_S and not self._is_missing:
+                _LOG.error("no worker has served for %g s: requests are refused", _MISSING_S)
+                self._set_missing(True)
             behind = {link for link in self._links.values() if self._is_behind(link)}
             behind_since_s = {link: behind_since_s.get(link, now) for link in behind}
             for link in list(self._links.values()):
@@ -195,9 +206,16 @@ class ProcessWorkers:
             if link not in self._slots:
                 self._slots[link] = self._slots_of(link)
         if serving:
+            self._served_s = time.monotonic()
             self._one_serves.set()
+            self._set_missing(False)
         else:
             self._one_serves.clear()
+
+    def _set_missing(self, missing: bool) -> None:  # it is all that is said
+        self._is_missing = missing
+        self._lines.set_worker_missing(missing)
+        self._jobs.set_worker_missing(missing)
 
     def _can_serve(self, link: WorkerLink) -> bool:
         return link.takes_work and not self._is_behind(link)
@@ -221,15 +239,32 @@ class ProcessWorkers:
 
     async def _answer(self, link: WorkerLink, batch: Batch) -> None:
         while not await link.answer(batch):
-            link = await self._another()
+            another = await self._another()
+            if another is None:
+                batch.fail_rest(NoWorkerError())
+                return
+            link = another
 
     async def _do(self, link: WorkerLink, waiting: WaitingJob) -> None:
         while not await link.do(waiting):
-            link = await self._another()
+            another = await self._another()
+            if another is None:
+                waiting.fail(NoWorkerError())
+                return
+            link = another
 
-    async def _another(self) -> WorkerLink:
-        """Wait for a worker to which work can be sent that another one has not begun."""
-        await self._one_serves.wait()
+    async def _another(self) -> WorkerLink | None:
+        """Wait for a worker to which work can be sent that another one has not begun.
+
+        Returns:
+            The worker; None where there is none for too long.
+        """
+        while not self._one_serves.is_set():
+            if self._is_missing:
+                return None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self._one_serves.wait()
         return next(iter(self._slots))
 
 

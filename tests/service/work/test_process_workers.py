@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from aladin.errors import EngineUnavailableError, UnknownItemError, WorkerDiedError
+from aladin.errors import EngineUnavailableError, NoWorkerError, UnknownItemError, WorkerDiedError
 from index.changes.compact import compact_index
 from index.layout import CURRENT
 from index.remote.location import EngineLocation, write_location
@@ -24,7 +24,7 @@ from service.item_changes import TextToAdd
 from service.metrics import Metrics
 from service.queries import Query, SearchOptions, Target, TextQuery
 from service.settings import ServiceSettings
-from service.work import worker_link
+from service.work import process_workers, worker_link
 from service.work.index_jobs import DescribeIndex
 from service.work.item_jobs import AddTexts, GetItem
 from service.work.job import Job
@@ -49,8 +49,11 @@ def index(index_folder: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start(index: Path) -> Start:
+def start(index: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """Starts workers of the index: ``async with start(workers=2) as workers``."""
+
+    # Replacing a worker may take longer than that on a machine that does much else.
+    monkeypatch.setattr(process_workers, "_MISSING_S", _LONG_S)
 
     @asynccontextmanager
     async def run(**settings: float) -> AsyncGenerator[ProcessWorkers]:
@@ -229,6 +232,42 @@ async def test_a_broken_generation_is_told_and_outlived(start: Start, index: Pat
         await until(lambda: workers.health().ready)
         answers = await asyncio.gather(*(workers.search(search(f"dog {n}")) for n in range(10)))
         assert {answer.generation for answer in answers} == {1}
+
+
+async def test_nobody_waits_for_workers_that_cannot_be_started(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what waits, nor what another worker was to take over, nor what comes then."""
+    begin = worker_link.start_process
+    faults: list[bool] = []
+
+    def begin_or_fail(plan: WorkerPlan) -> object:
+        if faults:
+            raise OSError("no room")
+        return begin(plan)
+
+    async with start(workers=1, max_batch=1, query_threads=1, max_wait_ms=60_000) as workers:
+        (pid,) = workers.health().pids.values()
+        monkeypatch.setattr(worker_link, "start_process", begin_or_fail)
+        monkeypatch.setattr(process_workers, "_MISSING_S", 1.0)
+        faults.append(True)
+        os.kill(pid, signal.SIGSTOP)  # some are sent to it, and it does not begin
+        waiting = [asyncio.create_task(workers.search(search(f"dog {n}"))) for n in range(6)]
+        waiting += [asyncio.create_task(workers.call(DescribeIndex())) for _ in range(6)]
+        await asyncio.sleep(0.05)
+        os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(_LONG_S):
+            results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(result) for result in results] == [NoWorkerError] * 12
+        assert isinstance(workers.refusal("text"), NoWorkerError)
+        for refused in (workers.search(search()), workers.call(DescribeIndex())):
+            with pytest.raises(NoWorkerError):
+                await refused
+        faults.clear()
+        await until(lambda: workers.health().ready)
+        assert workers.refusal("text") is None
+        assert len(ids(await workers.search(search()))) == 6
+        assert (await workers.call(DescribeIndex())).manifest.generation == 1
 
 
 @dataclass(frozen=True)
