@@ -16,15 +16,18 @@ from aladin.errors import (
     AladinError,
     EngineUnavailableError,
     GenerationRefusedError,
+    IndexCorruptError,
     IndexMismatchError,
     IndexNotReadyError,
 )
 from index.backend import SearchBackend
 from index.devices.search_device import SearchDevice
+from index.layout import generation_folder
 from index.searcher import TwoStageSearcher
 from service.engine import SearchEngine
 from service.item_changes import ItemChanger
 from service.query_limits import QueryLimits
+from service.work.deadly_generations import Attempt, OnAttempt, Refusals
 from service.work.find_source import EngineAccess, find_source, holds_index
 from service.work.index_source import IndexSource
 
@@ -75,6 +78,8 @@ class LiveIndex:
         fallback: int | None = None,
         detector: Detector | None = None,
         access: EngineAccess | None = None,
+        deadly: Refusals | None = None,
+        on_attempt: OnAttempt = lambda _: None,
     ) -> None:
         """Open nothing yet.
 
@@ -86,6 +91,8 @@ class LiveIndex:
             fallback: a generation to begin with should the live one be refused.
             detector: finds the regions of photos that are added, for models that read regions.
             access: how the engine is reached, if one keeps the index; None: as it is by default.
+            deadly: what is refused without being opened, for it has ended other processes.
+            on_attempt: told before a generation is opened, and None when that is through.
         """
         self.path = path
         self._device = device
@@ -94,6 +101,8 @@ class LiveIndex:
         self._fallback = fallback
         self._detector = detector
         self._access = access or EngineAccess()
+        self._deadly = deadly or {}
+        self._on_attempt = on_attempt
         self._source: IndexSource | None = None
         self._engine: SearchEngine | None = None
         self._changer: ItemChanger | None = None
@@ -177,6 +186,11 @@ class LiveIndex:
             return
         if not self.is_current:
             self.try_to_open()
+
+    def forgive(self) -> None:
+        """Try again at the next look what was refused for having ended other processes."""
+        self._deadly = {}
+        self._retry_at_s = 0.0
 
     def close(self) -> None:
         """Close the index; no query may run any more."""
@@ -292,6 +306,18 @@ class LiveIndex:
             _LOG.info("generation %d is live now", index.generation)
 
     def _open_index(self, source: IndexSource, generation: int | None = None) -> SearchBackend:
+        number = source.live_number() if generation is None else generation
+        attempt = None if number is None else Attempt(source.published(), number)
+        if attempt is not None and attempt in self._deadly:
+            folder = generation_folder(self.path, attempt.generation)
+            raise IndexCorruptError(folder, self._deadly[attempt])
+        self._on_attempt(attempt)
+        try:
+            return self._open_without_report(source, generation)
+        finally:
+            self._on_attempt(None)
+
+    def _open_without_report(self, source: IndexSource, generation: int | None) -> SearchBackend:
         if self._checkpoint is not None:
             try:
                 return source.open(self._checkpoint, generation)
