@@ -404,8 +404,7 @@ async def test_a_generation_at_which_workers_end_again_and_again_gives_way_to_th
         with pytest.raises(GenerationRefusedError):
             await workers.call(AddTexts((TextToAdd(id="more", text="a dog"),), "error"))
         await asyncio.to_thread(publish_copy, index, 3)
-        await until(lambda: workers.health().generation == 3)
-        assert workers.health().refused is None
+        await until(lambda: workers.health().generation == 3 and workers.health().refused is None)
 
 
 @dataclass(frozen=True)
