@@ -26,6 +26,7 @@
       OverloadedError         queue full
       ShuttingDownError       the service ends and takes nothing more
       WorkerDiedError         whoever ran the request ended before it was done
+      NoWorkerError           nobody is there to run requests
       ClusterError            the nodes that encode a corpus cannot be had, or fail
       NonFiniteLossError      training diverged
       ProcessLostError        another process of a training job ended
@@ -239,6 +240,18 @@ class WorkerDiedError(AladinError):
     def __init__(self) -> None:
         super().__init__("the worker that ran this request ended; try again")
         self.retry_after_s = 1.0
+
+
+class NoWorkerError(AladinError):
+    """No worker takes requests: all have ended, and none could be started for some seconds.
+
+    Attributes:
+        retry_after_s: another worker may be up by then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("no worker takes requests now; try again")
+        self.retry_after_s = 5.0
 
 
 class ShuttingDownError(AladinError):

@@ -39,7 +39,7 @@ from benchmarks.tagged_index import FILTERS, tag_index
 from index.modality import OTHER_SIDE_OF, SIDE_OF, Modality
 from index.open import open_backend
 from index.reader import open_index
-from index.remote.connect import connect
+from index.remote.connect import EngineOptions, connect
 from index.remote.location import EngineLocation
 from index.remote.push import PushSettings, push_index
 from index.results import Hit
@@ -115,12 +115,13 @@ def compare(source: Path, engine: Engine, folder: Path, queries: int) -> dict[st
         queries: of each direction.
     """
     started = time.perf_counter()
-    with closing(connect(engine.location)) as client:
+    options = EngineOptions(url=engine.location.url)
+    with closing(connect(engine.location, options)) as client:
         push_index(source, folder, engine.location, client, PushSettings())
     figures: dict[str, Any] = {"exact": engine.exact, "push_s": time.perf_counter() - started}
     with open_index(source) as index:
         embedded = TwoStageSearcher(index)
-        backend = open_backend(folder)
+        backend = open_backend(folder, engine=options)
         try:
             remote = TwoStageSearcher(backend)
             for modality in ("text", "image"):

@@ -7,7 +7,7 @@ here, for queries are encoded where they are answered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -214,6 +214,11 @@ class SearchBackend(Protocol):
     @property
     def generation(self) -> int:
         """Number of the generation."""
+        ...
+
+    @property
+    def place(self) -> Hashable:
+        """What tells the files of this generation from a copy of them; None: it has none."""
         ...
 
     def side(self, target: Target, filter: Filter | None = None) -> SearchSide:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +59,11 @@ class SearchIndex:
     def generation(self) -> int:
         """Number of the generation."""
         return self.manifest.generation
+
+    @property
+    def place(self) -> Hashable:
+        """What tells the generation's files from a copy of them; None once it is closed."""
+        return self.lease.place
 
     def side(self, target: Target, filter: Filter | None = None) -> LiveSide:
         """Return one side as it is now, with all changes that any process has committed.

@@ -94,8 +94,9 @@ class ServiceSettings(BaseSettings):
         slow_queries: the slowest queries of about the last hour, so many of which are kept in
             memory, for those who may read the metrics; 0: none.
         engine_url: where the engine of an index is that is kept in one; None: where the index's
-            folder says.
-        engine_token: by which the engine lets the service in; None: it lets everybody in.
+            folder says. Needed with a token, and where Qdrant's local mode reads a folder.
+        engine_token: by which the engine lets the service in; None: it lets everybody in. It is
+            only sent to `engine_url`.
         engine_timeout_s: for an engine to answer one call, further tries included.
         engine_retries: further tries of a call that does no harm when it is done twice.
         engine_poll_s: between two looks at an engine: whether it answers, and which generation is

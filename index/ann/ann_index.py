@@ -24,17 +24,25 @@ _GRAPH_WIDTHS = (64, 128, 256, 512, 1024)
 class AnnIndex:
     """Searches a FAISS index; nothing shared is changed by a search."""
 
-    def __init__(self, index: Any, search_width: int | None, oversample: float = 1.0) -> None:
+    def __init__(
+        self,
+        index: Any,
+        search_width: int | None,
+        oversample: float = 1.0,
+        file: Path | None = None,
+    ) -> None:
         """Wrap an index.
 
         Args:
             index: of FAISS.
             search_width: efSearch of a graph, nprobe of inverted lists; None for others.
             oversample: rows to ask for, for each one wanted.
+            file: that it was read from; None: it was built in memory.
         """
         self._index = index
         self.search_width = search_width
         self.oversample = oversample
+        self.file = file
         self.count = int(index.ntotal)
         self.dim = int(index.d)
 
@@ -43,9 +51,9 @@ class AnnIndex:
         """Open an index file, see `index.ann.file`.
 
         Raises:
-            IndexCorruptError: not a FAISS index.
+            IndexCorruptError: not a FAISS index, or a damaged one.
         """
-        return cls(read_ann(path), search_width, oversample)
+        return cls(read_ann(path), search_width, oversample, path)
 
     @property
     def faiss_index(self) -> Any:

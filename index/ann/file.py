@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from aladin.errors import IndexCorruptError
 from index.ann.faiss_library import faiss
+from index.ann.soundness import CODES_PER_BLOCK, check_sound
 
 # Ends a file whose lists are behind the index. FAISS, which reads from the front, never sees it.
 _MARK = b"aladin inverted lists\n"
 _PAGE = 4096
-# Fast scan compares with so many codes at a time: a list's codes fill whole blocks of them.
-_CODES_PER_BLOCK = 32
 _INT64 = np.dtype(np.int64).itemsize
 
 
@@ -43,16 +42,19 @@ def write_ann(path: Path, index: Any) -> None:
 
 
 def read_ann(path: Path) -> Any:
-    """Open a FAISS index; what a search does not touch is not read.
+    """Open a FAISS index; of what a search does not touch, only the ids and links are read.
 
     Raises:
-        IndexCorruptError: not a FAISS index.
+        IndexCorruptError: not a FAISS index, or one whose ids or layout would lead a search
+            outside of its memory.
     """
     try:
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         if _has_mark(path):
             _map_lists(index, path)
-    except (OSError, RuntimeError) as error:
+        check_sound(index)
+    except (OSError, RuntimeError, MemoryError) as error:
+        # A damaged length may ask for more memory than there is.
         raise IndexCorruptError(path, f"not a FAISS index ({error})") from error
     return index
 
@@ -99,14 +101,20 @@ def _write_with_lists(file: BinaryIO, index: Any) -> None:
 
 def _map_lists(index: Any, path: Path) -> None:
     lists_end = path.stat().st_size - len(_MARK) - index.nlist * _INT64
+    if index.nlist < 1 or lists_end < 0:
+        raise RuntimeError(f"expected room for the sizes of {index.nlist} lists")
     with path.open("rb") as file:
-        file.seek(max(lists_end, 0))
+        file.seek(lists_end)
         sizes = np.fromfile(file, dtype=np.int64, count=index.nlist)
+    # Python's integers: a sum of damaged sizes may have any number of digits.
+    total = sum(sizes.tolist())
+    if sizes.min() < 0 or total != index.ntotal or total * index.code_size > lists_end:
+        raise RuntimeError(f"expected lists of {index.ntotal} vectors, got {total}")
     capacities = _capacities(sizes)
     ends = np.cumsum(capacities * (index.code_size + _INT64))
     start = lists_end - int(ends[-1])
-    if sizes.min() < 0 or sizes.sum() != index.ntotal or start < 0:
-        raise RuntimeError(f"expected lists of {index.ntotal} vectors, got {sizes.sum()}")
+    if start < 0:
+        raise RuntimeError(f"expected lists of {ends[-1]} bytes, got {lists_end}")
     table = faiss.OnDiskOneListVector()
     offsets = start + ends - capacities * (index.code_size + _INT64)
     for size, capacity, offset in zip(
@@ -128,4 +136,4 @@ def _map_lists(index: Any, path: Path) -> None:
 
 def _capacities(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the room of each list: its vectors in whole blocks."""
-    return -(-sizes // _CODES_PER_BLOCK) * _CODES_PER_BLOCK
+    return -(-sizes // CODES_PER_BLOCK) * CODES_PER_BLOCK

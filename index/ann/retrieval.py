@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin.errors import IndexCorruptError
 from index.ann.ann_index import AnnIndex
 from index.ann.exact import exact_search
 from index.ann.faiss_library import faiss
@@ -30,6 +31,9 @@ def retrieve(
 
     Returns:
         Rows, best first, those of equal score in ascending order, and their exact cosines.
+
+    Raises:
+        IndexCorruptError: the engine's index names rows that are not there.
     """
     rows, scores = found_by(engine, embeddings, query, count, allowed)
     if len(rows) < count:
@@ -48,11 +52,16 @@ def found_by(
 
     Returns:
         As `retrieve`; fewer than `count` rows where the engine finds too few.
+
+    Raises:
+        IndexCorruptError: the engine's index names rows that are not there.
     """
     if isinstance(engine, AnnIndex) and engine.keeps_vectors:
         rows, scores = engine.search_scored(query, count, allowed)
+        _check_rows(rows, len(embeddings), engine)
         return _in_order(rows[:count], scores[:count])
     rows = engine.search(query, count, allowed)
+    _check_rows(rows, len(embeddings), engine)
     scores = exact_scores(embeddings, query, rows)
     order = scores.argsort()[::-1]
     # Equal scores are few, and seldom at the border; there the lower rows stay.
@@ -60,6 +69,20 @@ def found_by(
         order = np.lexsort((rows, -scores))
     best = order[:count]
     return _in_order(rows[best], scores[best])
+
+
+def _check_rows(rows: NDArray[np.int64], count: int, engine: FirstStage) -> None:
+    """Refuse rows that a file named and that are not there: FAISS would read outside of memory.
+
+    The file was checked when it was opened, and may have been written to since. Takes 2 us for 300
+    rows: negative ones are the largest numbers without a sign, so that one comparison does.
+    """
+    if len(rows) and int(rows.view(np.uint64).max()) >= count:
+        file = engine.file if isinstance(engine, AnnIndex) else None
+        wrong = rows[rows.view(np.uint64) >= count][0]
+        raise IndexCorruptError(
+            file or "the first stage", f"expected rows below {count}, found {wrong}"
+        )
 
 
 def _in_order(
@@ -83,7 +106,7 @@ def exact_scores(
     Args:
         embeddings: (items, dim), contiguous.
         query: (dim,), contiguous.
-        rows: int64.
+        rows: int64, of the embeddings; FAISS does not check them.
     """
     scores = np.empty(len(rows), dtype=np.float32)
     faiss.fvec_inner_products_by_idx(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aladin.errors import IndexCorruptError
+from index.changes.file_identity import FileIdentity, identity_of
 from index.layout import generation_folder, live_generation
 from index.manifest import MANIFEST
 
@@ -24,6 +25,11 @@ class GenerationLease:
         """Hold the lock that `descriptor` has, which is closed with it."""
         self.generation = generation
         self._descriptor: int | None = descriptor
+
+    @property
+    def place(self) -> FileIdentity | None:
+        """What tells the generation's files from a copy of them; None once it is released."""
+        return None if self._descriptor is None else identity_of(self._descriptor)
 
     def release(self) -> None:
         """Let go; a second time changes nothing."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from aladin.errors import IndexCorruptError
 from index.changes.database import TOKEN_COLUMNS, open_to_read
+from index.changes.file_identity import FileIdentity, identity_at
 from index.changes.snapshot import SideChanges
 from index.items.filtered_rows import rows_passing
 from index.items.filters import Filter
@@ -43,9 +44,12 @@ class ChangesReader:
         """
         self._path = path
         self._base_count = base_count
+        self._dim = dim
         self._codec = codec
         self._lock = threading.Lock()
         self._follower: sqlite3.Connection | None = None
+        self._identity: FileIdentity | None = None  # of what it has open
+        self._successor: ChangesReader | None = None
         self._data_version = -1
         self._snapshot: SideChanges | None = None
         self._embeddings = _Rows(np.dtype(np.float32), (dim,))
@@ -58,6 +62,8 @@ class ChangesReader:
     def close(self) -> None:
         """Close the connections of all threads."""
         with self._lock:
+            if self._successor is not None:
+                self._successor.close()
             for connection in self._connections:
                 connection.close()
             self._connections.clear()
@@ -67,11 +73,26 @@ class ChangesReader:
     def snapshot(self) -> SideChanges | None:
         """Return all changes that are committed by now; None where there never was one.
 
-        Costs microseconds where nothing is new.
+        Costs microseconds where nothing is new. Where another file was put in the place of the
+        database, it is read from the start; what was read before stays with those who have it.
 
         Raises:
             IndexCorruptError: the database is damaged.
         """
+        with self._lock:
+            if self._is_replaced and self._successor is None:
+                rest = (self._base_count, self._dim, self._codec)
+                self._successor = ChangesReader(self._path, *rest)
+            successor = self._successor
+        return self._snapshot_here() if successor is None else successor.snapshot()
+
+    @property
+    def _is_replaced(self) -> bool:
+        """Whether what is open is not what is at the path now."""
+        return self._identity is not None and self._identity != identity_at(self._path)
+
+    def _snapshot_here(self) -> SideChanges | None:
+        """Return the changes of the database that is open, or is to be opened now."""
         with self._lock:
             try:
                 if self._follower is None:
@@ -167,8 +188,12 @@ class ChangesReader:
                 raise IndexCorruptError(self._path, f"expected embeddings of {dim} float32 values")
             self._embeddings.append(np.frombuffer(joined, dtype=np.float32).reshape(-1, dim))
             self._token_counts.append(np.array([line[2] for line in encodings], dtype=np.int64))
+        gone = [line[1] for line in removed]
+        if gone and not (min(gone) >= 0 and max(gone) < added + len(encodings)):
+            last = added + len(encodings) - 1
+            raise IndexCorruptError(self._path, f"expected removed rows from 0 to {last}")
         if removed:
-            self._removed.append(np.array([line[1] for line in removed], dtype=np.int64))
+            self._removed.append(np.array(gone, dtype=np.int64))
             self._sequence = removed[-1][0]
         return SideChanges(
             reader=self,
@@ -201,8 +226,12 @@ class ChangesReader:
             raise self._damaged(error) from error
 
     def _connect(self) -> sqlite3.Connection:
+        if self._identity is None:
+            self._identity = identity_at(self._path)
         connection = open_to_read(self._path)
         self._connections.append(connection)
+        if self._is_replaced:
+            raise IndexCorruptError(self._path, "was replaced while it was read")
         return connection
 
     def _damaged(self, error: sqlite3.Error) -> IndexCorruptError:

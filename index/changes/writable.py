@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from aladin.errors import IndexMismatchError, InputError, NoSuchTargetError
 from index.changes.database import changes_database, new_database, open_to_write
+from index.changes.file_identity import FileIdentity, identity_at, identity_of
 from index.items.metadata_limits import MAX_FILTER_FIELDS
 from index.items.store import ItemStore
 from index.items.tables import (
@@ -23,7 +25,7 @@ from index.items.tables import (
     unknown_fields,
 )
 from index.layout import generation_folder
-from index.manifest import Manifest, SideEntry, read_manifest
+from index.manifest import MANIFEST, Manifest, SideEntry, read_manifest
 from index.settings import TARGETS, Target
 from index.side import ITEMS
 from index.tokens.codec import PackedTokens, TokenCodec
@@ -46,13 +48,25 @@ class WritableGeneration:
 
         Raises:
             IndexMismatchError: it was built with another model.
+            OSError: its manifest cannot be read.
         """
         self.generation = generation
         self._root = root
-        self._manifest: Manifest = read_manifest(generation_folder(root, generation))
+        folder = generation_folder(root, generation)
+        self._manifest: Manifest = read_manifest(folder)
         if self._manifest.model.id != model_id:
             raise IndexMismatchError(f"{root}: model", self._manifest.model.id, model_id)
         self._sides: dict[Target, WritableSide] = {}
+        # Open, so that no other file gets its inode.
+        self._file = folder / MANIFEST
+        self._descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether what is open is what is at its paths now."""
+        if identity_of(self._descriptor) != identity_at(self._file):
+            return False
+        return all(side.is_in_place for side in self._sides.values())
 
     def side(self, target: Target) -> WritableSide:
         """Return one side.
@@ -87,6 +101,7 @@ class WritableGeneration:
         """Close the databases."""
         for side in self._sides.values():
             side.close()
+        os.close(self._descriptor)
 
 
 @dataclass
@@ -108,12 +123,18 @@ class WritableSide:
     codec: TokenCodec = field(init=False)
     _base: ItemStore = field(init=False)
     _connection: sqlite3.Connection | None = field(init=False, default=None)
+    _identity: FileIdentity | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         dim, dtype = self.entry.token_dim, self.entry.token_dtype
         centroids = read_centroids(self.folder, dim, dtype)
         self.codec = TokenCodec(dtype, dim, centroids, self.feedback)
         self._base = ItemStore(self.folder / ITEMS)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the database that is open is the one that is there now."""
+        return self._connection is None or self._identity == identity_at(self.database)
 
     def close(self) -> None:
         """Close the databases."""
@@ -198,8 +219,14 @@ class WritableSide:
     def _connected(self) -> sqlite3.Connection | None:
         """Return the connection, kept; None while there is no database."""
         if self._connection is None and self.database.exists():
-            self._connection = open_to_write(self.database)
-            add_missing_columns(self._connection)
+            # SQLite does not say which file it has opened: the one that is there before and after.
+            identity = identity_at(self.database)
+            connection = open_to_write(self.database)
+            if identity is None or identity != identity_at(self.database):
+                connection.close()
+                raise sqlite3.OperationalError(f"{self.database} was replaced")
+            self._connection, self._identity = connection, identity
+            add_missing_columns(connection)
         return self._connection
 
 

@@ -83,6 +83,9 @@ class ChangesWriter:
     A call is applied whole or not at all, also where the process is killed in it. It is applied
     to the generation that is live then, and when it returns it is on the disk and every search
     that begins sees it.
+
+    Where the folder of the index was replaced, as by a backup, the next call goes to the one that
+    is there now.
     """
 
     def __init__(self, root: Path, model_id: str) -> None:
@@ -191,10 +194,19 @@ class ChangesWriter:
         try:
             with self._lock, changes_lock(self._root):
                 generation = live_generation(self._root)
-                if self._live is None or self._live.generation != generation:
+                live = self._live
+                if live is None or live.generation != generation or not live.is_in_place:
                     self._close()
-                    self._live = WritableGeneration(self._root, generation, self._model_id)
-                yield self._live
+                    live = self._live = WritableGeneration(self._root, generation, self._model_id)
+                yield live
+                # A folder can be moved at any time. What went to the one that was moved is not to
+                # be acknowledged: those who look into the folder that is there now miss it.
+                if not live.is_in_place:
+                    raise IndexWriteError(
+                        self._root,
+                        "the folder of the index was replaced during this call; nothing of it is "
+                        "in the one that is there now",
+                    )
         except OSError as error:
             reason = f"{error.strerror or error}; nothing of this call was applied"
             raise IndexWriteError(error.filename or self._root, reason) from error

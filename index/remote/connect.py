@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from aladin.errors import ConfigError
 from index.remote.client import EngineClient
-from index.remote.location import EngineLocation, check_url
+from index.remote.location import ENGINE_FILE, EngineLocation, check_url, is_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +14,9 @@ class EngineOptions:
     """How this machine reaches an engine, whichever index it is for.
 
     Attributes:
-        url: in the place of the one in ``engine.json``; None: that one.
+        url: in the place of the one in ``engine.json``; None: that one, which is not trusted as
+            far: no token is sent to it, and it may not be a folder that the local mode of
+            ``qdrant`` reads.
         token: that the engine asks for: an API key, or ``user:password``; None: none. It is not
             shown.
         timeout_s: of one call, tries included.
@@ -46,12 +48,15 @@ def connect(location: EngineLocation, options: EngineOptions | None = None) -> E
         options: of this machine; None: those of `EngineOptions`.
 
     Raises:
-        ConfigError: the engine's package is not installed, or it has no such option.
+        ConfigError: the engine's package is not installed, it has no such option, or the address
+            is one that `options` has to name.
     """
     options = options or EngineOptions()
     if options.url is not None:
         check_url(location.engine, options.url)
         location = replace(location, url=options.url)
+    else:
+        _check_named_by_folder(location, options)
     if location.engine == "milvus":
         from index.remote.milvus.connect import connect_milvus
 
@@ -63,3 +68,23 @@ def connect(location: EngineLocation, options: EngineOptions | None = None) -> E
     from index.remote.qdrant.connect import connect_edge
 
     return connect_edge(location)
+
+
+def _check_named_by_folder(location: EngineLocation, options: EngineOptions) -> None:
+    """Refuse what the folder of an index, which may come from elsewhere, must not decide alone.
+
+    Raises:
+        ConfigError: the address is a folder of ``qdrant``, or a token would be sent to it.
+    """
+    if location.engine == "qdrant" and is_folder(location.url):
+        raise ConfigError(
+            f"{ENGINE_FILE} names the folder {location.url}, and the local mode of qdrant runs "
+            "code that such a folder contains (pickles): if you trust it, set "
+            f"ALADIN_ENGINE_URL={location.url}; qdrant-edge keeps an index in a folder without this"
+        )
+    if options.token is not None:
+        raise ConfigError(
+            f"ALADIN_ENGINE_TOKEN is not sent to an address that only {ENGINE_FILE} names: set "
+            f"ALADIN_ENGINE_URL={location.url} if that is your {location.engine}, or unset the "
+            "token"
+        )

@@ -43,7 +43,7 @@ class EngineLocation:
         schema_version: of this file.
         engine: which one.
         url: ``http://host:port`` or ``https://host:port``; ``file:///folder`` for Qdrant in this
-            process.
+            process. See `index.remote.connect` for how far it is trusted.
         name: of the index there: letters, digits and underscores. All its collections begin
             with it.
         shards: of each collection of a new generation.
@@ -107,11 +107,16 @@ def check_url(engine: EngineKind, url: str) -> None:
     if parts.username is not None or parts.password is not None:
         # Not repeated: the message may end up in a log.
         raise ConfigError("url: expected no user or password in it; see ALADIN_ENGINE_TOKEN")
-    is_folder = parts.scheme == "file"
-    whole = parts.path.startswith("/") and not parts.netloc if is_folder else parts.hostname
+    in_folder = parts.scheme == "file"
+    whole = parts.path.startswith("/") and not parts.netloc if in_folder else parts.hostname
     if parts.scheme not in schemes or not whole:
         forms = ["file:///folder" if each == "file" else f"{each}://host:port" for each in schemes]
         raise ConfigError(f"url of {engine}: expected {' or '.join(forms)}, got {url!r}")
+
+
+def is_folder(url: str) -> bool:
+    """Say whether an address is a folder that this process reads."""
+    return urlsplit(url).scheme == "file"
 
 
 def location_of(path: Path) -> EngineLocation | None:

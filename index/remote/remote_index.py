@@ -52,6 +52,11 @@ class RemoteIndex:
         """Number of the generation."""
         return self.manifest.generation
 
+    @property
+    def place(self) -> None:
+        """None: the engine has it, and no copy can be put in its place."""
+        return
+
     def side(self, target: Target, filter: Filter | None = None) -> RemoteSide:
         """Return one side for one search; asks nothing of the engine yet.
 

@@ -27,6 +27,7 @@ from aladin.errors import (
     IndexWriteError,
     InputError,
     NoSuchTargetError,
+    NoWorkerError,
     OverloadedError,
     RegionError,
     RegionsTooLargeError,
@@ -151,6 +152,7 @@ FAILURES: dict[type[BaseException], Failure] = {
     ShuttingDownError: Failure(503, "shutting_down"),
     EngineUnavailableError: Failure(503, "engine_unavailable"),
     WorkersMissingError: Failure(503, "workers_missing"),
+    NoWorkerError: Failure(503, "workers_missing"),
     WorkerDiedError: Failure(503, "worker_died"),
     GenerationRefusedError: Failure(503, "generation_refused"),
     IndexWriteError: Failure(507, "cannot_write"),
@@ -242,7 +244,8 @@ def part_error(error: Exception, request_id: str) -> ErrorResponse:
         message = "the engine that keeps the index does not answer, try again later"
     headers: dict[str, str] = {}
     if isinstance(
-        error, (OverloadedError, RateLimitedError, WorkerDiedError, EngineUnavailableError)
+        error,
+        (OverloadedError, RateLimitedError, NoWorkerError, WorkerDiedError, EngineUnavailableError),
     ):
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
     if isinstance(error, BodyTimeoutError):

@@ -19,7 +19,7 @@ _TEXT_BYTES = 2048
 
 
 class OverloadGate:
-    """Answers 429 in place of the routes when a text would be refused."""
+    """Answers 429 or 503 in place of the routes when a text would be refused."""
 
     def __init__(self, app: ASGIApp, workers: Workers) -> None:
         """Wrap an application.

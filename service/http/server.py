@@ -25,11 +25,12 @@ from service.process.decoder_noise import silence_decoders
 from service.process.memory import keep_giving_back, limit_free_memory, pass_over_what_is_loaded
 from service.settings import read_settings
 from service.telemetry.tracing import open_tracing
+from service.work.deadly_generations import is_fault
 from service.work.process_workers import ProcessWorkers
 from service.work.thread_workers import ThreadWorkers
 from service.work.worker import Worker
 from service.work.worker_plan import WorkerPlan
-from service.work.worker_start import prepare_processes
+from service.work.worker_start import prepare_processes, try_in_process
 from service.work.workers import Workers
 
 _LOG = logging.getLogger(__name__)
@@ -119,8 +120,12 @@ def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack) -> Worke
     if plan.settings.workers > 1:
         _check_many_may_open(plan)
         prepare_processes()
-        with closing(plan.make()) as worker:  # for its errors, which the user has to see
-            _open(worker)
+        how = try_in_process(plan)  # not here, for some damage ends the process that opens it
+        if is_fault(how):
+            _LOG.error("a process that opened the index at %s ended by %s", plan.index, how)
+        elif how != "exit status 0":
+            with closing(plan.make()) as worker:  # for its errors, which the user has to see
+                _open(worker)
         return ProcessWorkers(plan, metrics)
     worker = plan.make(metrics.engine_call)
     stack.callback(worker.close)

@@ -37,13 +37,17 @@ class FilesSource:
     def start(self, on_look: Callable[[], None]) -> None:
         """Do nothing: others look."""
 
-    def published(self) -> tuple[int, int] | None:
-        """Return what tells one state of CURRENT from another: it is replaced, never written to."""
+    def published(self) -> tuple[int, int, int] | None:
+        """Return what tells one state of CURRENT from another: it is replaced, never written to.
+
+        Nor is it the same where the whole folder was replaced by a copy, whose file may have the
+        number and the time of modification of the one that was removed.
+        """
         try:
             state = (self.path / CURRENT).stat()
         except OSError:
             return None
-        return state.st_ino, state.st_mtime_ns
+        return state.st_dev, state.st_ino, state.st_ctime_ns
 
     def live_number(self) -> int | None:
         """Read the number of the live generation."""

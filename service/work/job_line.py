@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from aladin.errors import AladinError, OverloadedError, ShuttingDownError
+from aladin.errors import AladinError, NoWorkerError, OverloadedError, ShuttingDownError
 from service.work.job import Job
 from service.work.job_errors import without_frames
 
@@ -47,6 +47,7 @@ class JobLine:
         self._waiting: asyncio.Queue[WaitingJob] = asyncio.Queue()
         self._free = 0  # workers in `next_job`
         self._closed = False
+        self._no_worker = False
 
     async def do(self, job: Job[T]) -> T:
         """Wait for a job's result; cancelling it withdraws the job, unless a worker has begun.
@@ -55,9 +56,12 @@ class JobLine:
             AladinError: whatever the job raises.
             OverloadedError: too many wait already.
             ShuttingDownError: the line is closed.
+            NoWorkerError: nobody takes jobs out of the line.
         """
         if self._closed:
             raise ShuttingDownError
+        if self._no_worker:
+            raise NoWorkerError
         # Each worker that is free takes one of those that are in the queue.
         ahead = self._waiting.qsize() - self._free
         if ahead >= self._max_waiting:
@@ -81,8 +85,17 @@ class JobLine:
         finally:
             self._free -= 1
 
+    def set_worker_missing(self, missing: bool) -> None:  # it is all that is said
+        """Refuse all jobs, those that wait as well, while no worker takes any."""
+        self._no_worker = missing
+        if missing:
+            self._fail_waiting(NoWorkerError())
+
     def close(self, error: AladinError) -> None:
         """Take no more jobs, and fail those that wait."""
         self._closed = True
+        self._fail_waiting(error)
+
+    def _fail_waiting(self, error: AladinError) -> None:
         while not self._waiting.empty():
             self._waiting.get_nowait().fail(error)

@@ -16,15 +16,18 @@ from aladin.errors import (
     AladinError,
     EngineUnavailableError,
     GenerationRefusedError,
+    IndexCorruptError,
     IndexMismatchError,
     IndexNotReadyError,
 )
 from index.backend import SearchBackend
 from index.devices.search_device import SearchDevice
+from index.layout import generation_folder
 from index.searcher import TwoStageSearcher
 from service.engine import SearchEngine
 from service.item_changes import ItemChanger
 from service.query_limits import QueryLimits
+from service.work.deadly_generations import Attempt, OnAttempt, Refusals
 from service.work.find_source import EngineAccess, find_source, holds_index
 from service.work.index_source import IndexSource
 
@@ -75,6 +78,8 @@ class LiveIndex:
         fallback: int | None = None,
         detector: Detector | None = None,
         access: EngineAccess | None = None,
+        deadly: Refusals | None = None,
+        on_attempt: OnAttempt = lambda _: None,
     ) -> None:
         """Open nothing yet.
 
@@ -86,6 +91,8 @@ class LiveIndex:
             fallback: a generation to begin with should the live one be refused.
             detector: finds the regions of photos that are added, for models that read regions.
             access: how the engine is reached, if one keeps the index; None: as it is by default.
+            deadly: what is refused without being opened, for it has ended other processes.
+            on_attempt: told before a generation is opened, and None when that is through.
         """
         self.path = path
         self._device = device
@@ -94,11 +101,14 @@ class LiveIndex:
         self._fallback = fallback
         self._detector = detector
         self._access = access or EngineAccess()
+        self._deadly = deadly or {}
+        self._on_attempt = on_attempt
         self._source: IndexSource | None = None
         self._engine: SearchEngine | None = None
         self._changer: ItemChanger | None = None
         self._checkpoint: Checkpoint | None = None
         self._close_index: weakref.finalize[[], SearchEngine] | None = None
+        self._place: Hashable = None  # of the index that is open
         self._seen: Hashable | None = None
         self._refused: LiveState | None = None
         self._retry_at_s = self._retry_s = 0.0
@@ -136,6 +146,8 @@ class LiveIndex:
             EngineUnavailableError: the engine that keeps it does not answer.
             SearchIndexError: it is damaged, or does not fit its model.
             CheckpointError: its model cannot be loaded.
+            Exception: whatever else opening it met, such as too little memory; it is refused then
+                like a damaged one.
         """
         with self._lock:
             if self.is_current and self._seen is not None:
@@ -156,7 +168,7 @@ class LiveIndex:
                 raise
             except IndexNotReadyError:
                 raise
-            except AladinError as error:
+            except Exception as error:
                 self._refuse(error)
                 raise
             finally:
@@ -174,6 +186,11 @@ class LiveIndex:
             return
         if not self.is_current:
             self.try_to_open()
+
+    def forgive(self) -> None:
+        """Try again at the next look what was refused for having ended other processes."""
+        self._deadly = {}
+        self._retry_at_s = 0.0
 
     def close(self) -> None:
         """Close the index; no query may run any more."""
@@ -195,9 +212,15 @@ class LiveIndex:
             self.open()
         except (IndexNotReadyError, EngineUnavailableError):
             pass
-        except AladinError as error:
-            if before is None or before.refused != str(error):
-                _LOG.error("the index at %s cannot be opened: %s", self.path, error)
+        except Exception as error:
+            if before is None or before.refused != _reason(error):
+                # Of an unforeseen error, where it came from.
+                trace = None if isinstance(error, AladinError) else error
+                _LOG.error(
+                    "the index at %s cannot be opened: %s",
+                    *(self.path, _reason(error)),
+                    exc_info=trace,
+                )
 
     def engine(self) -> SearchEngine:
         """Return what answers queries; its index stays open as long as it is referred to.
@@ -250,25 +273,29 @@ class LiveIndex:
         self._source.start(self.try_to_open)
         return self._source
 
-    def _refuse(self, error: AladinError) -> None:
+    def _refuse(self, error: Exception) -> None:
         source = self._source
         self._refused = LiveState(
-            None, None if source is None else source.live_number(), str(error)
+            None, None if source is None else source.live_number(), _reason(error)
         )
         if self._engine is None and self._fallback is not None and source is not None:
             try:
                 self._take_up(self._open_index(source, self._fallback), source)
-            except AladinError as other:
-                _LOG.error("generation %d cannot be opened either: %s", self._fallback, other)
+            except Exception as other:
+                reason = _reason(other)
+                _LOG.error("generation %d cannot be opened either: %s", self._fallback, reason)
 
     def _take_up(self, index: SearchBackend, source: IndexSource) -> None:
         """Let new requests be answered from an index."""
-        if self._engine is not None and index.manifest == self._engine.manifest:
+        # A copy of the same generation in its place may have other changes.
+        is_same = self._engine is not None and index.manifest == self._engine.manifest
+        if is_same and index.place == self._place:
             index.close()
             return
         replaces = self._engine is not None
         self._engine = SearchEngine(TwoStageSearcher(index), self._limits)
         self._close_index = weakref.finalize(self._engine, index.close)
+        self._place = index.place
         if self._changer is None or self._checkpoint is not index.checkpoint:
             if self._changer is not None:
                 self._changer.close()
@@ -279,9 +306,28 @@ class LiveIndex:
             _LOG.info("generation %d is live now", index.generation)
 
     def _open_index(self, source: IndexSource, generation: int | None = None) -> SearchBackend:
+        number = source.live_number() if generation is None else generation
+        attempt = None if number is None else Attempt(source.published(), number)
+        if attempt is not None and attempt in self._deadly:
+            folder = generation_folder(self.path, attempt.generation)
+            raise IndexCorruptError(folder, self._deadly[attempt])
+        self._on_attempt(attempt)
+        try:
+            return self._open_without_report(source, generation)
+        finally:
+            self._on_attempt(None)
+
+    def _open_without_report(self, source: IndexSource, generation: int | None) -> SearchBackend:
         if self._checkpoint is not None:
             try:
                 return source.open(self._checkpoint, generation)
             except IndexMismatchError:  # the whole folder was put in the place of another
                 pass
         return source.open(generation=generation)
+
+
+def _reason(error: Exception) -> str:
+    """Say why a generation is refused; an unforeseen error says little without its class."""
+    if isinstance(error, AladinError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from service.work.deadly_generations import Attempt
 from service.work.guarded_engine import EngineCall
 from service.work.job import Job
 from service.work.live_index import LiveState
@@ -38,6 +39,18 @@ class Unwanted:
 
     number: int
     place: int
+
+
+@dataclass(frozen=True)
+class Forgiven:
+    """To the worker: generations that have ended other workers may be opened again."""
+
+
+@dataclass(frozen=True)
+class Attempting:
+    """From the worker: what it opens now, and might not survive; None: it is through with that."""
+
+    attempt: Attempt | None
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,24 @@ Each worker takes up a new generation by itself, before the first batch or job t
 that is live: whatever was acknowledged to one client, the next request of any other finds. Should a
 worker refuse a generation that another has taken up, it gets no work until it has followed: no two
 generations are answered from for longer than a status takes to come. Where all refuse it, all go
-on with the one before, and so does a worker that is started then.
+on with the one before, and so does a worker that is started then. So it is with one that ends the
+workers that open or search it, see `service.work.deadly_generations`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from aladin.errors import OverloadedError, ShuttingDownError
+from aladin.errors import NoWorkerError, OverloadedError, ShuttingDownError
 from service.metrics import Metrics
 from service.work.batch import Batch
+from service.work.deadly_generations import DeadlyGenerations
 from service.work.job import Job
 from service.work.job_line import JobLine, WaitingJob
 from service.work.live_index import EngineStanding, LiveState
@@ -31,6 +34,7 @@ from service.work.search_job import Answered, Lane, SearchJob
 from service.work.slot import Slot
 from service.work.worker_link import WorkerLink
 from service.work.worker_plan import JOB_THREADS, WorkerPlan
+from service.work.worker_start import TRIAL_S, end_process, start_trial
 from service.work.workers import WorkersHealth
 
 T = TypeVar("T")
@@ -45,6 +49,9 @@ _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.25, 30.0
 _LOOK_S = 0.5
 # A worker that stays behind for so long is replaced: a new one may be luckier.
 _BEHIND_S = 5.0
+# Without any worker for so long, what waits is refused, and so is what comes, until there is one:
+# a worker that only has to be replaced is there sooner, and nobody waits for one that never comes.
+_MISSING_S = 5.0
 
 
 class ProcessWorkers:
@@ -68,7 +75,12 @@ class ProcessWorkers:
         self._leaving: list[Slot[Any]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._one_serves = asyncio.Event()
+        self._served_s = time.monotonic()  # when it was last seen that one serves
+        self._is_missing = False
         self._generation: int | None = None
+        self._before: int | None = None  # the generation before that
+        self._deadly = DeadlyGenerations()
+        self._trial: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start all workers; returns when each takes work, or has failed to for the first time."""
@@ -86,9 +98,10 @@ class ProcessWorkers:
         self._lines.close()
         self._lines.fail_waiting(error)
         self._jobs.close(error)
-        for task in self._tasks:
+        tasks = self._tasks if self._trial is None else [*self._tasks, self._trial]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         slots = [slot for slots in self._slots.values() for slot in slots]
         await asyncio.gather(*(slot.abort() for slot in (*slots, *self._leaving)))
 
@@ -96,7 +109,7 @@ class ProcessWorkers:
         """Answer one query; see `Workers.search`."""
         return await self._lines.answer(job)
 
-    def refusal(self, lane: Lane) -> OverloadedError | None:
+    def refusal(self, lane: Lane) -> OverloadedError | NoWorkerError | None:
         """Say why a query would be refused; see `Workers.refusal`."""
         return self._lines.refusal(lane)
 
@@ -127,7 +140,7 @@ class ProcessWorkers:
         delay_s = 0.0
         while True:
             # Should what is live be unsound, a new worker goes on with what the others have.
-            plan = replace(self._plan, fallback=self._generation)
+            plan = replace(self._plan, fallback=self._generation, deadly=dict(self._deadly.reasons))
             link = WorkerLink(place, plan, self._on_change, self._metrics.engine_call)
             self._links[place] = link
             lived_s = 0.0
@@ -140,6 +153,7 @@ class ProcessWorkers:
                 del self._links[place]
                 self._assign()
             self._metrics.worker_died()
+            self._learn(link, how)
             short = lived_s < _STABLE_S
             delay_s = min(max(_FIRST_DELAY_S, 2 * delay_s), _LONGEST_DELAY_S) if short else 0.0
             _LOG.error(
@@ -164,11 +178,18 @@ class ProcessWorkers:
         return time.monotonic() - ready_s
 
     async def _watch(self) -> None:
-        """Kill workers that hang, and those that stay behind the others."""
+        """Kill workers that hang, and those that stay behind the others; end waiting for none."""
         behind_since_s: dict[WorkerLink, float] = {}
         while True:
             await asyncio.sleep(_LOOK_S)
             now = time.monotonic()
+            if self._one_serves.is_set():
+                self._served_s = now
+            elif now - self._served_s > _MISSING_S and not self._is_missing:
+                _LOG.error("no worker has served for %g s: requests are refused", _MISSING_S)
+                self._set_missing(True)
+            if self._deadly.retry_is_due and (self._trial is None or self._trial.done()):
+                self._trial = asyncio.create_task(self._try_again())
             behind = {link for link in self._links.values() if self._is_behind(link)}
             behind_since_s = {link: behind_since_s.get(link, now) for link in behind}
             for link in list(self._links.values()):
@@ -177,9 +198,59 @@ class ProcessWorkers:
                 elif now - behind_since_s.get(link, now) > _BEHIND_S:
                     link.kill("it refuses a generation that other workers have taken up")
 
+    def _learn(self, link: WorkerLink, how: str) -> None:
+        """Refuse a generation that has ended a worker, where it is to blame for that."""
+        links = self._links.values()
+        if link.attempt is not None:
+            attempt = link.attempt
+            others_can = any(other.opened == attempt for other in links)
+            is_refused = not others_can and self._deadly.ended_opening(attempt, how)
+        elif link.opened is not None and self._before not in (None, link.opened.generation):
+            attempt = link.opened
+            is_refused = self._deadly.ended_searching(attempt, how)
+        else:
+            return
+        if not is_refused:
+            return
+        reason = self._deadly.reasons[attempt]
+        _LOG.error("generation %d is refused: %s", attempt.generation, reason)
+        if self._generation == attempt.generation:
+            self._generation = self._before
+        for other in links:
+            if other.opened == attempt:
+                other.kill("it answers from a generation that is refused")
+
+    async def _try_again(self) -> None:
+        """Open what is published in a process of its own, for workers may end by it."""
+        try:
+            process = await asyncio.to_thread(start_trial, self._plan)
+        except (OSError, EOFError):
+            _LOG.exception("what is published cannot be opened by way of trial")
+            self._deadly.retried("never started")
+            return
+        try:
+            async with asyncio.timeout(TRIAL_S):
+                while process.exitcode is None:
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            process.kill()
+        finally:
+            how = await asyncio.to_thread(end_process, process)
+        _LOG.info("what is published was opened once more, by way of trial: %s", how)
+        if self._deadly.retried(how):
+            self._forgive()
+
+    def _forgive(self) -> None:
+        for link in self._links.values():
+            link.forgive()
+
     def _on_change(self, link: WorkerLink, before: LiveState | None) -> None:
         if link.live is not None and (before is None or before.generation != link.live.generation):
+            if link.live.generation not in (None, self._generation):
+                self._before = self._generation
             self._generation = link.live.generation
+        if link.opened is not None and self._deadly.opened(link.opened):
+            self._forgive()
         self._assign()
 
     def _assign(self) -> None:
@@ -195,9 +266,16 @@ class ProcessWorkers:
             if link not in self._slots:
                 self._slots[link] = self._slots_of(link)
         if serving:
+            self._served_s = time.monotonic()
             self._one_serves.set()
+            self._set_missing(False)
         else:
             self._one_serves.clear()
+
+    def _set_missing(self, missing: bool) -> None:  # it is all that is said
+        self._is_missing = missing
+        self._lines.set_worker_missing(missing)
+        self._jobs.set_worker_missing(missing)
 
     def _can_serve(self, link: WorkerLink) -> bool:
         return link.takes_work and not self._is_behind(link)
@@ -221,15 +299,32 @@ class ProcessWorkers:
 
     async def _answer(self, link: WorkerLink, batch: Batch) -> None:
         while not await link.answer(batch):
-            link = await self._another()
+            another = await self._another()
+            if another is None:
+                batch.fail_rest(NoWorkerError())
+                return
+            link = another
 
     async def _do(self, link: WorkerLink, waiting: WaitingJob) -> None:
         while not await link.do(waiting):
-            link = await self._another()
+            another = await self._another()
+            if another is None:
+                waiting.fail(NoWorkerError())
+                return
+            link = another
 
-    async def _another(self) -> WorkerLink:
-        """Wait for a worker to which work can be sent that another one has not begun."""
-        await self._one_serves.wait()
+    async def _another(self) -> WorkerLink | None:
+        """Wait for a worker to which work can be sent that another one has not begun.
+
+        Returns:
+            The worker; None where there is none for too long.
+        """
+        while not self._one_serves.is_set():
+            if self._is_missing:
+                return None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self._one_serves.wait()
         return next(iter(self._slots))
 
 

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import get_args
 
-from aladin.errors import OverloadedError, ShuttingDownError
+from aladin.errors import NoWorkerError, OverloadedError, ShuttingDownError
 from service.metrics import Metrics
 from service.queries import PhotoQuery, Query, RegionsQuery, TextQuery
 from service.settings import ServiceSettings
@@ -66,6 +66,7 @@ class QueryLines:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._pulling = 0  # slots in `next_batch`
         self._closed = False
+        self._no_worker = False
 
     @property
     def waiting(self) -> int:
@@ -78,6 +79,7 @@ class QueryLines:
         Raises:
             AladinError: whatever became of it.
             OverloadedError: too many wait already, or too long; at once.
+            NoWorkerError: nobody takes queries out of the lines.
             ShuttingDownError: the lines are closed.
         """
         lane = lane_of(job.query)
@@ -99,8 +101,10 @@ class QueryLines:
                 self._count(lane)
             raise
 
-    def refusal(self, lane: Lane) -> OverloadedError | None:
+    def refusal(self, lane: Lane) -> OverloadedError | NoWorkerError | None:
         """Say why one more query of a lane would be refused now; None: it would be taken."""
+        if self._no_worker:
+            return NoWorkerError()
         # Each slot that is free takes at least one of those that wait.
         ahead = self.waiting - self._pulling
         if ahead < 0 or (ahead < self._max_waiting and self._limit.admits(self._count_in())):
@@ -125,6 +129,12 @@ class QueryLines:
                 await self._wait(None if lane is None else ready_s - now)
         finally:
             self._pulling -= 1
+
+    def set_worker_missing(self, missing: bool) -> None:  # it is all that is said
+        """Refuse all queries, those that wait as well, while no worker takes any."""
+        self._no_worker = missing
+        if missing:
+            self.fail_waiting(NoWorkerError())
 
     def close(self) -> None:
         """Take no more queries; slots get what waits, then None."""

@@ -7,7 +7,7 @@ import logging
 from functools import partial
 from typing import TypeVar
 
-from aladin.errors import OverloadedError, ShuttingDownError
+from aladin.errors import NoWorkerError, OverloadedError, ShuttingDownError
 from service.metrics import Metrics
 from service.settings import ServiceSettings
 from service.work.batch import Batch
@@ -91,7 +91,7 @@ class ThreadWorkers:
         """Answer one query; see `Workers.search`."""
         return await self._lines.answer(job)
 
-    def refusal(self, lane: Lane) -> OverloadedError | None:
+    def refusal(self, lane: Lane) -> OverloadedError | NoWorkerError | None:
         """Say why a query would be refused; see `Workers.refusal`."""
         return self._lines.refusal(lane)
 

@@ -14,10 +14,21 @@ from typing import Any
 
 from aladin.errors import WorkerDiedError
 from service.work.batch import Batch
+from service.work.deadly_generations import Attempt
 from service.work.guarded_engine import OnCall, pass_over
 from service.work.job_line import WaitingJob
 from service.work.live_index import LiveState
-from service.work.messages import Begun, Done, PlacesAnswered, RunBatch, RunJob, Status, Unwanted
+from service.work.messages import (
+    Attempting,
+    Begun,
+    Done,
+    Forgiven,
+    PlacesAnswered,
+    RunBatch,
+    RunJob,
+    Status,
+    Unwanted,
+)
 from service.work.search_job import Answered
 from service.work.wire import pack, read_message
 from service.work.worker_plan import WorkerPlan
@@ -57,6 +68,7 @@ class WorkerLink:
         place: that the process fills, for the log.
         live: what it says of its index.
         ready: set when it takes work for the first time, and when it ends without.
+        attempt: the generation that it is opening; None: none.
         ended: set when it is gone; everything it had been sent is settled then.
         pid: of the process; None before its start.
     """
@@ -74,6 +86,8 @@ class WorkerLink:
         """
         self.place = place
         self.live: LiveState | None = None
+        self.attempt: Attempt | None = None
+        self._attempted: Attempt | None = None
         self.ready = asyncio.Event()
         self.ended = asyncio.Event()
         self.pid: int | None = None
@@ -92,6 +106,14 @@ class WorkerLink:
     def takes_work(self) -> bool:
         """Whether it is up."""
         return self.live is not None and not self.ended.is_set()
+
+    @property
+    def opened(self) -> Attempt | None:
+        """How it has opened what it answers from, as far as is known."""
+        last = self._attempted
+        if last is None or self.live is None or self.live.generation != last.generation:
+            return None
+        return None if self.attempt is not None else last
 
     @property
     def is_silent(self) -> bool:
@@ -172,6 +194,11 @@ class WorkerLink:
             waiting.settle(done.result)
         return True
 
+    def forgive(self) -> None:
+        """Let it open again what has ended other workers."""
+        if self._writer is not None and not self.ended.is_set():
+            self._write(pack(Forgiven()))
+
     def kill(self, why: str) -> None:
         """End the process now, whatever it is at."""
         if self._process is not None and not self.ended.is_set():
@@ -246,6 +273,9 @@ class WorkerLink:
                 self.ready.set()
                 if live != before:
                     self._on_change(self, before)
+            case Attempting(attempt):
+                self.attempt = attempt
+                self._attempted = attempt or self._attempted
             case Begun(number):
                 self._sent[number].begun_s = time.monotonic()
             case PlacesAnswered(number, answers):

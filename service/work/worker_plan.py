@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aladin.detectors.base import Detector
@@ -12,6 +12,7 @@ from service.encoding_cache import EncodingCache
 from service.photos.thumbnail_cache import ThumbnailCache
 from service.query_encoder import QueryEncoder
 from service.settings import ServiceSettings
+from service.work.deadly_generations import Attempt, OnAttempt, Refusals
 from service.work.find_source import EngineAccess
 from service.work.guarded_engine import OnCall, pass_over
 from service.work.live_index import LiveIndex
@@ -32,6 +33,7 @@ class WorkerPlan:
         first_stage: what finds the candidates there.
         warm: have each generation's files read into memory when it is opened.
         fallback: a generation to begin with should the live one be unsound.
+        deadly: generations that are not opened, for they have ended other processes.
     """
 
     index: Path
@@ -40,12 +42,14 @@ class WorkerPlan:
     first_stage: FirstStageName = "faiss"
     warm: bool = False
     fallback: int | None = None
+    deadly: Refusals = field(default_factory=dict[Attempt, str])
 
-    def make(self, on_call: OnCall = pass_over) -> Worker:
+    def make(self, on_call: OnCall = pass_over, on_attempt: OnAttempt = lambda _: None) -> Worker:
         """Make the worker; its index is not open yet.
 
         Args:
             on_call: told of each call of an engine, if one keeps the index, on whichever thread.
+            on_attempt: told what is about to be opened, see `LiveIndex`.
         """
         place = SearchDevice.choose(self.device, self.first_stage)
         detector = self._detector(place)
@@ -61,6 +65,8 @@ class WorkerPlan:
                 poll_s=self.settings.engine_poll_s,
                 on_call=on_call,
             ),
+            deadly=self.deadly,
+            on_attempt=on_attempt,
         )
         encoder = QueryEncoder(
             self.settings.query_limits,

@@ -35,8 +35,10 @@ from service.work.guarded_engine import EngineCall
 from service.work.job_errors import without_frames
 from service.work.live_index import LiveState
 from service.work.messages import (
+    Attempting,
     Begun,
     Done,
+    Forgiven,
     PlacesAnswered,
     RunBatch,
     RunJob,
@@ -80,13 +82,34 @@ def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> No
     # Each batch runs on a thread of its own: more threads inside it would only fight.
     torch.set_num_threads(1)
     engine_calls: SimpleQueue[EngineCall] = SimpleQueue()
-    worker = plan.make(engine_calls.put)
+    wire = Wire(connected)
+    worker = plan.make(engine_calls.put, lambda attempt: wire.send(Attempting(attempt)))
     worker.live.try_to_open()
     pass_over_what_is_loaded()
     keep_giving_back()
-    _WorkerProcess(worker, Wire(connected), engine_calls).run(
-        batch_threads=plan.settings.query_threads
-    )
+    _WorkerProcess(worker, wire, engine_calls).run(batch_threads=plan.settings.query_threads)
+
+
+def try_plan(plan: WorkerPlan, logs: LogSetup) -> NoReturn:
+    """Open what is live as a worker does, and end: by what it does to the process, if it does.
+
+    The exit status is 0 where it can be served, and 1 where it cannot and an error says why.
+
+    Args:
+        plan: of the worker.
+        logs: how to write the log.
+    """
+    _end_with_the_service()
+    os.nice(NICENESS)
+    log_to_stderr(logs)
+    torch.set_num_threads(1)
+    try:
+        worker = plan.make()
+        worker.live.open()
+        worker.check_detector()
+    except Exception:  # whoever asked meets it, too, and tells it
+        os._exit(1)
+    os._exit(0)
 
 
 @dataclass(eq=False)
@@ -138,6 +161,8 @@ class _WorkerProcess:
                 batch = self._batches.get(number)  # a thread may be through with it by now
                 if batch is not None:
                     batch.unwanted.add(place)
+            case Forgiven():
+                self._worker.live.forgive()
             case message:
                 raise AssertionError(f"unknown message {message!r}")
 

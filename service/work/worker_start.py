@@ -15,6 +15,8 @@ from service.work.worker_plan import WorkerPlan
 
 # A worker that is told to end has nothing to finish: longer than this, it is stuck.
 _END_S = 2.0
+# To import everything takes seconds on a busy machine, to load a large network some more.
+TRIAL_S = 120.0
 # What the server of forks imports beforehand, so that a worker is there in a fraction of a second.
 _PRELOAD = ["service.cli", "service.work.worker_process"]
 
@@ -58,6 +60,36 @@ def start_process(plan: WorkerPlan) -> tuple[ForkServerProcess, socket.socket]:
         ours.close()
         raise
     return process, ours
+
+
+def start_trial(plan: WorkerPlan) -> ForkServerProcess:
+    """Start a process that opens what is live and ends, see `try_plan`; blocks for a moment.
+
+    Raises:
+        OSError: the system has no room for another process.
+        EOFError: the server of forks has died.
+    """
+    from service.work.worker_process import try_plan
+
+    with _signals_held():
+        process = _context().Process(target=try_plan, args=(plan, log_setup()))
+        process.start()
+    return process
+
+
+def try_in_process(plan: WorkerPlan) -> str:
+    """Open what is live in a process of its own, and wait for its end.
+
+    Returns:
+        How it ended, see `end_process`: SIGKILL where it took too long.
+
+    Raises:
+        OSError: the system has no room for another process.
+        EOFError: the server of forks has died.
+    """
+    process = start_trial(plan)
+    process.join(TRIAL_S)
+    return end_process(process)
 
 
 def end_process(process: ForkServerProcess) -> str:

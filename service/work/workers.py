@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from aladin.errors import OverloadedError
+from aladin.errors import NoWorkerError, OverloadedError
 from service.work.job import Job
 from service.work.live_index import EngineStanding
 from service.work.search_job import Answered, Lane, SearchJob
@@ -62,10 +62,11 @@ class Workers(Protocol):
             EngineUnavailableError: the engine that keeps it does not answer.
             OverloadedError: too many queries wait already.
             WorkerDiedError: the worker ended while it ran this query.
+            NoWorkerError: for some seconds there has been no worker.
         """
         ...
 
-    def refusal(self, lane: Lane) -> OverloadedError | None:
+    def refusal(self, lane: Lane) -> OverloadedError | NoWorkerError | None:
         """Say why a query of a lane would be refused now; None: it would be taken."""
         ...
 
@@ -79,6 +80,7 @@ class Workers(Protocol):
                 may have been made.
             OverloadedError: too many jobs wait already.
             WorkerDiedError: the worker ended while it ran this job; it may have been done.
+            NoWorkerError: for some seconds there has been no worker; it was not begun.
         """
         ...
 

@@ -28,12 +28,12 @@ from aladin.checkpoint import Checkpoint
 from aladin.encoding import Encoding
 from index.backend import SearchBackend
 from index.modality import Modality
-from index.open import open_backend, open_writer
+from index.open import open_writer
 from index.results import Hit, SearchResult
 from index.searcher import TwoStageSearcher
 from index.settings import Target
 from tests.index.change_contract import ChangeContract
-from tests.index.contract_index import ContractIndex, Publish
+from tests.index.contract_index import ContractIndex, Publish, open_trusted, trusted
 from tests.index.contract_items import (
     ODD_IDS,
     captions,
@@ -76,12 +76,14 @@ class AgreementContract(ContractIndex):
         )
         folder = publish(files)
         with (
-            closing(open_backend(files, checkpoint=checkpoint)) as ours,
-            closing(open_backend(folder, checkpoint=checkpoint)) as theirs,
+            closing(open_trusted(files, checkpoint)) as ours,
+            closing(open_trusted(folder, checkpoint)) as theirs,
         ):
             self._compare(ours, theirs)
             for root in (files, folder):
-                with closing(open_writer(root, checkpoint.model_id)) as writer:
+                with closing(
+                    open_writer(root, checkpoint.model_id, engine=trusted(root))
+                ) as writer:
                     new = renamed(photos(6, first=20), ["a", "b", "c", "d", "photo 11", "f"])
                     writer.add("images", new, "replace")
                     writer.delete("images", ["b", "photo 15"])

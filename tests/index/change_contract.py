@@ -20,9 +20,9 @@ from aladin.errors import (
 )
 from index.backend import ItemWriter, SearchBackend
 from index.changes.uploaded_photos import UploadedPhoto, photo_of
-from index.open import open_backend, open_writer
+from index.open import open_writer
 from index.searcher import TwoStageSearcher
-from tests.index.contract_index import ContractIndex, Publish
+from tests.index.contract_index import ContractIndex, Publish, open_trusted, trusted
 from tests.index.contract_items import (
     ODD_IDS,
     KnownItems,
@@ -50,8 +50,8 @@ class ChangeContract(ContractIndex):
         write_collection(tmp_path / "files", tiny_checkpoint, model_id, {"images": new})
         folder = publish(tmp_path / "files")
         with (
-            closing(open_backend(folder, checkpoint=checkpoint)) as opened,
-            closing(open_writer(folder, checkpoint.model_id)) as writer,
+            closing(open_trusted(folder, checkpoint)) as opened,
+            closing(open_writer(folder, checkpoint.model_id, engine=trusted(folder))) as writer,
         ):
             yield opened, writer, as_stored(new)
 
@@ -68,7 +68,7 @@ class ChangeContract(ContractIndex):
         assert writer.known("images", ["photo 11", *ids]) == {"photo 11", *ids}
         items = merged([items, as_stored(new)])
         self._check(index, items, seed=0)
-        with closing(open_backend(index.path, checkpoint=checkpoint)) as another:
+        with closing(open_trusted(index.path, checkpoint)) as another:
             self._check(another, items, seed=1)
 
     def test_an_id_that_is_there_already(
@@ -148,7 +148,7 @@ class ChangeContract(ContractIndex):
             with pytest.raises(NoSuchTargetError):
                 call()
         with (
-            closing(open_writer(index.path, "0" * 64)) as another,
+            closing(open_writer(index.path, "0" * 64, engine=trusted(index.path))) as another,
             pytest.raises(IndexMismatchError),
         ):
             another.add("images", new, "replace")
@@ -175,7 +175,7 @@ class ChangeContract(ContractIndex):
         bare = replace(new, tokens=new.tokens[:0], lengths=np.zeros(5, dtype=np.int64))
         model_id = checkpoint.model_id
         write_collection(tmp_path / "files", tiny_checkpoint, model_id, {"images": bare})
-        with closing(open_backend(publish(tmp_path / "files"), checkpoint=checkpoint)) as index:
+        with closing(open_trusted(publish(tmp_path / "files"), checkpoint)) as index:
             query = made_up_query(np.random.default_rng(10))
             result = TwoStageSearcher(index).search(query, "text", "images", top_k=9)
             assert (result.reranked, result.degraded) == (False, ["rerank"])

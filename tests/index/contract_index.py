@@ -10,7 +10,11 @@ import pytest
 
 from aladin.checkpoint import Checkpoint, load_checkpoint
 from aladin.encoding import Encoding
+from index.backend import SearchBackend
 from index.modality import DIRECTION_OF, Modality
+from index.open import open_backend
+from index.remote.connect import EngineOptions
+from index.remote.location import location_of
 from index.results import SearchResult
 from index.searcher import TwoStageSearcher
 from tests.index.contract_items import (
@@ -21,6 +25,17 @@ from tests.index.contract_items import (
 
 # From the folder of an index of files to that of the index that a backend opens.
 Publish = Callable[[Path], Path]
+
+
+def trusted(folder: Path) -> EngineOptions | None:
+    """Return how the engine of a folder that a test has written is reached; None: files."""
+    location = location_of(folder)
+    return None if location is None else EngineOptions(url=location.url)
+
+
+def open_trusted(folder: Path, checkpoint: Checkpoint) -> SearchBackend:
+    """Open an index that a test has published, wherever it is."""
+    return open_backend(folder, checkpoint=checkpoint, engine=trusted(folder))
 
 
 class ContractIndex:

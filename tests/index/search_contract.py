@@ -22,10 +22,9 @@ from index.backend import SearchBackend, SecondStageQuery
 from index.changes.writer import NewItems
 from index.items.filters import parse_filter
 from index.modality import Modality
-from index.open import open_backend
 from index.searcher import TwoStageSearcher
 from index.settings import Target
-from tests.index.contract_index import ContractIndex, Publish
+from tests.index.contract_index import ContractIndex, Publish, open_trusted
 from tests.index.contract_items import (
     EMBEDDING_DIM,
     FILTERS,
@@ -74,7 +73,7 @@ class SearchContract(ContractIndex):
         cls, publish: Publish, files: Path, checkpoint: Checkpoint
     ) -> Iterator[SearchBackend]:
         """The index of `files`, open; not to be written to."""
-        with closing(open_backend(publish(files), checkpoint=checkpoint)) as opened:
+        with closing(open_trusted(publish(files), checkpoint)) as opened:
             yield opened
 
     @pytest.fixture(scope="class")

@@ -45,7 +45,9 @@ def push(
         typer.Option(
             "--url",
             help="Of the engine: http://host:port or https://host:port; file:///folder for "
-            "Qdrant in each process that searches.",
+            "Qdrant in each process that searches. With --engine qdrant, such a folder can run "
+            "code when it is opened: what searches it later needs ALADIN_ENGINE_URL, the same "
+            "address, in its environment.",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Of the index in the engine.")] = None,
@@ -123,7 +125,8 @@ def push(
 
     A push that was cut goes on where it was when the same command is run again; until it is done
     the engine answers with what was live before. Tokens for engines come from ALADIN_ENGINE_TOKEN
-    and are written nowhere. One push at a time to a name.
+    and are written nowhere; they are only sent to an address that --url or ALADIN_ENGINE_URL names.
+    One push at a time to a name.
     """
     from index.remote.connect import connect
     from index.remote.location import location_of
@@ -150,9 +153,12 @@ def push(
         unless_live=unless_live,
     )
     options = read_settings().engine_options
+    if options.url is None:
+        options = replace(options, url=url)  # whoever gives --url trusts it
     with closing(connect(location, options)) as client, stderr_progress() as progress:
         report = push_index(index, out, location, client, settings, progress)
     _print_report(out, location, report)
+    _print_environment(location, has_token=options.token is not None)
 
 
 def _location(
@@ -194,6 +200,17 @@ def _number(value: str) -> int | float | str:
         except ValueError:
             continue
     return value
+
+
+def _print_environment(location: EngineLocation, *, has_token: bool) -> None:
+    """Say what the environment of those who search has to name."""
+    from index.remote.location import is_folder
+
+    if (location.engine == "qdrant" and is_folder(location.url)) or has_token:
+        typer.echo(
+            f"  to search it, set ALADIN_ENGINE_URL={location.url}: the folder alone does not "
+            "decide this address"
+        )
 
 
 def _print_report(out: Path, location: EngineLocation, report: PushReport) -> None:

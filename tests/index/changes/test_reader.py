@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
+import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -206,3 +208,43 @@ def test_threads_search_while_others_add_and_remove(
         for thread in threads:
             thread.join()
     assert faults == []
+
+
+def test_a_removed_row_that_never_was_is_refused(
+    root: Path, checkpoint: Checkpoint, made_up: MakeItems
+) -> None:
+    with closing(ChangesWriter(root, checkpoint.model_id)) as writer:
+        writer.add("images", made_up(["d"]), "error")
+    with closing(sqlite3.connect(changes_database(root, 1, "images"))) as database, database:
+        database.execute("INSERT INTO removed (row) VALUES (4)")  # rows 0 to 2, and 3 was added
+    with (
+        open_index(root, checkpoint=checkpoint) as index,
+        pytest.raises(IndexCorruptError, match="expected removed rows from 0 to 3"),
+    ):
+        index.side("images")
+
+
+def test_a_database_that_was_replaced_is_read_from_the_start(
+    root: Path, checkpoint: Checkpoint, made_up: MakeItems, tmp_path: Path
+) -> None:
+    with (
+        open_index(root, checkpoint=checkpoint) as index,
+        closing(ChangesWriter(root, checkpoint.model_id)) as writer,
+    ):
+        writer.add("images", made_up(["d"]), "error")
+        backup = Path(shutil.copytree(root / "changes", tmp_path / "backup"))
+        writer.add("images", made_up(["e", "f"]), "error")
+        writer.delete("images", ["a"])
+        before = index.side("images")
+        assert before.items.rows_by_id() == {"b": 1, "c": 2, "d": 3, "e": 4, "f": 5}
+        for kept in (True, False):
+            (root / "changes").rename(tmp_path / f"moved {kept}")
+            if kept:
+                shutil.copytree(backup, root / "changes")
+            known = {"a": 0, "b": 1, "c": 2} | ({"d": 3} if kept else {})
+            assert index.side("images").items.rows_by_id() == known
+            writer.add("images", made_up([f"g {kept}"]), "error")
+            assert f"g {kept}" in index.side("images").items.rows_by_id()
+        # What began before goes on with what it began with.
+        assert before.items.rows_by_id() == {"b": 1, "c": 2, "d": 3, "e": 4, "f": 5}
+        assert before.count == 5

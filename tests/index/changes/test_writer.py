@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import fcntl
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -22,9 +24,10 @@ from aladin.errors import (
 )
 from index.changes import writable
 from index.changes.database import changes_database
+from index.changes.lock import changes_lock
 from index.changes.pending import pending_changes
 from index.changes.writer import ChangesWriter, NewItems
-from index.layout import generation_folder
+from index.layout import CHANGES_LOCK, generation_folder
 from index.manifest import read_manifest
 
 MakeItems = Callable[..., NewItems]
@@ -147,6 +150,100 @@ def test_what_does_not_fit_the_index_is_refused(
         pytest.raises(IndexNotReadyError),
     ):
         nowhere.delete("images", ["a"])
+
+
+def replace_folder(root: Path, backup: Path) -> None:
+    """Put a copy of a backup in the place of an index, as one who restores it does."""
+    broken = root.with_name("broken")
+    shutil.rmtree(broken, ignore_errors=True)
+    copy = Path(shutil.copytree(backup, root.with_name("copy")))
+    root.rename(broken)
+    copy.rename(root)
+
+
+def test_changes_go_to_the_folder_that_is_there_now(
+    root: Path, writer: ChangesWriter, made_up: MakeItems, tmp_path: Path
+) -> None:
+    writer.add("images", made_up(["d"]), "error")
+    backup = Path(shutil.copytree(root, tmp_path / "backup"))
+    for item_id in ("e", "f"):  # also a second time
+        replace_folder(root, backup)
+        assert writer.known("images", [item_id]) == set()
+        writer.add("images", made_up([item_id]), "error")
+        assert lines(root)[0] == [(3, "d"), (4, item_id)]
+    assert lines(root.with_name("broken"))[0] == [(3, "d"), (4, "e")]
+    # A folder in which nothing was changed yet.
+    shutil.rmtree(backup / "changes")
+    replace_folder(root, backup)
+    assert writer.known("images", ["a", "d", "f"]) == {"a"}
+    assert writer.delete("images", ["a"]).deleted == ["a"]
+    assert lines(root) == ([], [0])
+
+
+def test_a_database_that_was_replaced_alone_is_opened_anew(
+    root: Path, writer: ChangesWriter, made_up: MakeItems, tmp_path: Path
+) -> None:
+    writer.add("images", made_up(["d"]), "error")
+    backup = Path(shutil.copytree(root / "changes", tmp_path / "backup"))
+    writer.add("images", made_up(["e"]), "error")
+    (root / "changes").rename(tmp_path / "moved")
+    backup.rename(root / "changes")
+    assert writer.known("images", ["d", "e"]) == {"d"}
+    writer.add("images", made_up(["f"]), "error")
+    assert lines(root)[0] == [(3, "d"), (4, "f")]
+
+
+@pytest.mark.parametrize("changes_before", [0, 1])
+def test_a_folder_that_is_replaced_in_the_middle_of_a_call_fails_it(
+    root: Path,
+    writer: ChangesWriter,
+    made_up: MakeItems,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes_before: int,
+) -> None:
+    import index.changes.writer as module
+
+    for _ in range(changes_before):
+        writer.add("images", made_up(["d"]), "error")
+    backup = Path(shutil.copytree(root, tmp_path / "backup"))
+    inserted = module.insert_encoding
+
+    def replace_and_insert(*arguments: object) -> None:
+        replace_folder(root, backup)
+        inserted(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "insert_encoding", replace_and_insert)
+    with pytest.raises(IndexWriteError, match="was replaced during this call; nothing of it is in"):
+        writer.add("images", made_up(["e"]), "error")
+    monkeypatch.setattr(module, "insert_encoding", inserted)
+    assert writer.known("images", ["e"]) == set()
+    assert writer.add("images", made_up(["e"]), "error").added == ["e"]
+    assert [item_id for _, item_id in lines(root)[0]][-1] == "e"
+
+
+def test_whoever_waits_for_the_lock_gets_that_of_the_folder_that_is_there_then(
+    root: Path, tmp_path: Path
+) -> None:
+    got: list[bool] = []
+
+    def wait() -> None:
+        with changes_lock(root), (root / CHANGES_LOCK).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                got.append(False)
+            except BlockingIOError:
+                got.append(True)
+
+    with changes_lock(root):
+        backup = Path(shutil.copytree(root, tmp_path / "backup"))
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive()
+        replace_folder(root, backup)
+    waiting.join(20)
+    assert got == [True]
 
 
 def test_threads_and_writers_take_turns(root: Path, made_up: MakeItems) -> None:

@@ -132,3 +132,12 @@ def test_warming_asks_for_the_pages_of_the_rows(
     TokenStore.from_arrays(store.codec, store.packed(np.arange(COUNT)), LENGTHS).warm()
     np.testing.assert_allclose(store.read(np.array([3])).values, items[3], rtol=1e-6)
     assert (tmp_path / TOKENS).stat().st_size > 0
+
+
+def test_offsets_that_are_not_in_order_are_refused(tmp_path: Path) -> None:
+    write_npy(tmp_path / TOKENS, np.float16, (6, 4), [np.zeros((6, 4))])
+    for middle in (7, 2**62, -1):
+        offsets = np.array([0, 2, middle, 6])
+        write_npy(tmp_path / OFFSETS, np.int64, (4,), [offsets])
+        with pytest.raises(IndexCorruptError, match="ends before it begins"):
+            TokenStore.open(tmp_path, 3, 6, 4, "float16")

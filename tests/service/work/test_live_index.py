@@ -5,12 +5,18 @@ from __future__ import annotations
 import gc
 import logging
 import shutil
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from aladin.errors import GenerationRefusedError, IndexCorruptError, IndexNotReadyError
+from aladin.errors import (
+    GenerationRefusedError,
+    IndexCorruptError,
+    IndexNotReadyError,
+    UnknownItemError,
+)
 from index.building.publish import publish_generation
 from index.changes.generation_lease import sole_use
 from index.changes.rollback import rollback_index
@@ -18,10 +24,16 @@ from index.changes.writer import ChangesWriter
 from index.disk import only_builder
 from index.layout import CURRENT, NEW_GENERATION, generation_folder, set_live_generation
 from index.manifest import read_manifest, write_manifest
+from service.item_changes import TextToAdd
 from service.queries import SearchOptions, TextQuery
 from service.query_limits import QueryLimits
+from service.settings import ServiceSettings
 from service.work import live_index
+from service.work.files_source import FilesSource
+from service.work.item_jobs import AddTexts, GetItem
 from service.work.live_index import LiveIndex, LiveState
+from service.work.worker import Worker
+from service.work.worker_plan import WorkerPlan
 
 
 @pytest.fixture
@@ -162,4 +174,118 @@ def test_what_was_removed_does_not_make_a_generation_unsound(index: Path) -> Non
     live = LiveIndex(index, QueryLimits())
     live.open()
     assert hits(live) == 4
+    live.close()
+
+
+@pytest.mark.parametrize("fault", [MemoryError(), RuntimeError("std::bad_alloc"), KeyError("a")])
+def test_a_generation_that_fails_in_an_unforeseen_way_is_refused_and_tried_again(
+    index: Path,
+    fault: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    live = LiveIndex(index, QueryLimits())
+    live.open()
+    publish_copy(index, 2)
+    opened = FilesSource.open
+    opens: list[int | None] = []
+
+    def fail(self: FilesSource, *_: object) -> object:
+        opens.append(self.live_number())
+        raise fault
+
+    monkeypatch.setattr(FilesSource, "open", fail)
+    for _ in range(3):
+        live.refresh()  # as before each request: none is answered with the fault
+    assert opens == [2]
+    state = live.state
+    assert (state.generation, state.refused_generation) == (1, 2)
+    assert type(fault).__name__ in (state.refused or "")
+    assert hits(live) == 6
+    with pytest.raises(GenerationRefusedError):
+        live.changer()
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+
+    monkeypatch.setattr(FilesSource, "open", opened)
+    monkeypatch.setattr(live_index.time, "monotonic", lambda: 1e12)
+    live.refresh()
+    assert live.state == LiveState(2)
+    live.changer()
+    live.close()
+
+
+def test_a_fallback_that_fails_in_an_unforeseen_way_leaves_nothing(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> object:
+        raise MemoryError
+
+    monkeypatch.setattr(FilesSource, "open", fail)
+    live = LiveIndex(index, QueryLimits(), fallback=1)
+    live.refresh()
+    assert live.state == LiveState(None, 1, "MemoryError")
+    with pytest.raises(IndexNotReadyError, match="damaged"):
+        live.engine()
+    live.close()
+
+
+def replace_folder(index: Path, backup: Path, *, removed: bool) -> None:
+    """Put a copy of a backup in the place of an index, as one who restores it does."""
+    copy = Path(shutil.copytree(backup, index.with_name("copy")))
+    if removed:
+        shutil.rmtree(index)
+    else:
+        index.rename(index.with_name("broken"))
+    copy.rename(index)
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_folder_that_was_replaced_is_what_is_searched_and_changed(
+    index: Path, tmp_path: Path, removed: bool
+) -> None:
+    settings = ServiceSettings(query_precision="float32")
+    with closing(WorkerPlan(index=index, settings=settings).make()) as worker:
+
+        def add(item_id: str) -> None:
+            AddTexts((TextToAdd(id=item_id, text="a red dog"),), "error").run(worker)
+
+        def known() -> set[str]:
+            return {each for each in "ab" if _is_known(worker, each)}
+
+        worker.live.open()
+        add("a")
+        backup = Path(shutil.copytree(index, tmp_path / "backup"))
+        assert known() == {"a"}
+        engine = worker.engine()
+        assert worker.engine() is engine
+        replace_folder(index, backup, removed=removed)
+        add("b")
+        assert known() == {"a", "b"}
+        assert worker.engine() is not engine
+        del engine
+        gc.collect()
+        assert generations_mapped(index) == {"000001"}
+    with closing(WorkerPlan(index=index, settings=settings).make()) as worker:  # started anew
+        assert known() == {"a", "b"}
+
+
+def _is_known(worker: Worker, item_id: str) -> bool:
+    try:
+        GetItem("texts", item_id).run(worker)
+    except UnknownItemError:
+        return False
+    return True
+
+
+def test_a_current_that_names_the_same_again_opens_nothing_anew(index: Path) -> None:
+    live = LiveIndex(index, QueryLimits())
+    live.open()
+    engine = live.engine()
+    set_live_generation(index, 1)
+    assert not live.is_current
+    live.refresh()
+    assert live.is_current
+    assert live.engine() is engine
     live.close()

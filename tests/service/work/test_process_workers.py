@@ -11,20 +11,34 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from aladin.errors import EngineUnavailableError, UnknownItemError, WorkerDiedError
+from aladin.errors import (
+    EngineUnavailableError,
+    GenerationRefusedError,
+    IndexNotReadyError,
+    NoWorkerError,
+    UnknownItemError,
+    WorkerDiedError,
+)
+from index.building.publish import publish_generation
 from index.changes.compact import compact_index
-from index.layout import CURRENT
+from index.changes.rollback import rollback_index
+from index.disk import only_builder
+from index.layout import CURRENT, NEW_GENERATION, generation_folder
+from index.manifest import read_manifest, write_manifest
+from index.reader import SearchIndex
 from index.remote.location import EngineLocation, write_location
 from service.item_changes import TextToAdd
 from service.metrics import Metrics
 from service.queries import Query, SearchOptions, Target, TextQuery
 from service.settings import ServiceSettings
-from service.work import worker_link
+from service.work import deadly_generations, process_workers, worker_link
+from service.work.files_source import FilesSource
 from service.work.index_jobs import DescribeIndex
 from service.work.item_jobs import AddTexts, GetItem
 from service.work.job import Job
@@ -33,6 +47,7 @@ from service.work.process_workers import ProcessWorkers
 from service.work.search_job import Answered, SearchJob
 from service.work.worker import Worker
 from service.work.worker_plan import WorkerPlan
+from service.work.worker_start import prepare_processes, try_in_process
 
 pytestmark = pytest.mark.anyio
 
@@ -49,8 +64,11 @@ def index(index_folder: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start(index: Path) -> Start:
+def start(index: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """Starts workers of the index: ``async with start(workers=2) as workers``."""
+
+    # Replacing a worker may take longer than that on a machine that does much else.
+    monkeypatch.setattr(process_workers, "_MISSING_S", _LONG_S)
 
     @asynccontextmanager
     async def run(**settings: float) -> AsyncGenerator[ProcessWorkers]:
@@ -231,6 +249,164 @@ async def test_a_broken_generation_is_told_and_outlived(start: Start, index: Pat
         assert {answer.generation for answer in answers} == {1}
 
 
+async def test_nobody_waits_for_workers_that_cannot_be_started(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what waits, nor what another worker was to take over, nor what comes then."""
+    begin = worker_link.start_process
+    faults: list[bool] = []
+
+    def begin_or_fail(plan: WorkerPlan) -> object:
+        if faults:
+            raise OSError("no room")
+        return begin(plan)
+
+    async with start(workers=1, max_batch=1, query_threads=1, max_wait_ms=60_000) as workers:
+        (pid,) = workers.health().pids.values()
+        monkeypatch.setattr(worker_link, "start_process", begin_or_fail)
+        monkeypatch.setattr(process_workers, "_MISSING_S", 1.0)
+        faults.append(True)
+        os.kill(pid, signal.SIGSTOP)  # some are sent to it, and it does not begin
+        waiting = [asyncio.create_task(workers.search(search(f"dog {n}"))) for n in range(6)]
+        waiting += [asyncio.create_task(workers.call(DescribeIndex())) for _ in range(6)]
+        await asyncio.sleep(0.05)
+        os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(_LONG_S):
+            results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(result) for result in results] == [NoWorkerError] * 12
+        assert isinstance(workers.refusal("text"), NoWorkerError)
+        for refused in (workers.search(search()), workers.call(DescribeIndex())):
+            with pytest.raises(NoWorkerError):
+                await refused
+        faults.clear()
+        await until(lambda: workers.health().ready)
+        assert workers.refusal("text") is None
+        assert len(ids(await workers.search(search()))) == 6
+        assert (await workers.call(DescribeIndex())).manifest.generation == 1
+
+
+def publish_copy(index: Path, number: int) -> None:
+    """Publish generation 1 again under another number."""
+    with only_builder(index):
+        folder = index / NEW_GENERATION
+        shutil.copytree(generation_folder(index, 1), folder)
+        write_manifest(folder, replace(read_manifest(folder), generation=number))
+        publish_generation(index, folder, number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadlyPlan(WorkerPlan):
+    """Of workers that end by a fault of native code when they open generation 2.
+
+    Attributes:
+        damage: a file; they end for as long as it is there.
+    """
+
+    damage: Path
+
+    def make(self, *arguments: Any) -> Worker:
+        """Make the worker."""
+        opened, damage = FilesSource.open, self.damage
+
+        def open_or_end(
+            source: FilesSource, checkpoint: Any = None, generation: int | None = None
+        ) -> SearchIndex:
+            if damage.exists() and (generation or source.live_number()) == 2:
+                signal.raise_signal(signal.SIGSEGV)
+            return opened(source, checkpoint, generation)
+
+        FilesSource.open = open_or_end  # type: ignore[method-assign]
+        return super().make(*arguments)
+
+
+async def test_a_generation_that_ends_who_opens_it_is_refused_and_tried_aside(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_workers, "_MISSING_S", _LONG_S)
+    monkeypatch.setattr(deadly_generations, "_FIRST_RETRY_S", 1.0)
+    monkeypatch.setattr(deadly_generations, "_LONGEST_RETRY_S", 1.0)
+    damage = tmp_path / "damage"
+    damage.touch()
+    settings = ServiceSettings(workers=2, query_precision="float32")
+    plan = DeadlyPlan(index=index, settings=settings, damage=damage)
+    metrics = Metrics()
+    workers = ProcessWorkers(plan, metrics)
+    try:
+        await workers.start()
+        assert workers.health().generation == 1
+        await asyncio.to_thread(publish_copy, index, 2)
+        await until(lambda: workers.health().ready and workers.health().refused is not None)
+        health = workers.health()
+        assert health.generation == 1
+        assert "000002: a process ended while it opened it (SIGSEGV)" in (health.refused or "")
+        assert (await workers.search(search())).generation == 1
+        with pytest.raises(GenerationRefusedError):
+            await workers.call(AddTexts((TextToAdd(id="new", text="a dog"),), "error"))
+        # It is tried again and again, and no worker ends by that.
+        await asyncio.sleep(4)
+        assert workers.health() == health
+
+        damage.unlink()  # the files are put right
+        await until(lambda: workers.health().generation == 2 and workers.health().ready)
+        assert workers.health().refused is None
+        assert workers.health().pids == health.pids
+        await workers.call(AddTexts((TextToAdd(id="new", text="a dog"),), "error"))
+    finally:
+        await workers.stop()
+
+
+async def test_a_service_that_starts_with_a_deadly_generation_answers_that_none_is_there(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_workers, "_MISSING_S", _LONG_S)
+    damage = tmp_path / "damage"
+    damage.touch()
+    publish_copy(index, 2)
+    settings = ServiceSettings(workers=2, query_precision="float32")
+    plan = DeadlyPlan(index=index, settings=settings, damage=damage)
+    prepare_processes()
+    assert await asyncio.to_thread(try_in_process, plan) == "SIGSEGV"
+    workers = ProcessWorkers(plan, Metrics())
+    try:
+        await workers.start()
+        await until(lambda: workers.health().alive == 2)
+        assert (workers.health().generation, workers.health().ready) == (None, False)
+        assert "SIGSEGV" in (workers.health().refused or "")
+        with pytest.raises(IndexNotReadyError, match="damaged"):
+            await workers.search(search())
+        await asyncio.to_thread(rollback_index, index, 1)
+        await until(lambda: workers.health().ready)
+        assert (await workers.search(search())).generation == 1
+    finally:
+        await workers.stop()
+    damage.unlink()
+    assert await asyncio.to_thread(try_in_process, plan) == "exit status 0"
+
+
+async def test_a_generation_at_which_workers_end_again_and_again_gives_way_to_the_one_before(
+    start: Start, index: Path
+) -> None:
+    async with start(workers=2) as workers:
+        with pytest.raises(WorkerDiedError):  # there is none before: nothing could be better
+            await workers.call(EndWorker(signal.SIGSEGV))
+        await until(lambda: workers.health().ready)
+        await asyncio.to_thread(publish_copy, index, 2)
+        await until(lambda: workers.health().generation == 2)
+        await workers.call(AddTexts((TextToAdd(id="new", text="a dog"),), "error"))
+        for _ in range(3):
+            await until(lambda: workers.health().ready and workers.health().generation == 2)
+            await workers.call(DescribeIndex())
+            with pytest.raises(WorkerDiedError):
+                await workers.call(EndWorker(signal.SIGSEGV))
+        await until(lambda: workers.health().ready and workers.health().generation == 1)
+        assert "3 processes ended while they searched it" in (workers.health().refused or "")
+        assert (await workers.search(search())).generation == 1
+        with pytest.raises(GenerationRefusedError):
+            await workers.call(AddTexts((TextToAdd(id="more", text="a dog"),), "error"))
+        await asyncio.to_thread(publish_copy, index, 3)
+        await until(lambda: workers.health().generation == 3 and workers.health().refused is None)
+
+
 @dataclass(frozen=True)
 class ReturnDeep(Job[object]):
     """Returns what is too deep to be sent back, and may be too deep to be sent at all."""
@@ -246,13 +422,20 @@ class ReturnDeep(Job[object]):
         return result
 
 
+@dataclass(frozen=True)
 class EndWorker(Job[None]):
-    """Ends the process that does it."""
+    """Ends the process that does it.
+
+    Attributes:
+        by: a signal; without a word, as when memory is short, or by a fault of native code.
+    """
+
+    by: signal.Signals = signal.SIGKILL
 
     def run(self, worker: Worker) -> None:
-        """End without a word, as when memory is short."""
+        """End."""
         del worker
-        os.kill(os.getpid(), signal.SIGKILL)
+        signal.raise_signal(self.by)
 
 
 @pytest.mark.cluster

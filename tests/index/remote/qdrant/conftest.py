@@ -40,7 +40,7 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> EngineLocation:
 @pytest.fixture
 def engine(location: EngineLocation) -> Generator[QdrantEngine]:
     """A client for each form."""
-    client = connect(location, EngineOptions(timeout_s=5, retries=0))
+    client = connect(location, EngineOptions(url=location.url, timeout_s=5, retries=0))
     assert isinstance(client, QdrantEngine)
     yield client
     client.close()

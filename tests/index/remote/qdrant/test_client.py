@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aladin.errors import EngineError
-from index.remote.connect import connect
+from index.remote.connect import EngineOptions, connect
 from index.remote.entry import Entry
 from index.remote.location import EngineLocation
 from index.remote.qdrant.client import QdrantEngine
@@ -185,7 +185,7 @@ def test_a_side_that_is_not_there_is_said_so(engine: QdrantEngine) -> None:
 def test_another_client_sees_what_was_acknowledged(
     engine: QdrantEngine, location: EngineLocation
 ) -> None:
-    other = connect(location)
+    other = connect(location, EngineOptions(url=location.url))
     entries = filled(engine)
     engine.write_record(1, {"manifest": b"1"})
     engine.make_live(1)

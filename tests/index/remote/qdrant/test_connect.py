@@ -35,7 +35,7 @@ def test_a_package_that_is_missing_is_named(
     location = EngineLocation(engine=engine, url=f"file://{tmp_path}/engine", name="test")
     message = rf"needs the package {package}: pip install 'aladin-search\[{extra}\]'"
     with pytest.raises(ConfigError, match=message):
-        connect(location)
+        connect(location, EngineOptions(url=location.url))
 
 
 @pytest.mark.cluster  # collecting all garbage takes longer than the rest of these tests
@@ -51,23 +51,23 @@ def test_a_folder_that_another_process_has_open_is_unavailable(tmp_path: Path) -
         closing(QdrantClient(path=str(tmp_path))),
         pytest.raises(EngineUnavailableError, match="is open in another process"),
     ):
-        connect(location)
+        connect(location, EngineOptions(url=location.url))
     gc.collect()
-    connect(location).close()
+    connect(location, EngineOptions(url=location.url)).close()
 
 
 def test_a_folder_that_cannot_be_read_is_an_engine_error(tmp_path: Path) -> None:
     (tmp_path / "meta.json").write_text("{")
     location = EngineLocation(engine="qdrant", url=f"file://{tmp_path}", name="test")
     with pytest.raises(EngineError, match=r"^qdrant: "):
-        connect(location)
+        connect(location, EngineOptions(url=location.url))
 
 
 def test_a_server_gets_the_key(rest: RestServer) -> None:
     location = EngineLocation(engine="qdrant", url=rest.url, name="test")
     with (
         pytest.warns(UserWarning, match="insecure connection"),
-        closing(connect(location, EngineOptions(token="a key"))) as client,
+        closing(connect(location, EngineOptions(url=rest.url, token="a key"))) as client,
     ):
         client.check_health()
     assert [request.api_key for request in rest.requests] == ["a key"]

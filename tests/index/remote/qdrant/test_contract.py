@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from index.remote.connect import connect
+from index.remote.connect import EngineOptions, connect
 from index.remote.location import EngineKind, EngineLocation
 from index.remote.push import PushSettings, push_index
 from tests.index.backend_contract import AgreementContract, RemoteContract
@@ -38,7 +38,7 @@ class QdrantContract(ContractIndex):
         def push(files: Path) -> Path:
             folder = tmp_path_factory.mktemp("remote") / "index"
             location = EngineLocation(engine=cls.kind, url=url, name=f"index{next(numbers)}")
-            with closing(connect(location)) as client:
+            with closing(connect(location, EngineOptions(url=url))) as client:
                 push_index(files, folder, location, client, PushSettings(batch_size=16))
             return folder
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from aladin.errors import EngineError, EngineUnavailableError
-from index.remote.connect import connect
+from index.remote.connect import EngineOptions, connect
 from index.remote.location import EngineLocation
 from index.remote.qdrant.edge_store import EdgeStore
 from index.remote.qdrant.point_store import CollectionShape, Point
@@ -112,5 +112,5 @@ def test_one_folder_is_of_one_engine(tmp_path: Path) -> None:
     with closing(connect(edge)) as engine:
         engine.write_record(1, {})
         with pytest.raises(EngineError, match="is open as a folder of qdrant-edge"):
-            connect(local)
+            connect(local, EngineOptions(url=local.url))
     assert (tmp_path / "a b" / "test_000001_record").is_dir()

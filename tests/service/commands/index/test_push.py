@@ -18,7 +18,7 @@ def aladin(*words: object) -> Result:
 
 
 def test_an_index_is_pushed_searched_changed_and_pushed_again(
-    index_folder: Path, tmp_path: Path
+    index_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, url = tmp_path / "remote", f"file://{tmp_path / 'engine'}"
     words = ["index", "push", index_folder, "--out", folder]
@@ -29,10 +29,17 @@ def test_an_index_is_pushed_searched_changed_and_pushed_again(
         f"{folder}: generation 1 of photos in qdrant, 6 images, 12 texts\n"
         "  images: qdrant flat, finds 100.0 % of the nearest 6 (12 queries)\n"
         "  texts: qdrant flat, finds 100.0 % of the nearest 12 (6 queries)\n"
+        f"  to search it, set ALADIN_ENGINE_URL={url}: the folder alone does not decide this "
+        "address\n"
     )
     assert location_of(folder) == EngineLocation(
         engine="qdrant", url=url, name="photos", search_params={"ef": 64}
     )
+    refused = aladin("search", folder, "a red dog runs")
+    assert (refused.exit_code, f"ALADIN_ENGINE_URL={url}" in refused.stderr) == (2, True)
+    refused = aladin(*words)  # the folder of the earlier push is no reason to trust its address
+    assert (refused.exit_code, f"ALADIN_ENGINE_URL={url}" in refused.stderr) == (2, True)
+    monkeypatch.setenv("ALADIN_ENGINE_URL", url)
     query = ["a red dog runs", "-k", 6, "--explain", "--json"]
     here = json.loads(aladin("search", index_folder, *query).stdout)
     there = json.loads(aladin("search", folder, *query).stdout)
