@@ -64,7 +64,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        app.state.service = ServiceState(workers, settings, metrics, PhotoFetcher(settings))
+        app.state.service = ServiceState(workers, settings, metrics, PhotoFetcher(settings), policy)
         await workers.start()
         try:
             yield
@@ -83,6 +83,7 @@ def create_app(
         # The page's own: with scripts in files, for the Content-Security-Policy.
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,  # `describe_access` serves it
     )
     install_error_handlers(app)
     # The last one added is the outermost: an oversized body is refused with a request id.

@@ -124,3 +124,14 @@ async def test_reads_leave_no_line(door: Any, lines: list[logging.LogRecord]) ->
         await client.get("/v1/items/texts/nobody")
         await client.put("/v1/items/texts/nobody")
     assert lines == []
+
+
+async def test_a_long_path_is_cut(
+    door: Any, keys_file: Path, keys: dict[str, str], lines: list[logging.LogRecord]
+) -> None:
+    assert keys
+    async with door(keys_file=keys_file) as client:
+        await client.delete("/v1/items/texts/" + "x" * 30_000)
+        await client.delete("/v1/items/texts/" + "y" * 1000)
+    assert [len(fields(line)["path"]) for line in lines] == [2000, 1016]
+    assert max(len(line.getMessage()) for line in lines) < 2500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,27 @@ async def document(door: Any, **settings: object) -> dict[str, Any]:
         return first
 
 
+async def test_the_document_is_written_once(
+    door: Any, keys_file: Path, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert keys
+    written: list[object] = []
+    dumps = json.dumps
+
+    def note(*values: Any, **options: Any) -> str:
+        if "openapi" in values[0]:
+            written.append(values[0])
+        return dumps(*values, **options)
+
+    monkeypatch.setattr(json, "dumps", note)
+    async with door(keys_file=keys_file) as client:
+        answers = [await client.get("/openapi.json") for _ in range(5)]
+    assert len(written) == 1
+    assert {answer.content for answer in answers} == {answers[0].content}
+    assert answers[0].headers["content-type"] == "application/json"
+    assert answers[0].json()["info"]["title"] == "ALADIN search"
+
+
 async def test_with_keys_every_closed_operation_names_both_ways_and_its_scope(
     door: Any, keys_file: Path, keys: dict[str, str]
 ) -> None:
@@ -35,7 +57,7 @@ async def test_with_keys_every_closed_operation_names_both_ways_and_its_scope(
                 assert "security" not in operation
             else:
                 assert operation["security"] == [{"bearer": [scope]}, {"header": [scope]}]
-                assert {"401", "403", "429"} <= set(operation["responses"])
+                assert {"401", "403", "429", "503"} <= set(operation["responses"])
 
 
 async def test_where_a_key_is_optional_it_says_so(

@@ -41,6 +41,48 @@ def test_with_keys_they_are_needed_everywhere(
     assert anonymous(host, keys_file=keys_file, allow_anonymous=True) == {"read"}
 
 
+@pytest.mark.parametrize(
+    ("host", "settings", "said"),
+    [
+        (
+            "127.0.0.1",
+            {},
+            "authentication is off: anybody who reaches this address may read, add and delete",
+        ),
+        (
+            "127.0.0.1",
+            {"read_only": True},
+            "authentication is off: anybody who reaches this address may read",
+        ),
+        (
+            "0.0.0.0",
+            {"allow_anonymous": True},
+            "authentication is off: anybody who reaches this address may read",
+        ),
+    ],
+)
+def test_the_log_says_who_may_do_what_without_keys(
+    host: str, settings: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "service.http.access.policy"):
+        anonymous(host, **settings)
+    assert [record.getMessage() for record in caplog.records] == [said]
+
+
+def test_the_log_says_who_may_do_what_with_keys(
+    keys_file: Path, keys: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert keys
+    with caplog.at_level("INFO", "service.http.access.policy"):
+        anonymous("0.0.0.0", keys_file=keys_file)
+        anonymous("0.0.0.0", keys_file=keys_file, allow_anonymous=True)
+    on = f"authentication is on: keys are read from {keys_file}"
+    assert [record.getMessage() for record in caplog.records] == [
+        on,
+        f"{on}, and requests without a key may read",
+    ]
+
+
 def test_a_file_that_lost_its_last_key_opens_nothing(keys_file: Path) -> None:
     keys_file.write_text('{"schema_version": 1, "keys": []}')
     assert anonymous("0.0.0.0", keys_file=keys_file) == set()
