@@ -21,7 +21,7 @@ class KeysMissingError(AccessError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the service's file of keys is missing: no key is accepted until it is back"
+            "the service's file of keys is missing, so no key is accepted until it is back"
         )
 
 
@@ -35,8 +35,10 @@ class MissingScopeError(AccessError):
             scope: that is needed.
             key_name: of the key; None: the service answers without keys, but not this.
         """
-        who = "requests without a key" if key_name is None else f"the key {key_name!r}"
-        super().__init__(f"this needs the scope {scope!r}, which {who} does not have")
+        lacks = "requests without a key do not have"
+        if key_name is not None:
+            lacks = f"the key {key_name!r} does not have"
+        super().__init__(f"this needs the scope {scope!r}, which {lacks}")
         self.scope = scope
 
 

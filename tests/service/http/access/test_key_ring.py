@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +176,35 @@ def test_a_key_without_a_rate_has_no_bucket(keys_file: Path, keys: dict[str, str
     key = ring.find(keys["read"])
     assert key is not None
     assert ring.bucket(key) is None
+
+
+def test_a_file_that_was_read_again_is_logged_with_the_names_of_its_keys(
+    keys_file: Path, keys: dict[str, str], clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ring = KeyRing(keys_file, clock)
+    remove_key(keys_file, "write")
+    clock.now_s += 1
+    with caplog.at_level("INFO", "service.http.access.key_ring"):
+        assert ring.find(keys["read"]) is not None
+    (record,) = caplog.records
+    assert record.getMessage() == f"{keys_file}: read again, keys: read, metrics"
+
+
+def test_a_key_with_another_rate_has_another_bucket(keys_file: Path, clock: Any) -> None:
+    secret = add_key(keys_file, "slow", ["read"], requests_per_s=0.1, burst=1)
+    ring = KeyRing(keys_file, clock)
+    key = ring.find(secret)
+    assert key is not None
+    before = ring.bucket(key)
+    for per_s, burst in ((0.2, 1), (0.2, 2)):
+        text = keys_file.read_text()
+        text = re.sub(r'"requests_per_s": [0-9.]+', f'"requests_per_s": {per_s}', text)
+        keys_file.write_text(re.sub(r'"burst": \d+', f'"burst": {burst}', text) + "\n")
+        clock.now_s += 1
+        key = ring.find(secret)
+        assert key is not None
+        bucket = ring.bucket(key)
+        assert bucket is not None
+        assert bucket is not before
+        assert (bucket.per_s, bucket.burst) == (per_s, burst)
+        before = bucket

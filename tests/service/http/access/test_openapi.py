@@ -76,3 +76,45 @@ async def test_without_keys_there_is_no_word_of_them(door: Any) -> None:
         for operation in operations.values():
             assert "security" not in operation
             assert "401" not in operation["responses"]
+
+
+async def test_ways_and_refusals_are_described_whole(
+    door: Any, keys_file: Path, keys: dict[str, str]
+) -> None:
+    assert keys
+    described = await document(door, keys_file=keys_file, allow_anonymous=True)
+    assert described["components"]["securitySchemes"] == {
+        "bearer": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A key that `aladin key add` has made.",
+        },
+        "header": {
+            "type": "apiKey",
+            "in": "header",
+            "name": "X-API-Key",
+            "description": "The same, for clients that cannot set Authorization.",
+        },
+    }
+    search = described["paths"]["/v1/search/images"]["post"]
+    refused = {
+        "401": "no key, or none that is known",
+        "403": "not with this key or from this page, not from this URL, or the service is "
+        "read-only",
+        "421": "without a key, under a name that is not this service's",
+    }
+    schema = {"$ref": "#/components/schemas/ErrorBody"}
+    for status, description in refused.items():
+        assert search["responses"][status] == {
+            "description": description,
+            "content": {"application/json": {"schema": schema}},
+        }
+    # Whoever needs a key in any case is not asked for the host's name.
+    assert "421" not in described["paths"]["/metrics"]["get"]["responses"]
+    assert "401" not in described["paths"]["/healthz"]["get"]["responses"]
+
+
+async def test_without_keys_hosts_are_what_is_looked_at(door: Any) -> None:
+    described = await document(door)
+    metrics = described["paths"]["/metrics"]["get"]["responses"]
+    assert {"403", "421", "429"} <= set(metrics)
