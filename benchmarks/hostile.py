@@ -4,12 +4,14 @@
 
 Starts `aladin serve` on a copy of an index and sends it requests made from its own description,
 broken pictures and bombs, and paths that lead out of the index, in ten rounds of all three; each
-round is told on stderr. Then JSON bodies that cost more than they weigh are sent to another service
+round is told on stderr. At the end it holds hundreds of connections with half a request and asks
+for /healthz meanwhile. Then JSON bodies that cost more than they weigh are sent to another service
 on the same copy.
 
     api_cases         requests to all routes, by schemathesis; half of them as described
     images            broken pictures, each uploaded as a query and as a new item
     paths             attempts to read a file outside the index
+    held_connections  connections that were held with half a head or half a body
     errors_5xx        answers of status 500 and more, 503 too, and connections that broke
     hangs             requests without an answer for 30 s
     undocumented      answers that the service's own description does not allow
@@ -37,6 +39,7 @@ from typing import NamedTuple
 from benchmarks.figures import figures_parser, print_figures
 from benchmarks.hostile_answers import Answers
 from benchmarks.hostile_api import send_api_cases
+from benchmarks.hostile_connections import send_held_connections
 from benchmarks.hostile_images import send_images
 from benchmarks.hostile_json import BODY_BYTES, JSON_FAULTS, QUICK_BODY_BYTES, attack_json
 from benchmarks.hostile_paths import send_paths
@@ -57,6 +60,7 @@ class Figures(NamedTuple):
     api_cases: int
     images: int
     paths: int
+    held_connections: int
     errors_5xx: int
     hangs: int
     undocumented: int
@@ -103,6 +107,7 @@ def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) 
                 if number + 1 in (_WARM_UP_ROUNDS, _ROUNDS):
                     at_rest.append(_memory_at_rest(service))
                 _tell(number, answers, held[-1], time.perf_counter() - started)
+            held_connections = send_held_connections("127.0.0.1", service.port, answers)
             if not service.is_ready():
                 answers.fault("server_error", "/readyz", "not ready at the end")
         json_figures = attack_json(copy, workers, body_bytes, answers)
@@ -111,6 +116,7 @@ def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) 
         api_cases=api_cases,
         images=sent_images,
         paths=paths,
+        held_connections=held_connections,
         errors_5xx=answers.count("server_error"),
         hangs=answers.count("hang"),
         undocumented=answers.count("undocumented"),

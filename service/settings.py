@@ -67,7 +67,10 @@ class ServiceSettings(BaseSettings):
         head_timeout_s: for a request's head to come whole, and for the first one to begin; then
             the connection is closed.
         send_timeout_s: for a client to take an answer; then the connection is closed.
-        max_connections: open at the same time; more are answered 503 and closed at once.
+        max_connections: open at the same time. Beyond it, and beyond the limit for one client, a
+            connection is answered 503 and closed, unless it asks for /healthz or /readyz.
+        max_connections_per_client: open at the same time from one IPv4 address or IPv6 /64 network.
+            Proxies that FORWARDED_ALLOW_IPS names are exempt.
         image_url_hosts: from which a photo may be fetched for a query or an item, names or all
             names under one, as ``*.example.com``; none: no photo is fetched.
         image_url_timeout_s: to fetch the photos of one request, redirects included.
@@ -137,6 +140,7 @@ class ServiceSettings(BaseSettings):
     head_timeout_s: float = Field(default=10.0, gt=0)
     send_timeout_s: float = Field(default=60.0, gt=0)
     max_connections: int = Field(default=500, ge=1)
+    max_connections_per_client: int = Field(default=200, ge=1)
     image_url_hosts: CommaList = ()
     image_url_timeout_s: float = Field(default=10.0, gt=0)
     workers: int = Field(default=1, ge=1)

@@ -82,7 +82,11 @@ def after_answer(attempts: Attempts, response: httpx.Response) -> float | None:
 def error_in(response: httpx.Response) -> ServiceError:
     """Return the error that an answer tells of."""
     retry_after_s = parse_retry_after(response.headers.get("retry-after"))
-    return read_error(response.status_code, response.content, retry_after_s)
+    error = read_error(response.status_code, response.content, retry_after_s)
+    if error.code == "unauthorized" and "authorization" not in response.request.headers:
+        # The service cannot know where its caller takes a key from.
+        error.args = (f"{error.message}: set {API_KEY_VARIABLE} to a key of the service",)
+    return error
 
 
 def unreachable(error: httpx.RequestError) -> ServiceUnreachableError:

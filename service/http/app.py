@@ -65,7 +65,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        app.state.service = ServiceState(workers, settings, metrics, PhotoFetcher(settings))
+        app.state.service = ServiceState(workers, settings, metrics, PhotoFetcher(settings), policy)
         await workers.start()
         try:
             yield
@@ -86,6 +86,7 @@ def create_app(
         # The service has a page of its own at /docs, which asks no other host for its viewer.
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,  # `describe_access` serves it
     )
     install_error_handlers(app)
     # The last one added is the outermost: an oversized body is refused with a request id.

@@ -40,6 +40,7 @@ from aladin.errors import (
 from service.http.access.errors import (
     AccessError,
     CrossSiteError,
+    KeysMissingError,
     MissingScopeError,
     RateLimitedError,
     UnauthorizedError,
@@ -149,6 +150,7 @@ FAILURES: dict[type[BaseException], Failure] = {
     OverloadedError: Failure(429, "overloaded"),
     RateLimitedError: Failure(429, "rate_limited"),
     IndexNotReadyError: Failure(503, "index_not_ready"),
+    KeysMissingError: Failure(503, "keys_missing"),
     ShuttingDownError: Failure(503, "shutting_down"),
     EngineUnavailableError: Failure(503, "engine_unavailable"),
     WorkersMissingError: Failure(503, "workers_missing"),
@@ -200,6 +202,16 @@ class ErrorResponse(JSONResponse):
         super().__init__(body, status_code=failure.status, headers=headers)
 
 
+# They know when to ask again.
+_RETRIED = (
+    OverloadedError,
+    RateLimitedError,
+    NoWorkerError,
+    WorkerDiedError,
+    EngineUnavailableError,
+    KeysMissingError,
+)
+
 _DESCRIPTIONS = {
     401: "no key, or none that is known",
     403: "not with this key or from this page, not from this URL, or the service is read-only",
@@ -211,7 +223,8 @@ _DESCRIPTIONS = {
     421: "without a key, under a name that is not this service's",
     422: "invalid field",
     429: "overloaded, or more requests than this client may send",
-    503: "no index is live, the newest one is unsound, its engine is away, or a worker ended",
+    503: "no index is live, the newest one is unsound, its engine is away, a worker ended, or the "
+    "file of keys is missing",
     507: "the disk is full, or cannot be written; nothing of the request was applied",
 }
 
@@ -243,10 +256,7 @@ def part_error(error: Exception, request_id: str) -> ErrorResponse:
     if isinstance(error, EngineUnavailableError):  # nor is where the engine is
         message = "the engine that keeps the index does not answer, try again later"
     headers: dict[str, str] = {}
-    if isinstance(
-        error,
-        (OverloadedError, RateLimitedError, NoWorkerError, WorkerDiedError, EngineUnavailableError),
-    ):
+    if isinstance(error, _RETRIED):
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
     if isinstance(error, BodyTimeoutError):
         headers["Connection"] = "close"

@@ -11,8 +11,11 @@ from __future__ import annotations
 import asyncio
 from asyncio import TimerHandle
 
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from service.http.access.proxies import TrustedProxies
+from service.http.connections import ConnectionLimits, Place
 from service.settings import ServiceSettings
 
 # Of one request: browsers and proxies send a few kB.
@@ -26,6 +29,10 @@ _TAIL_S = 5.0
 _LOOK_S = 1.0
 _LOOKS = 4
 
+# Of a connection beyond the limits: a probe sends its head at once.
+_PROBE_HEAD_S = 2.0
+_PROBES = frozenset({b"/healthz", b"/readyz"})
+
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\n"
     b"Connection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
@@ -37,13 +44,19 @@ _HEAD_TOO_LARGE = (
 )
 
 
-def bounded_protocol(settings: ServiceSettings) -> type[asyncio.Protocol]:
-    """Return the class of a server's connections; uvicorn makes the instances."""
+def bounded_protocol(settings: ServiceSettings, proxies: TrustedProxies) -> type[asyncio.Protocol]:
+    """Return the class of a server's connections; uvicorn makes the instances.
+
+    Args:
+        settings: Limits.
+        proxies: Peers that are exempt from the limit of connections per client.
+    """
 
     class Protocol(BoundedProtocol):
         pass
 
     Protocol.settings = settings
+    Protocol.limits = ConnectionLimits(settings, proxies)
     return Protocol
 
 
@@ -51,6 +64,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """A connection of uvicorn that ends when its client exceeds a limit."""
 
     settings: ServiceSettings
+    limits: ConnectionLimits
 
     # When it began, by the event loop's clock; None while it is not so.
     _head_since: float | None = None  # the client owes (the rest of) a head
@@ -60,19 +74,18 @@ class BoundedProtocol(HttpToolsProtocol):
     _in_body = False
     _message_ended = False
     _look: TimerHandle | None = None
+    _place: Place = "served"
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Refuse the connection, or begin to watch it."""
+        """Find a place for the connection and begin to watch it."""
         super().connection_made(transport)
-        if len(self.connections) > self.settings.max_connections:
-            transport.write(_FULL)
-            transport.close()
-            return
+        self._place = self.limits.enter(self, None if self.client is None else self.client[0])
         self._head_since = self.loop.time()
         self._look_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Watch no more."""
+        self.limits.leave(self)
         if self._look is not None:
             self._look.cancel()
         super().connection_lost(exc)
@@ -97,7 +110,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_body = True
         self._head_since = None
         self._unsent_since = None  # a client that asks for more has taken what it got
+        if self._place == "served":
+            super().on_headers_complete()
+            return
+        assert self.parser is not None  # until the connection is lost
+        path = self.url.partition(b"?")[0]
+        is_probe = self.parser.get_method() == b"GET" and path in _PROBES
+        self.app = self.config.loaded_app if is_probe else _answer_full
         super().on_headers_complete()
+        self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         """What comes next is a head."""
@@ -119,8 +140,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.abort()
         super().timeout_keep_alive_handler()
 
+    def close_as_full(self) -> None:
+        """See `Closable.close_as_full`."""
+        self._refuse(_FULL)
+
+    def _head_timeout_s(self) -> float:
+        limit_s = self.settings.head_timeout_s
+        return limit_s if self._place == "served" else min(limit_s, _PROBE_HEAD_S)
+
     def _look_later(self) -> None:
-        shortest_s = min(self.settings.head_timeout_s, self.settings.send_timeout_s)
+        shortest_s = min(self._head_timeout_s(), self.settings.send_timeout_s)
         wait_s = min(_LOOK_S, shortest_s / _LOOKS)
         self._look = self.loop.call_later(wait_s, self._look_at_limits)
 
@@ -135,9 +164,12 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self._answering() and self._head_since is not None:
             self._head_since = now  # it may be us who do not read on
-        if _is_over(self._head_since, now, self.settings.head_timeout_s):
-            # To one that sent nothing there is nothing to say.
-            self._refuse(_HEAD_TIMEOUT if self._head_bytes else b"")
+        if _is_over(self._head_since, now, self._head_timeout_s()):
+            if self._place == "probe":
+                self._refuse(_FULL)
+            else:
+                # To one that sent nothing there is nothing to say.
+                self._refuse(_HEAD_TIMEOUT if self._head_bytes else b"")
         elif _is_over(self._tail_since, now, _TAIL_S):
             self._refuse(b"")
         self._look_later()
@@ -154,6 +186,14 @@ class BoundedProtocol(HttpToolsProtocol):
             if answer and not self._answering():
                 self.transport.write(answer)
             self.transport.close()
+
+
+async def _answer_full(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer, in the place of the application, that there are too many connections."""
+    del scope, receive
+    headers = [(b"connection", b"close"), (b"retry-after", b"1"), (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body"})
 
 
 def _is_over(since: float | None, now: float, limit_s: float) -> bool:

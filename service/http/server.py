@@ -9,20 +9,22 @@ from functools import partial
 from pathlib import Path
 
 import torch
-import uvicorn
 from fastapi import FastAPI
 
 from aladin.errors import ConfigError, EngineUnavailableError, IndexNotReadyError
 from index.devices.search_device import DeviceName, FirstStageName
 from index.remote.location import location_of
 from service.http.access.policy import make_policy
+from service.http.access.proxies import TrustedProxies
 from service.http.app import create_app
+from service.http.connections import PROBE_PLACES
 from service.http.graceful_server import GracefulServer
-from service.http.protocol import bounded_protocol
+from service.http.server_config import server_config
 from service.http.state import ServiceState
 from service.metrics import Metrics
 from service.process.decoder_noise import silence_decoders
 from service.process.memory import keep_giving_back, limit_free_memory, pass_over_what_is_loaded
+from service.process.open_files import allow_open_files
 from service.settings import read_settings
 from service.telemetry.tracing import open_tracing
 from service.work.deadly_generations import is_fault
@@ -66,9 +68,10 @@ def serve_index(
         detector: finds the regions of photos, whatever the settings say; None: as they say.
 
     Raises:
-        ConfigError: a setting is impossible, the keys cannot be read, there are none and others
-            can reach the address, the address cannot be listened on, traces are wanted without
-            the packages for them, or the detector is not the one of the index's model.
+        ConfigError: a setting is impossible, FORWARDED_ALLOW_IPS too, the keys cannot be read,
+            there are none and others can reach the address, the address cannot be listened on,
+            traces are wanted without the packages for them, or the detector is not the one of the
+            index's model.
         SearchIndexError: the live generation is damaged, or its engine refuses this service.
         CheckpointError: its model cannot be loaded.
     """
@@ -83,6 +86,8 @@ def serve_index(
         settings = settings.model_copy(update={"detector": detector})
     metrics = Metrics()
     policy = make_policy(settings, host, metrics=metrics)
+    proxies = TrustedProxies.from_environment()
+    allow_open_files(settings.max_connections + PROBE_PLACES)
     limit_free_memory()
     # Each query runs on one thread of the pool: more threads inside it would only fight.
     torch.set_num_threads(1)
@@ -101,15 +106,7 @@ def serve_index(
         _LOG.info("listening on http://%s:%d, described at /docs", shown, bound_port)
         tracing = open_tracing(wanted=settings.traces)
         app = create_app(workers, settings, metrics, tracing, policy)
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            server_header=False,
-            access_log=False,  # the application writes a better line of each request
-            lifespan="on",
-            http=bounded_protocol(settings),
-            timeout_graceful_shutdown=settings.shutdown_s,
-        )
+        config = server_config(app, settings, proxies)
         # From here on the application closes its workers, unless a thread is still at something.
         unserved.pop_all()
         GracefulServer(config, partial(_drain, app)).serve_until_stopped(listener)

@@ -8,6 +8,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from service.http.access.policy import AccessPolicy
 from service.http.batch_room import BatchRoom
 from service.http.errors import ReadOnlyError
 from service.http.state_metrics import StateMetrics
@@ -27,6 +28,7 @@ class ServiceState:
         settings: limits.
         metrics: where this application and its workers count.
         fetcher: of photos that requests name by their URL.
+        policy: Access rules, which tell whether anybody can get in.
         draining: whether the service finishes what it took and is to be sent nothing more; set by
             whoever ends it, told by ``/readyz``.
         state_metrics: tells ``/metrics`` how the workers and the index are.
@@ -39,6 +41,7 @@ class ServiceState:
     settings: ServiceSettings
     metrics: Metrics
     fetcher: PhotoFetcher
+    policy: AccessPolicy
     draining: bool = False
     state_metrics: StateMetrics = field(default_factory=StateMetrics)
     large_bodies: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from benchmarks import hostile_connections
 from benchmarks.hostile_answers import Answers
 from benchmarks.hostile_images import send_images
 from benchmarks.hostile_json import MAX_ANSWER_BYTES, JsonAttack, json_attacks, send_attack
@@ -114,6 +115,35 @@ def test_a_loop_that_stands_still_is_found_out(careless: int) -> None:
     assert 0.1 < stall.worst_s <= stall.worst_wall_s
 
 
+class Full(ThreadingHTTPServer):
+    """A service that takes five connections and refuses the next ones, whatever they ask."""
+
+    daemon_threads = True
+    taken = 0
+
+    def verify_request(self, request: object, client_address: object) -> bool:
+        """Say whether a connection is taken."""
+        del request, client_address
+        self.taken += 1
+        return self.taken <= 5
+
+
+def test_a_service_that_one_client_fills_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostile_connections, "_PROBES", 2)
+    monkeypatch.setattr(hostile_connections, "_PROBE_EVERY_S", 0)
+    answers = Answers()
+    with Full(("127.0.0.1", 0), Careless) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        port = server.server_address[1]
+        held = hostile_connections.send_held_connections("127.0.0.1", port, answers, held=5)
+        server.shutdown()
+        thread.join()
+    assert held == 20
+    assert answers.count("server_error") == 8
+    assert all("/healthz beside 5 connections" in fault.asked for fault in answers.faults)
+
+
 @pytest.mark.slow
 def test_the_quick_form() -> None:
     done = subprocess.run(
@@ -127,5 +157,6 @@ def test_the_quick_form() -> None:
     assert figures["api_cases"] >= 300
     assert figures["images"] == 150
     assert figures["json"]["sent"] > 200
+    assert figures["held_connections"] == 4 * 520
     for name in ("errors_5xx", "hangs", "leaks", "undocumented", "json_faults"):
         assert figures[name] == 0, figures["faults"]

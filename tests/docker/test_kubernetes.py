@@ -18,6 +18,7 @@ import yaml
 from index.remote.location import EngineLocation
 from service.cli import app
 from service.http.access.policy import make_policy
+from service.http.access.proxies import TrustedProxies
 from service.http.access.scopes import NEEDED
 from service.keys.keys_file import add_key
 from service.settings import ServiceSettings
@@ -201,6 +202,8 @@ def test_settings_are_settings(
     tmp_path: Path,
 ) -> None:
     variables = given(pods["Deployment"], manifests)
+    # The network policy lets in nobody but the ingress and what watches the service.
+    assert "127.0.0.1" in TrustedProxies(str(variables.pop("FORWARDED_ALLOW_IPS")))
     for name, value in variables.items():
         assert name.removeprefix("ALADIN_").lower() in ServiceSettings.model_fields, name
         if value is not None:

@@ -14,6 +14,7 @@ import typer.main
 from index.remote.location import ENGINE_KINDS, EngineLocation
 from service.cli import app
 from service.http.access.policy import make_policy
+from service.http.access.proxies import TrustedProxies
 from service.settings import ServiceSettings
 
 Tree = dict[str, Any]
@@ -58,6 +59,9 @@ def settings_of(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> ServiceSettings:
         if name.startswith("ALADIN_"):
             assert name.removeprefix("ALADIN_").lower() in ServiceSettings.model_fields, name
             monkeypatch.setenv(name, str(value))
+    # The balancer's address is not known, and it replaces what clients say of theirs.
+    proxies = tree["services"]["service"]["environment"]["FORWARDED_ALLOW_IPS"]
+    assert "10.0.0.2" in TrustedProxies(proxies)
     return ServiceSettings()
 
 

@@ -15,6 +15,9 @@ from service.telemetry.request_record import current_request
 
 _LOG = logging.getLogger("service.audit")
 
+# Of a path, which whoever has no key may make as long as a head: an id and its escapes fit.
+_SHOWN_PATH_CHARS = 2000
+
 
 @dataclass
 class WriteRecord:
@@ -57,7 +60,7 @@ def log_write(
         key_name: of the request's key; None without one.
         client: its address.
         method: of the request.
-        path: of the request, decoded.
+        path: of the request, decoded; a long one is cut.
         status: of the answer; None: there was none, the client hung up or the service failed.
     """
     outcome = "done"
@@ -71,7 +74,7 @@ def log_write(
         "key": key_name,
         "client": client,
         "method": method,
-        "path": path,
+        "path": path[:_SHOWN_PATH_CHARS],
         "status": status,
         "error": None if request is None else request.error_code,
         "target": record.target,

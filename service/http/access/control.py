@@ -15,6 +15,8 @@ from service.http.access.credentials import presented_key
 from service.http.access.errors import (
     CrossSiteError,
     MissingScopeError,
+    RateLimitedError,
+    TooManyWrongKeysError,
     UnauthorizedError,
     UnknownHostError,
 )
@@ -76,7 +78,7 @@ class AccessControl:
             origin = foreign_origin(headers, policy.origins)
             if origin is not None:
                 raise CrossSiteError(origin)
-        key = self._key(headers)
+        key = await self._key(headers, scope)
         state["key"] = key
         if needed.scope not in (policy.anonymous if key is None else key.scopes):
             if key is None and policy.keys is not None:
@@ -89,17 +91,34 @@ class AccessControl:
         if limit is not None:
             await limit.take(1)
 
-    def _key(self, headers: Headers) -> ApiKey | None:
+    async def _key(self, headers: Headers, scope: Scope) -> ApiKey | None:
         keys = self._policy.keys
         if keys is None:
             return None
-        secret = presented_key(headers)
-        if secret is None:
-            return None
-        key = keys.find(secret)
-        if key is None:
-            raise UnauthorizedError("this key is not known here")
+        try:
+            secret = presented_key(headers)
+            if secret is None:
+                return None
+            key = keys.find(secret)
+            if key is None:
+                raise UnauthorizedError("this key is not known here")
+        except UnauthorizedError:
+            await self._count_wrong_key(scope)
+            raise
         return key
+
+    async def _count_wrong_key(self, scope: Scope) -> None:
+        """Limit refused keys alone: others who share the address may have accepted ones.
+
+        Raises:
+            TooManyWrongKeysError: If there were too many of them lately.
+        """
+        address = _client(scope)
+        who, bucket = f"wrong-key:{client_network(address)}", self._policy.wrong_keys.of(address)
+        try:
+            await RateLimit(who, bucket, self._policy.rates).take(1)
+        except RateLimitedError as error:
+            raise TooManyWrongKeysError(error.retry_after_s) from None
 
     def _limit(self, key: ApiKey | None, scope: Scope) -> RateLimit | None:
         policy = self._policy

@@ -14,6 +14,17 @@ class UnauthorizedError(AccessError):
     """A key is needed, and the request has none or none that is known."""
 
 
+class KeysMissingError(AccessError):
+    """The file of keys is gone, so no key can be checked."""
+
+    retry_after_s = 1.0
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the service's file of keys is missing, so no key is accepted until it is back"
+        )
+
+
 class MissingScopeError(AccessError):
     """The request may not do this with the key that it has, or without one."""
 
@@ -24,8 +35,10 @@ class MissingScopeError(AccessError):
             scope: that is needed.
             key_name: of the key; None: the service answers without keys, but not this.
         """
-        who = "requests without a key" if key_name is None else f"the key {key_name!r}"
-        super().__init__(f"this needs the scope {scope!r}, which {who} does not have")
+        lacks = "requests without a key do not have"
+        if key_name is not None:
+            lacks = f"the key {key_name!r} does not have"
+        super().__init__(f"this needs the scope {scope!r}, which {lacks}")
         self.scope = scope
 
 
@@ -52,3 +65,14 @@ class RateLimitedError(AccessError):
     def __init__(self, retry_after_s: float) -> None:
         super().__init__(f"more requests than this client may send; try in {retry_after_s:.3g} s")
         self.retry_after_s = retry_after_s
+
+
+class TooManyWrongKeysError(RateLimitedError):
+    """A client goes on to send keys that are not accepted."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        super().__init__(retry_after_s)
+        self.args = (
+            "the request's key is not accepted, as those of many requests from this address before "
+            f"it; try another one in {retry_after_s:.3g} s",
+        )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
 
 from service.http.access.policy import AccessPolicy
 from service.http.access.scopes import rows_of
@@ -26,10 +30,11 @@ _SCHEMES = {
 
 
 def describe_access(app: FastAPI, policy: AccessPolicy) -> None:
-    """Have an application's document name the keys and scopes that its requests need.
+    """Serve an application's document, which names the keys and scopes that its requests need.
 
     The schemes are described for a service without keys too, so that a client generated from it
-    can send a key to another one.
+    can send a key to another one. The document is sent as it was written at the first request:
+    everybody may ask for it, and writing it anew takes longer than a search.
     """
     describe = app.openapi
 
@@ -42,7 +47,16 @@ def describe_access(app: FastAPI, policy: AccessPolicy) -> None:
             document.setdefault("components", {})["securitySchemes"] = _SCHEMES
         return app.openapi_schema or {}
 
+    @cache
+    def write() -> bytes:
+        return json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+
+    async def send(request: Request) -> Response:
+        del request
+        return Response(write(), media_type="application/json")
+
     app.openapi = describe_with_access
+    app.add_route("/openapi.json", send, include_in_schema=False)
 
 
 def _describe(operation: dict[str, Any], path: str, method: str, policy: AccessPolicy) -> None:
@@ -55,6 +69,8 @@ def _describe(operation: dict[str, Any], path: str, method: str, policy: AccessP
     if row.scope in policy.anonymous:
         refusals.append(421)
         ways.append({})
+    if policy.keys is not None:
+        refusals.append(503)  # the file of keys may be missing
     operation["security"] = ways
     responses: dict[str, Any] = operation["responses"]
     for status, described in error_docs(*refusals).items():

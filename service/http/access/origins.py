@@ -73,9 +73,10 @@ def foreign_origin(headers: Headers, allowed: Collection[str]) -> str | None:
     site = headers.get("sec-fetch-site")
     if site is not None:
         return None if site in ("same-origin", "none") else origin or site
-    if origin is None or urlsplit(origin).netloc == headers.get("host", ""):
+    if origin is None:
         return None
-    return origin
+    host = headers.get("host")  # HTTP/1.0 need not have one, and the origin "null" names none
+    return None if host and urlsplit(origin).netloc == host else origin
 
 
 def check_origins(origins: Collection[str]) -> None:

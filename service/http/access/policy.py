@@ -17,6 +17,10 @@ from service.settings import ServiceSettings
 
 _LOG = logging.getLogger(__name__)
 
+# Of one client: a key that was mistyped is tried by hand, or by a program at its start.
+_WRONG_KEYS_PER_S = 1.0
+_WRONG_KEYS_BURST = 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class AccessPolicy:
@@ -26,6 +30,7 @@ class AccessPolicy:
         keys: that are known; None: the service has none, and looks at none.
         anonymous: scopes of a request without a key.
         clients: what limits requests without a key; None: nothing does.
+        wrong_keys: what limits requests whose key is not accepted.
         rates: where rates are counted for all replicas; None: each service counts alone.
         hosts: names that a request without a key may ask for, in lower case.
         origins: of the pages that may use the service, besides its own.
@@ -34,9 +39,14 @@ class AccessPolicy:
     keys: KeyRing | None
     anonymous: frozenset[Scope]
     clients: ClientBuckets | None
+    wrong_keys: ClientBuckets
     rates: RateStore | None
     hosts: frozenset[str]
     origins: frozenset[str]
+
+    def is_locked(self) -> bool:
+        """Return whether every request is refused because the file of keys is missing."""
+        return self.keys is not None and not self.anonymous and self.keys.is_missing()
 
 
 def make_policy(
@@ -72,11 +82,7 @@ def make_policy(
             f"without keys the service listens on 127.0.0.1 only, not on {host}: make one with "
             "aladin key add and give --keys, or let everybody read with --allow-anonymous"
         )
-    _LOG.info(
-        "who gets in: %s; without a key one may %s",
-        "nobody has a key" if keys is None else f"keys of {settings.keys_file}",
-        " and ".join(sorted(anonymous)) or "do nothing",
-    )
+    _LOG.info(_describe(settings, anonymous))
     clients = None
     if settings.anonymous_requests_per_s is not None:
         clients = ClientBuckets(settings.anonymous_requests_per_s, settings.anonymous_burst, clock)
@@ -87,7 +93,18 @@ def make_policy(
         keys=keys,
         anonymous=anonymous,
         clients=clients,
+        wrong_keys=ClientBuckets(_WRONG_KEYS_PER_S, _WRONG_KEYS_BURST, clock),
         rates=rates,
         hosts=frozenset(name.lower() for name in (*settings.allowed_hosts, host)),
         origins=frozenset(settings.cors_origins),
     )
+
+
+def _describe(settings: ServiceSettings, anonymous: frozenset[Scope]) -> str:
+    """Return a sentence about who may do what."""
+    may_write = "write" in anonymous and not settings.read_only
+    may = "read, add and delete" if may_write else "read"
+    if settings.keys_file is None:
+        return f"authentication is off: anybody who reaches this address may {may}"
+    on = f"authentication is on: keys are read from {settings.keys_file}"
+    return f"{on}, and requests without a key may {may}" if anonymous else on

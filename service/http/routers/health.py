@@ -15,6 +15,7 @@ from aladin.errors import (
     IndexNotReadyError,
     ShuttingDownError,
 )
+from service.http.access.errors import KeysMissingError
 from service.http.errors import WorkersMissingError, error_docs
 from service.http.state import Service
 from service.work.index_jobs import DescribeIndex
@@ -66,10 +67,13 @@ async def healthz() -> Health:
 async def readyz(service: Service) -> Readiness:
     """Say whether searches are answered; the code of a 503 tells why not.
 
-    It is `shutting_down`, `workers_missing`, `engine_unavailable` or `index_not_ready`.
+    It is `shutting_down`, `keys_missing`, `workers_missing`, `engine_unavailable` or
+    `index_not_ready`.
     """
     if service.draining:
         raise ShuttingDownError
+    if service.policy.is_locked():
+        raise KeysMissingError
     health = await _health(service.workers)
     if health.alive < health.wanted:
         raise WorkersMissingError(health.alive, health.wanted)

@@ -361,6 +361,22 @@ def test_errors_are_told_by_kind(ask: Ask, status: int, kind: type[ServiceError]
     assert caught.value.request_id == "r-1"
 
 
+def test_who_forgot_the_key_is_told_where_it_is_taken_from(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ALADIN_API_KEY", raising=False)
+    with pytest.raises(NoAccessError) as caught:
+        ask(Script(error(401, "unauthorized")), "search_images", "a dog")
+    said = "it is unauthorized: set ALADIN_API_KEY to a key of the service"
+    assert str(caught.value) == said
+    assert caught.value.message == "it is unauthorized"
+    # Another key is wanted, and this one was found.
+    monkeypatch.setenv("ALADIN_API_KEY", "wrong")
+    with pytest.raises(NoAccessError) as caught:
+        ask(Script(error(401, "unauthorized")), "search_images", "a dog")
+    assert str(caught.value) == "it is unauthorized"
+
+
 def test_an_error_of_something_in_between_has_a_code_too(ask: Ask) -> None:
     script = Script(httpx.Response(504, text="<html>gateway</html>"))
     with pytest.raises(ServiceError) as caught:

@@ -24,6 +24,7 @@ from index.evaluations import Evaluation, store_evaluation
 from index.layout import generation_folder
 from index.manifest import FidelityPoint, Tuning, read_manifest
 from index.tuning.publish_entries import publish_entries
+from service.http.access.policy import make_policy
 from service.http.searching import run_search
 from service.http.state import ServiceState
 from service.intake.photo_fetcher import PhotoFetcher
@@ -101,7 +102,9 @@ class WaitingWorkers:
 def state_with(workers: WaitingWorkers) -> ServiceState:
     """What routes share, without an application."""
     settings = ServiceSettings()
-    return ServiceState(cast(Workers, workers), settings, Metrics(), PhotoFetcher(settings))
+    return ServiceState(
+        cast(Workers, workers), settings, Metrics(), PhotoFetcher(settings), make_policy(settings)
+    )
 
 
 @pytest.fixture

@@ -6,19 +6,26 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from service.http.protocol import bounded_protocol
+from service.http.access.proxies import TrustedProxies
+from service.http.connections import PROBE_PLACES
+from service.http.server_config import server_config
 from service.settings import ServiceSettings
 
 LARGE = 64 * 2**20  # more than the kernel buffers for a client that does not read
 
-Connect = Callable[[], socket.socket]
+Connect = Callable[..., socket.socket]
+
+HALF_HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n"
+HALF_BODY = b"POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf"
+OTHER_CLIENT = ("127.0.0.2", 0)
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -36,19 +43,18 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextmanager
-def serving(**limits: float) -> Iterator[tuple[Connect, uvicorn.Server]]:
+def serving(proxies: str = "", **limits: float) -> Generator[tuple[Connect, uvicorn.Server]]:
     """Serve `app` with limits; gives what opens connections to it."""
     settings = ServiceSettings(**limits)  # pyright: ignore[reportArgumentType]
-    config = uvicorn.Config(
-        app, http=bounded_protocol(settings), lifespan="off", log_config=None, access_log=False
-    )
+    config = server_config(app, settings, TrustedProxies(proxies))
+    config.lifespan = "off"
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         address = listener.getsockname()
         try:
-            yield lambda: socket.create_connection(address, timeout=10), server
+            yield partial(socket.create_connection, address, timeout=10), server
         finally:
             server.should_exit = True
             thread.join()
@@ -62,11 +68,46 @@ def rest(client: socket.socket) -> bytes:
     return bytes(received)
 
 
-def ask(connect: Connect) -> bytes:
-    """Send a good request on a connection of its own."""
-    with connect() as client:
-        client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+def ask(
+    connect: Connect, path: str = "/", method: str = "GET", address: tuple[str, int] | None = None
+) -> bytes:
+    """Send a good request on a connection of its own, from an address of this machine."""
+    with connect(source_address=address) as client:
+        head = f"{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        client.sendall(head.encode())
         return rest(client)
+
+
+def status(answer: bytes) -> int:
+    """Return the status of an answer."""
+    return int(answer.split(b" ")[1])
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait a few seconds at most."""
+    ends = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+def hold(
+    stack: ExitStack,
+    connect: Connect,
+    count: int,
+    sent: bytes = HALF_HEAD,
+    address: tuple[str, int] | None = None,
+) -> list[socket.socket]:
+    """Open connections that send a part of a request and wait; `stack` closes them.
+
+    A connection that is opened later is accepted later, so there is nothing to wait for.
+    """
+    held: list[socket.socket] = []
+    for _ in range(count):
+        client = stack.enter_context(connect(source_address=address))
+        client.sendall(sent)
+        held.append(client)
+    return held
 
 
 def test_a_head_that_trickles_in_is_ended() -> None:
@@ -161,6 +202,91 @@ def test_more_connections_than_allowed_are_told_so_and_closed() -> None:
         while server.server_state.connections and time.monotonic() - started < 5:
             time.sleep(0.01)
         assert ask(connect).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("sent", [b"", HALF_HEAD, HALF_BODY])
+def test_one_client_cannot_take_the_connections_of_the_others(sent: bytes) -> None:
+    with (
+        serving(max_connections=20, max_connections_per_client=3) as (connect, server),
+        ExitStack() as stack,
+    ):
+        hold(stack, connect, 6, sent)
+        assert status(ask(connect)) == 503
+        assert status(ask(connect, address=OTHER_CLIENT)) == 200
+        # Its own connections do count again once they are closed.
+        stack.close()
+        wait_until(lambda: not server.server_state.connections)
+        assert status(ask(connect)) == 200
+
+
+@pytest.mark.parametrize("sent", [b"", HALF_HEAD, HALF_BODY])
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/healthz?now"])
+def test_probes_are_answered_at_the_limit_of_all_connections(sent: bytes, path: str) -> None:
+    with serving(max_connections=3) as (connect, _), ExitStack() as stack:
+        hold(stack, connect, 3, sent)
+        hold(stack, connect, PROBE_PLACES + 20, sent)
+        for address in (None, OTHER_CLIENT):
+            answer = ask(connect, path, address=address)
+            assert status(answer) == 200
+            assert b"connection: close" in answer.lower()
+
+
+def test_only_probes_are_answered_at_the_limit() -> None:
+    with serving(max_connections=1) as (connect, _), ExitStack() as stack:
+        hold(stack, connect, 1)
+        for method, path in (
+            ("GET", "/"),
+            ("GET", "/healthz/"),
+            ("GET", "/v1/healthz"),
+            ("POST", "/healthz"),
+            ("DELETE", "/readyz"),
+        ):
+            answer = ask(connect, path, method)
+            assert status(answer) == 503
+            assert b"retry-after: 1\r\n" in answer.lower()
+            assert answer.endswith(b"\r\n\r\n")
+        # Nor does a probe open the door for what follows it.
+        with connect() as client:
+            probe = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+            client.sendall(probe + probe.replace(b"/healthz", b"/"))
+            assert rest(client).count(b"HTTP/1.1 ") == 1
+
+
+def test_at_the_limit_there_is_little_time_for_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.http.protocol._PROBE_HEAD_S", 0.2)
+    with serving(max_connections=1) as (connect, _), ExitStack() as stack:
+        (served,) = hold(stack, connect, 1)
+        for sent in (b"", HALF_HEAD, b"GET /healthz HTTP/1.1\r\n"):
+            (waiting,) = hold(stack, connect, 1, sent)
+            assert status(rest(waiting)) == 503
+        served.sendall(b"Connection: close\r\n\r\n")
+        assert status(rest(served)) == 200
+
+
+def test_connections_of_named_proxies_are_not_limited_one_by_one() -> None:
+    with (
+        serving("127.0.0.0/24", max_connections=10, max_connections_per_client=1) as (connect, _),
+        ExitStack() as stack,
+    ):
+        hold(stack, connect, 9)
+        assert status(ask(connect)) == 200
+        hold(stack, connect, 1)
+        assert status(ask(connect)) == 503
+        assert status(ask(connect, "/readyz")) == 200
+
+
+def test_a_websocket_is_a_request_like_any_other() -> None:
+    upgrade = (
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    with serving(max_connections=2) as (connect, server):
+        for _ in range(4):
+            with connect() as client:
+                client.sendall(upgrade)
+                assert client.recv(2**16).startswith(b"HTTP/1.1 200 ")
+        wait_until(lambda: not server.server_state.connections)
+        assert status(ask(connect)) == 200
 
 
 def test_a_body_that_goes_on_after_its_answer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
+
+from service.http.access.answer_headers import AnswerHeaders
+from service.http.access.control import AccessControl
+from service.http.access.policy import make_policy
+from service.settings import ServiceSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -67,3 +74,71 @@ async def test_scripts_come_from_the_service_alone(door: Any, path: str) -> None
     assert page["script-src"] == page["style-src"] == page["connect-src"] == ["'self'"]
     assert page["img-src"] == ["'self'", "blob:"]
     assert "script-src" not in data
+
+
+CLOSED = {
+    "default-src": ["'none'"],
+    "frame-ancestors": ["'none'"],
+    "base-uri": ["'none'"],
+    "form-action": ["'none'"],
+}
+PAGE = CLOSED | {
+    "script-src": ["'self'"],
+    "style-src": ["'self'"],
+    "connect-src": ["'self'"],
+    "img-src": ["'self'", "blob:"],
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "policy"),
+    [
+        ("/", PAGE),
+        ("/state", PAGE),
+        ("/docs", PAGE),
+        ("/page/page.js", CLOSED),
+        ("/healthz", CLOSED),
+        ("/v1/nothing", CLOSED),
+    ],
+)
+async def test_what_each_page_may_load(door: Any, path: str, policy: dict[str, list[str]]) -> None:
+    async with door() as client:
+        answer = await client.get(path)
+    assert policy_of(answer.headers["content-security-policy"]) == policy
+
+
+async def test_where_origins_are_allowed_caches_are_told_so() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
+        await send({"type": "http.response.body", "body": b"c"})
+
+    settings = ServiceSettings(cors_origins=("https://friend.example",))
+    wrapped = AnswerHeaders(app, make_policy(settings))
+    transport = httpx.ASGITransport(wrapped)
+    async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
+        friend = await client.get("/", headers={"origin": "https://friend.example"})
+        other = await client.get("/", headers={"origin": "https://other.example"})
+        nobody = await client.get("/")
+    for answer in (friend, other, nobody):
+        assert answer.headers["vary"] == "Origin"
+        assert answer.headers["a"] == "b"
+        assert answer.text == "c"
+    assert friend.headers["access-control-allow-origin"] == "https://friend.example"
+    for answer in (other, nobody):
+        assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize("wrap", [AnswerHeaders, AccessControl])
+async def test_what_is_no_request_reaches_the_application(wrap: Any) -> None:
+    seen: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        del receive, send
+        seen.append(scope)
+
+    async def nothing(*_: object) -> Any:
+        pytest.fail("nothing is received and nothing is sent")
+
+    await wrap(app, make_policy(ServiceSettings()))({"type": "lifespan"}, nothing, nothing)
+    assert seen == [{"type": "lifespan"}]

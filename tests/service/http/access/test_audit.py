@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from service.http.access.audit import WriteRecord, log_write
 
 pytestmark = pytest.mark.anyio
 
@@ -124,3 +127,49 @@ async def test_reads_leave_no_line(door: Any, lines: list[logging.LogRecord]) ->
         await client.get("/v1/items/texts/nobody")
         await client.put("/v1/items/texts/nobody")
     assert lines == []
+
+
+async def test_a_long_path_is_cut(
+    door: Any, keys_file: Path, keys: dict[str, str], lines: list[logging.LogRecord]
+) -> None:
+    assert keys
+    async with door(keys_file=keys_file) as client:
+        await client.delete("/v1/items/texts/" + "x" * 30_000)
+        await client.delete("/v1/items/texts/" + "y" * 1000)
+    assert [len(fields(line)["path"]) for line in lines] == [2000, 1016]
+    assert max(len(line.getMessage()) for line in lines) < 2500
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        (None, "failed"),
+        (201, "done"),
+        (399, "done"),
+        (400, "refused"),
+        (499, "refused"),
+        (500, "failed"),
+        (507, "failed"),
+    ],
+)
+def test_what_became_of_a_write(
+    status: int | None, outcome: str, lines: list[logging.LogRecord]
+) -> None:
+    record = WriteRecord(target="texts", ids=["a"])
+    log_write(record, key_name=None, client="::1", method="POST", path="/v1", status=status)
+    (line,) = lines
+    assert fields(line)["outcome"] == outcome
+    assert fields(line)["error"] is None  # there is no request
+    assert line.levelno == (logging.INFO if outcome == "done" else logging.WARNING)
+    before, _, told = line.getMessage().partition(": ")
+    assert before == f"write {outcome}"
+    expected = {
+        "outcome": outcome,
+        "client": "::1",
+        "method": "POST",
+        "path": "/v1",
+        "status": status,
+        "target": "texts",
+        "ids": ["a"],
+    }
+    assert json.loads(told) == {name: value for name, value in expected.items() if value}

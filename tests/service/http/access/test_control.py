@@ -127,6 +127,64 @@ async def test_a_key_is_taken_up_and_revoked_without_a_restart(
         assert (await ask(client, SEARCH, x_api_key=new)).status_code == 200
 
 
+async def test_without_the_file_of_keys_nobody_gets_in(
+    door: Any, workers: Any, clock: Any, keys_file: Path, keys: dict[str, str]
+) -> None:
+    async with door(keys_file=keys_file) as client:
+        assert (await client.get("/readyz")).status_code == 200
+        away = keys_file.rename(keys_file.with_name("away"))
+        clock.now_s += 5.1
+        for headers in ({"x_api_key": keys["read"]}, {"x_api_key": "wrong"}):
+            answer = await ask(client, SEARCH, **headers)
+            assert (answer.status_code, code_of(answer)) == (503, "keys_missing")
+            assert answer.headers["Retry-After"] == "1"
+        assert (await ask(client, SEARCH)).status_code == 401  # it would need one
+        ready = await client.get("/readyz")
+        assert (ready.status_code, code_of(ready)) == (503, "keys_missing")
+        assert (await client.get("/healthz")).status_code == 200  # a restart would not help
+        assert workers.done == []
+        away.rename(keys_file)
+        assert (await ask(client, SEARCH, x_api_key=keys["read"])).status_code == 200
+        assert (await client.get("/readyz")).status_code == 200
+
+
+async def test_who_needs_no_key_is_served_without_the_file_of_keys(
+    door: Any, clock: Any, keys_file: Path, keys: dict[str, str]
+) -> None:
+    async with door(keys_file=keys_file, allow_anonymous=True) as client:
+        keys_file.unlink()
+        clock.now_s += 5.1
+        assert (await ask(client, SEARCH)).status_code == 200
+        assert (await client.get("/readyz")).status_code == 200
+        answer = await ask(client, ADD, x_api_key=keys["write"])
+        assert (answer.status_code, code_of(answer)) == (503, "keys_missing")
+
+
+async def test_who_goes_on_with_wrong_keys_is_told_to_wait_and_nobody_else(
+    door: Any, clock: Any, keys_file: Path, keys: dict[str, str]
+) -> None:
+    wrong = [{"x_api_key": "wrong"}, {"authorization": "Basic eDp5"}, {"x_api_key": "x" * 50}]
+    async with door(host="0.0.0.0", keys_file=keys_file) as client:
+        for number in range(20):
+            answer = await ask(client, SEARCH, **wrong[number % 3])
+            assert (answer.status_code, code_of(answer)) == (401, "unauthorized")
+        for headers in wrong:
+            for what in (SEARCH, ADD, METRICS):
+                answer = await ask(client, what, **headers)
+                assert (answer.status_code, code_of(answer)) == (429, "rate_limited")
+                assert answer.headers["Retry-After"] == "1"
+                assert "key is not accepted" in answer.text
+        # Others at the same address are let in, and who has no key is asked for one.
+        assert (await ask(client, SEARCH, x_api_key=keys["read"])).status_code == 200
+        assert (await ask(client, SEARCH)).status_code == 401
+        assert (await client.get("/healthz", headers={"x-api-key": "wrong"})).status_code == 200
+        clock.now_s += 2
+        statuses = [(await ask(client, SEARCH, x_api_key="wrong")).status_code for _ in range(3)]
+        assert statuses == [401, 401, 429]
+    async with door(client=("10.0.0.9", 1), host="0.0.0.0", keys_file=keys_file) as client:
+        assert (await ask(client, SEARCH, x_api_key="wrong")).status_code == 401
+
+
 async def test_beyond_this_machine_requests_without_a_key_read_and_no_more(
     door: Any, workers: Any
 ) -> None:

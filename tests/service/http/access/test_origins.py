@@ -104,3 +104,24 @@ def test_origins_of_a_setting() -> None:
     for wrong in ("*", "null", "example.org", "https://example.org/", "https://*/x", ""):
         with pytest.raises(ConfigError, match="ALADIN_CORS_ORIGINS"):
             check_origins(["https://example.org", wrong])
+
+
+@pytest.mark.parametrize("host", [{}, {"host": ""}])
+def test_without_a_host_no_origin_is_our_own(host: dict[str, str]) -> None:
+    for origin in ("null", "http://evil.example"):
+        assert foreign_origin(Headers(host | {"origin": origin}), ()) == origin
+    assert foreign_origin(Headers(host), ()) is None
+
+
+def test_the_page_is_named_by_its_origin_else_by_what_the_browser_says_of_it() -> None:
+    given = {"host": "a", "sec-fetch-site": "cross-site"}
+    assert foreign_origin(Headers(given), ()) == "cross-site"
+    assert foreign_origin(Headers(given | {"origin": "http://b"}), ()) == "http://b"
+
+
+def test_an_origin_that_is_none_is_named() -> None:
+    with pytest.raises(ConfigError) as failure:
+        check_origins(["https://example.org", "example.org"])
+    assert str(failure.value) == (
+        "ALADIN_CORS_ORIGINS: expected origins such as https://example.org, got 'example.org'"
+    )

@@ -41,6 +41,48 @@ def test_with_keys_they_are_needed_everywhere(
     assert anonymous(host, keys_file=keys_file, allow_anonymous=True) == {"read"}
 
 
+@pytest.mark.parametrize(
+    ("host", "settings", "said"),
+    [
+        (
+            "127.0.0.1",
+            {},
+            "authentication is off: anybody who reaches this address may read, add and delete",
+        ),
+        (
+            "127.0.0.1",
+            {"read_only": True},
+            "authentication is off: anybody who reaches this address may read",
+        ),
+        (
+            "0.0.0.0",
+            {"allow_anonymous": True},
+            "authentication is off: anybody who reaches this address may read",
+        ),
+    ],
+)
+def test_the_log_says_who_may_do_what_without_keys(
+    host: str, settings: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "service.http.access.policy"):
+        anonymous(host, **settings)
+    assert [record.getMessage() for record in caplog.records] == [said]
+
+
+def test_the_log_says_who_may_do_what_with_keys(
+    keys_file: Path, keys: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert keys
+    with caplog.at_level("INFO", "service.http.access.policy"):
+        anonymous("0.0.0.0", keys_file=keys_file)
+        anonymous("0.0.0.0", keys_file=keys_file, allow_anonymous=True)
+    on = f"authentication is on: keys are read from {keys_file}"
+    assert [record.getMessage() for record in caplog.records] == [
+        on,
+        f"{on}, and requests without a key may read",
+    ]
+
+
 def test_a_file_that_lost_its_last_key_opens_nothing(keys_file: Path) -> None:
     keys_file.write_text('{"schema_version": 1, "keys": []}')
     assert anonymous("0.0.0.0", keys_file=keys_file) == set()
@@ -51,3 +93,59 @@ def test_what_cannot_be_read_opens_nothing(tmp_path: Path) -> None:
         anonymous("127.0.0.1", keys_file=tmp_path / "none.json")
     with pytest.raises(ConfigError, match="ALADIN_CORS_ORIGINS"):
         anonymous("127.0.0.1", cors_origins=("*",))
+
+
+def test_by_default_it_is_the_policy_of_this_machine() -> None:
+    assert make_policy(ServiceSettings()).anonymous == ALL
+
+
+def test_who_listens_to_all_without_keys_is_told_what_to_do() -> None:
+    with pytest.raises(ConfigError) as failure:
+        anonymous("0.0.0.0")
+    assert str(failure.value) == (
+        "without keys the service listens on 127.0.0.1 only, not on 0.0.0.0: make one with "
+        "aladin key add and give --keys, or let everybody read with --allow-anonymous"
+    )
+
+
+def test_what_the_settings_say_is_in_the_policy() -> None:
+    settings = ServiceSettings(
+        allowed_hosts=("Search.Example",), cors_origins=("https://friend.example",)
+    )
+    policy = make_policy(settings, "LocalHost")
+    assert policy.hosts == {"search.example", "localhost"}
+    assert policy.origins == {"https://friend.example"}
+    assert (policy.keys, policy.clients, policy.rates) == (None, None, None)
+    assert not policy.is_locked()
+
+
+def test_a_client_without_a_key_has_the_rate_of_the_settings(clock: Any) -> None:
+    settings = ServiceSettings(anonymous_requests_per_s=2, anonymous_burst=7)
+    clients = make_policy(settings, clock=clock).clients
+    assert clients is not None
+    bucket = clients.of("10.0.0.1")
+    assert (bucket.per_s, bucket.burst) == (2, 7)
+    bucket.take(7)
+    clock.now_s += 0.5
+    bucket.take(1)
+
+
+def test_wrong_keys_have_a_rate_of_their_own(clock: Any) -> None:
+    bucket = make_policy(ServiceSettings(), clock=clock).wrong_keys.of("10.0.0.1")
+    assert (bucket.per_s, bucket.burst) == (1.0, 20)
+    bucket.take(20)
+    clock.now_s += 1
+    bucket.take(1)
+
+
+def test_a_service_is_locked_while_only_keys_would_open_it_and_their_file_is_gone(
+    keys_file: Path, keys: dict[str, str], clock: Any
+) -> None:
+    assert keys
+    closed = make_policy(ServiceSettings(keys_file=keys_file), clock=clock)
+    half_open = make_policy(ServiceSettings(keys_file=keys_file, allow_anonymous=True), clock=clock)
+    assert not closed.is_locked()
+    keys_file.unlink()
+    clock.now_s += 5
+    assert closed.is_locked()
+    assert not half_open.is_locked()

@@ -85,3 +85,28 @@ def test_paths_that_nobody_has(path: str) -> None:
 def test_an_item_can_be_got_and_deleted_and_its_target_added_to() -> None:
     assert set(rows_of("/v1/items/texts/x")) == {"GET", "DELETE"}
     assert set(rows_of("/v1/items/texts")) == {"POST"}
+
+
+def test_what_only_some_keys_open_and_what_needs_none() -> None:
+    by_scope: dict[str, set[str]] = {}
+    for row in NEEDED:
+        by_scope.setdefault(row.scope, set()).add(f"{row.method} {row.path}")
+    assert by_scope.keys() == {"read", "write", "metrics", "open"}
+    assert by_scope["write"] == {
+        "POST /v1/items/{target}",
+        "DELETE /v1/items/{target}/{item_id:path}",
+    }
+    assert by_scope["metrics"] == {"GET /metrics", "GET /v1/index/slow-queries"}
+    assert by_scope["open"] == {
+        f"GET {path}"
+        for path in (
+            "/healthz",
+            "/readyz",
+            "/",
+            "/state",
+            "/page/limits.json",
+            "/page/{name}",
+            "/docs",
+            "/openapi.json",
+        )
+    }

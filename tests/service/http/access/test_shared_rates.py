@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,115 @@ async def test_only_one_request_waits_while_it_is_tried_again(nobody: str, clock
     assert not trying.done()
     assert await trying
     await rates.close()
+
+
+class ScriptedRedis:
+    """Speaks enough of the protocol to run the one script, with answers that the test gives.
+
+    Attributes:
+        answers: to the next runs of the script, as the protocol has them.
+        runs: keys and arguments of those that were asked for.
+        databases: that were chosen.
+    """
+
+    def __init__(self) -> None:
+        self.answers: list[bytes] = []
+        self.runs: list[list[str]] = []
+        self.databases: list[str] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one connection until it is closed."""
+        while head := await reader.readline():
+            words: list[str] = []
+            for _ in range(int(head[1:])):
+                size = int((await reader.readline())[1:])
+                words.append((await reader.readexactly(size + 2))[:-2].decode())
+            answer = b"+OK\r\n"
+            if words[0] == "SELECT":
+                self.databases.append(words[1])
+            elif words[0] == "EVALSHA":
+                self.runs.append(words[3:])
+                answer = self.answers.pop(0)
+            writer.write(answer)
+        writer.close()
+
+
+@pytest.fixture
+async def scripted() -> AsyncGenerator[tuple[ScriptedRedis, str]]:
+    """A Redis that answers as the test says, and its URL."""
+    redis = ScriptedRedis()
+    server = await asyncio.start_server(redis.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield redis, f"redis://127.0.0.1:{port}/3"
+
+
+async def test_what_the_redis_says_is_done(
+    scripted: tuple[ScriptedRedis, str], clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_rates, "_TIMEOUT_S", 5.0)
+    redis, url = scripted
+    redis.answers += [b"$0\r\n\r\n", b"$4\r\n0.25\r\n", b"$0\r\n\r\n"]
+    metrics = Metrics()
+    rates, bucket = RedisRates(url, metrics, clock), TokenBucket(0.5, 4, clock)
+    await rates.take("key:ci", bucket, 3)
+    with pytest.raises(RateLimitedError) as refused:
+        await rates.take("key:ci", bucket, 2)
+    assert refused.value.retry_after_s == 0.25
+    await rates.take("client:10.0.0.1", TokenBucket(0.5, 4, clock), 1)
+    assert redis.runs == [
+        ["aladin:rate:key:ci", "0.5", "4", "3"],
+        ["aladin:rate:key:ci", "0.5", "4", "2"],
+        ["aladin:rate:client:10.0.0.1", "0.5", "4", "1"],
+    ]
+    assert set(redis.databases) == {"3"}
+    assert alone(metrics) == 0
+    # What was let in is missing here, what was refused is not.
+    bucket.take(1)
+    with pytest.raises(RateLimitedError):
+        bucket.take(1)
+    await rates.close()
+
+
+async def test_a_redis_that_fails_is_asked_again_after_a_second(
+    scripted: tuple[ScriptedRedis, str],
+    clock: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared_rates, "_TIMEOUT_S", 5.0)
+    redis, url = scripted
+    metrics = Metrics()
+    rates, bucket = RedisRates(url, metrics, clock), TokenBucket(SLOW_PER_S, 10, clock)
+    with caplog.at_level(logging.INFO, "service.http.access.shared_rates"):
+        redis.answers += [b"-ERR broken\r\n"] * 2
+        for wait_s, runs in ((0, 1), (0.9, 1), (0.1, 2), (0.9, 2)):
+            clock.now_s += wait_s
+            await rates.take("key:ci", bucket, 1)
+            assert len(redis.runs) == runs
+        assert alone(metrics) == 4
+        redis.answers.append(b"$0\r\n\r\n")
+        clock.now_s += 0.1
+        await rates.take("key:ci", bucket, 1)
+    assert (len(redis.runs), alone(metrics)) == (3, 4)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{url}: broken; rates are counted here alone until it is",
+        f"{url} answers again; rates are counted together",
+    ]
+    await rates.close()
+
+
+async def test_the_log_names_the_redis_without_what_is_secret(
+    nobody: str, clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    rates = RedisRates(f"{nobody}?password=secret", Metrics(), clock)
+    await rates.take("key:ci", TokenBucket(SLOW_PER_S, 3, clock), 1)
+    await rates.close()
+    (record,) = caplog.records
+    assert re.fullmatch(
+        r"redis://127\.0\.0\.1:\d+/3: .*; rates are counted here alone until it is",
+        record.getMessage(),
+    )
 
 
 async def test_the_service_answers_without_its_redis(door: Any, nobody: str) -> None:

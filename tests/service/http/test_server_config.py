@@ -1,0 +1,137 @@
+"""The application as uvicorn serves it, over real sockets: who is taken for whom."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import socket
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from service.http.access.policy import make_policy
+from service.http.access.proxies import TrustedProxies
+from service.http.app import create_app
+from service.http.server_config import server_config
+from service.keys.keys_file import add_key
+from service.metrics import Metrics
+from service.settings import ServiceSettings
+from service.telemetry.log_format import FIELDS
+from tests.service.http.access.conftest import FakeWorkers
+
+SEARCH = ("POST", "/v1/search/images", json.dumps({"text": "a dog"}))
+ADD = ("POST", "/v1/items/texts", json.dumps({"id": "new", "text": "a dog"}))
+
+
+class Server:
+    """The service on a free port of 127.0.0.1, from when it is made."""
+
+    def __init__(self, proxies: TrustedProxies, **settings: Any) -> None:
+        made = ServiceSettings(**settings)
+        app = create_app(FakeWorkers(), made, Metrics(), policy=make_policy(made))
+        self._server = uvicorn.Server(server_config(app, made, proxies))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._server.run, args=([self._listener],))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._listener.close()
+
+    def ask(self, what: tuple[str, str, str], **headers: str) -> int:
+        """Send a request with headers, _ for -, and return the answer's status."""
+        method, path, body = what
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            given = {name.replace("_", "-"): value for name, value in headers.items()}
+            given["content-type"] = "application/json"
+            connection.request(method, path, body, given)
+            response = connection.getresponse()
+            response.read()
+            return response.status
+        finally:
+            connection.close()
+
+
+@contextmanager
+def serving(**settings: Any) -> Generator[Server]:
+    """Serve with settings and what the environment says of proxies."""
+    server = Server(TrustedProxies.from_environment(), **settings)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the environment name no proxy."""
+    monkeypatch.delenv("FORWARDED_ALLOW_IPS", raising=False)
+
+
+def addresses(caplog: pytest.LogCaptureFixture, logger: str) -> list[str]:
+    """Return the clients that the lines of a logger name."""
+    return [getattr(r, FIELDS)["client"] for r in caplog.records if r.name == logger]
+
+
+RATE = {"anonymous_requests_per_s": 0.001, "anonymous_burst": 3}
+
+
+def test_a_client_cannot_name_itself(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO), serving(**RATE) as server:
+        statuses = [server.ask(SEARCH, x_forwarded_for=f"10.0.0.{n}") for n in range(8)]
+        assert statuses == [200] * 3 + [429] * 5
+        assert server.ask(ADD, x_forwarded_for="alice", forwarded="for=alice") == 429
+    assert addresses(caplog, "service.audit") == ["127.0.0.1"]
+    assert addresses(caplog, "service.access") == ["127.0.0.1"] * 9
+
+
+def test_behind_a_named_proxy_clients_are_told_apart(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "192.168.0.0/16,127.0.0.1")
+    with caplog.at_level(logging.INFO), serving(**RATE) as server:
+        for client in ("203.0.113.7", "203.0.113.8", "2001:db8::1"):
+            # What the client sent itself stands first, and does not make it another one.
+            statuses = [server.ask(SEARCH, x_forwarded_for=f"10.0.0.{n}, {client}") for n in "1234"]
+            assert statuses == [200, 200, 200, 429]
+        assert server.ask(ADD, x_forwarded_for="203.0.113.9:4711") == 201
+    assert addresses(caplog, "service.audit") == ["203.0.113.9"]
+    assert set(addresses(caplog, "service.access")) == {
+        "203.0.113.7",
+        "203.0.113.8",
+        "2001:db8::1",
+        "203.0.113.9",
+    }
+
+
+@pytest.mark.parametrize("named", ["127.0.0.1", "*"])
+def test_a_text_that_is_no_address_makes_no_client(
+    named: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", named)
+    with caplog.at_level(logging.INFO), serving(**RATE) as server:
+        texts = [f"client-{n}-" + 30_000 * "x" for n in range(4)]
+        texts += [f"fe80::1%{n}" for n in range(4)]
+        statuses = [server.ask(SEARCH, x_forwarded_for=text) for text in texts]
+        assert statuses == [200] * 3 + [429] * 5
+    assert set(addresses(caplog, "service.access")) == {"127.0.0.1"}
+    assert max(len(record.getMessage()) for record in caplog.records) < 1000
+
+
+def test_a_key_is_no_reason_to_believe_a_client(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    key = add_key(tmp_path / "keys.json", "writer", ["write"])
+    with caplog.at_level(logging.INFO), serving(keys_file=tmp_path / "keys.json") as server:
+        assert server.ask(ADD, x_forwarded_for="203.0.113.7", x_api_key=key) == 201
+    assert addresses(caplog, "service.audit") == ["127.0.0.1"]
