@@ -233,9 +233,9 @@ async def test_what_the_redis_says_is_done(
     assert refused.value.retry_after_s == 0.25
     await rates.take("client:10.0.0.1", TokenBucket(0.5, 4, clock), 1)
     assert redis.runs == [
-        ["aladin:rate:key:ci", "0.5", "4", "3"],
-        ["aladin:rate:key:ci", "0.5", "4", "2"],
-        ["aladin:rate:client:10.0.0.1", "0.5", "4", "1"],
+        ["aladin:rate:key:ci", "0.5", "4", "3", "0"],
+        ["aladin:rate:key:ci", "0.5", "4", "2", "0"],
+        ["aladin:rate:client:10.0.0.1", "0.5", "4", "1", "0"],
     ]
     assert set(redis.databases) == {"3"}
     assert alone(metrics) == 0
