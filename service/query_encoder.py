@@ -14,6 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from aladin.decoding_memory import (
+    DecodingMemory,
+    WithdrawnError,
+    is_still_wanted,
+    wanted_while,
+)
 from aladin.detectors.base import Detector
 from aladin.encoders.base import ImageInput
 from aladin.encoding import Encoding
@@ -115,8 +121,8 @@ class QueryEncoder:
         Args:
             limits: what a query may cost.
             cache: remembers encodings; None: nothing is remembered.
-            decode_threads: photos that are decoded at the same time, whoever asks; each may take
-                as much memory as the limits allow.
+            decode_threads: photos that are decoded at the same time at most, whoever asks; fewer
+                where the memory of the limits does not allow so many.
             precision: in which texts are encoded.
             detector: finds the regions of photos, for indexes whose model reads regions; None:
                 none does.
@@ -127,6 +133,11 @@ class QueryEncoder:
         self._models = QueryModels(precision)
         self._cache = cache or EncodingCache(0)
         self._decoders = ThreadPoolExecutor(decode_threads, thread_name_prefix="decode")
+
+    @property
+    def memory(self) -> DecodingMemory:
+        """The memory that is shared by all photos that are decoded at the same time."""
+        return self._limits.memory
 
     def close(self) -> None:
         """End the threads; nothing may be encoded any more."""
@@ -141,6 +152,7 @@ class QueryEncoder:
         searcher: TwoStageSearcher,
         queries: Sequence[Query],
         is_wanted: Callable[[int], bool] = always,
+        until_s: Sequence[float] = (),
     ) -> list[EncodedQuery | Exception | None]:
         """Encode queries, all texts together and all photos together.
 
@@ -148,16 +160,20 @@ class QueryEncoder:
             searcher: of the index that is to be searched; its model encodes.
             queries: at least one.
             is_wanted: whether someone still waits for the query at a place.
+            until_s: By place, how long a photo may wait for the memory to decode it, by
+                `time.monotonic`; empty: as long as the memory's own limit says.
 
         Returns:
             By place the encoded query, or why there is none: an `AladinError` about the query,
             another exception if something unforeseen happened, None if nobody waits for it.
         """
-        # Decoding takes memory as well as time: that is what the pool bounds.
         has_photos = any(isinstance(query, PhotoQuery | RegionsQuery) for query in queries)
         prepare = partial(self._prepare, searcher, is_wanted)
         each = self._decoders.map if has_photos else map
-        prepared = list(each(prepare, range(len(queries)), queries))
+        # All photos of a batch together wait no longer than one that comes alone.
+        last_s = time.monotonic() + self.memory.patience_s
+        limits_s = [min(own_s, last_s) for own_s in until_s] or [last_s] * len(queries)
+        prepared = list(each(prepare, range(len(queries)), queries, limits_s))
         results = [None if isinstance(item, _Input) else item for item in prepared]
         for modality in _MODALITIES:
             inputs = {
@@ -180,15 +196,23 @@ class QueryEncoder:
 
         Raises:
             AladinError: the query cannot be encoded.
+            WithdrawnError: nobody waits for it any more; see `aladin.decoding_memory`.
         """
-        (encoded,) = self.encode(searcher, [query])
+        is_wanted = is_still_wanted()
+        (encoded,) = self.encode(searcher, [query], lambda _: is_wanted())
         if isinstance(encoded, Exception):
             raise encoded
-        assert encoded is not None  # somebody waits for it
+        if encoded is None:
+            raise WithdrawnError
         return encoded
 
     def _prepare(
-        self, searcher: TwoStageSearcher, is_wanted: Callable[[int], bool], place: int, query: Query
+        self,
+        searcher: TwoStageSearcher,
+        is_wanted: Callable[[int], bool],
+        place: int,
+        query: Query,
+        until_s: float,
     ) -> _Input | EncodedQuery | Exception | None:
         """Do for a query what does not need the network; never raises."""
         if not is_wanted(place):
@@ -198,7 +222,8 @@ class QueryEncoder:
                 case TextQuery(text):
                     return self._prepare_text(searcher, text)
                 case PhotoQuery() | RegionsQuery():
-                    return self._prepare_photo(searcher, query)
+                    with wanted_while(partial(is_wanted, place), until_s):
+                        return self._prepare_photo(searcher, query)
                 case ItemQuery(item_id):
                     return _look_up(searcher, item_id)
                 case EmbeddingQuery(values):
