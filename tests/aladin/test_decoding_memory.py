@@ -66,7 +66,7 @@ def test_reservations_never_exceed_the_limit_and_come_in_order() -> None:
 
 def test_what_alone_needs_more_than_there_is_is_refused_at_once() -> None:
     memory = DecodingMemory(10)
-    with pytest.raises(MemoryLimitError, match="photo-7: decoding it takes 11 bytes.* limit 10"):
+    with pytest.raises(MemoryLimitError, match=r"photo-7: decoding it takes 11 bytes.* limit 10"):
         memory.reserve(11, "photo-7").__enter__()
     with memory.reserve(10, "photo"):
         assert memory.held_bytes == 10

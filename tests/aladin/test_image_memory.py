@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-import struct
 import subprocess
 import sys
-import zlib
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,10 @@ from aladin.decoding_memory import DecodingMemory, MemoryLimitError
 from aladin.errors import ImageTooLargeError
 from aladin.image_cost import decoding_bytes
 from aladin.images import ImageLimits, decode_image, decoded_image
+from tests.aladin.pictures import long_png, webp_of
 
 # More rows than one strip has, and no multiple of it.
-SIZE = (1000, 700)
+SIZE = (600, 500)
 ORIENTATION = 0x0112
 
 
@@ -28,29 +28,6 @@ def encode(picture: Image.Image, kind: str, **options: Any) -> bytes:
     target = io.BytesIO()
     picture.save(target, kind, **options)
     return target.getvalue()
-
-
-def webp_of(width: int, height: int) -> bytes:
-    """A lossless WebP of one colour, in 34 bytes."""
-    bits = 0x2F | (width - 1) << 8 | (height - 1) << 22
-    pixels = bits.to_bytes(5, "little") + bytes.fromhex("0010071073221088")
-    pixels += bytes(len(pixels) % 2)
-    chunk = b"VP8L" + struct.pack("<I", len(pixels)) + pixels
-    return b"RIFF" + struct.pack("<I", 4 + len(chunk)) + b"WEBP" + chunk
-
-
-def long_png(width: int, height: int = 1) -> bytes:
-    """A grey PNG, black all over."""
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        checked = zlib.crc32(kind + content)
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checked)
-
-    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
-    rows = zlib.compress(bytes((1 + -(-width // 8)) * height))
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-    )
 
 
 def before(data: bytes) -> Image.Image:
@@ -73,6 +50,7 @@ def before(data: bytes) -> Image.Image:
         return turned.convert("RGB")
 
 
+@cache
 def pictures() -> dict[str, bytes]:
     """Pictures of every kind that is converted, with noise in each channel."""
     noise = np.random.default_rng(0).integers(0, 256, (SIZE[1], SIZE[0], 4), dtype=np.uint8)
@@ -221,7 +199,9 @@ def test_sides_are_limited() -> None:
 
 def test_no_memory_for_what_is_made_of_a_picture_is_the_pictures_fault() -> None:
     memory, data = DecodingMemory(), encode(Image.new("RGB", (4, 4)), "PNG")
-    with pytest.raises(ImageTooLargeError, match="photo-7: 4 x 4 pixels, too many"):
-        with decoded_image(data, memory, "photo-7"):
-            raise MemoryError
+    with (
+        pytest.raises(ImageTooLargeError, match="photo-7: 4 x 4 pixels, too many"),
+        decoded_image(data, memory, "photo-7"),
+    ):
+        raise MemoryError
     assert memory.held_bytes == 0
