@@ -19,6 +19,8 @@ round is told on stderr.
                       for the service gives back what is free every ten
     rss_mb_by_round   that memory at the end of each round, without the rest
     statuses          number of answers of each status, by what was sent; 0: could not be sent
+    decoding          what costly photos do to a service of their own; see
+                      `benchmarks.hostile_decoding`
 """
 
 from __future__ import annotations
@@ -28,11 +30,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.figures import figures_parser, print_figures
 from benchmarks.hostile_answers import Answers
 from benchmarks.hostile_api import send_api_cases
+from benchmarks.hostile_decoding import attack_decoding
 from benchmarks.hostile_images import send_images
 from benchmarks.hostile_paths import send_paths
 from benchmarks.served_index import find_served_index
@@ -61,6 +64,7 @@ class Figures(NamedTuple):
     seconds: float
     statuses: dict[str, dict[str, int]]
     faults: list[str]
+    decoding: dict[str, Any]
 
 
 def attack(index: Path, cases: int, images: int, workers: int) -> Figures:
@@ -97,6 +101,9 @@ def attack(index: Path, cases: int, images: int, workers: int) -> Figures:
                 _tell(number, answers, held[-1], time.perf_counter() - started)
             if not service.is_ready():
                 answers.fault("server_error", "/readyz", "not ready at the end")
+    decoding = attack_decoding(index)
+    for each in decoding.faults:
+        answers.fault("decoding", "costly photos", each)
     api_cases, sent_images, paths = (sum(each) for each in zip(*sent, strict=True))
     return Figures(
         api_cases=api_cases,
@@ -116,6 +123,7 @@ def attack(index: Path, cases: int, images: int, workers: int) -> Figures:
         faults=[f"{kind}: {asked} -> {told}" for kind, asked, told in answers.faults][
             :_SHOWN_FAULTS
         ],
+        decoding=decoding._asdict(),
     )
 
 
@@ -154,7 +162,8 @@ def main() -> None:
     if not arguments.json:
         for fault in figures.faults:
             print(f"  {fault}")
-    if figures.errors_5xx or figures.hangs or figures.leaks:
+    costly = any(fault.startswith("decoding: ") for fault in figures.faults)
+    if figures.errors_5xx or figures.hangs or figures.leaks or costly:
         sys.exit(1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -14,12 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from aladin.decoding_memory import (
-    DecodingMemory,
-    WithdrawnError,
-    is_still_wanted,
-    wanted_while,
-)
+from aladin.decoding_memory import DecodingMemory, WithdrawnError, is_still_wanted, wanted_while
 from aladin.detectors.base import Detector
 from aladin.encoders.base import ImageInput
 from aladin.encoding import Encoding
@@ -28,7 +22,13 @@ from aladin.inference import encode_images, encode_texts, tokenize
 from aladin.model import AladinModel
 from aladin.query_precision import Precision, QueryModels
 from index.searcher import TwoStageSearcher
-from service.encoding_cache import CachedEncoding, CacheKey, EncodingCache
+from service.encoding_cache import (
+    CachedEncoding,
+    CacheKey,
+    EncodingCache,
+    content_of,
+    without_padding,
+)
 from service.image_reader import ImageReader, check_detector
 from service.queries import (
     EmbeddingQuery,
@@ -245,7 +245,7 @@ class QueryEncoder:
         self, searcher: TwoStageSearcher, query: PhotoQuery | RegionsQuery
     ) -> _Input | EncodedQuery:
         started = time.perf_counter()
-        key = self._key(searcher, _content(query))
+        key = self._key(searcher, content_of(query))
         remembered = self._cache.get(key) if key else None
         if remembered is not None:
             encoding, size_px, boxes = remembered
@@ -278,7 +278,7 @@ class QueryEncoder:
         encode_ms = _ms_since(started)
         results: list[EncodedQuery | Exception] = []
         for row, item in enumerate(inputs):
-            own = _without_padding(encoding, row)
+            own = without_padding(encoding, row)
             if item.key is not None:
                 self._cache.put(item.key, CachedEncoding(own, item.size_px, item.boxes))
             results.append(
@@ -305,15 +305,6 @@ class QueryEncoder:
         return CacheKey.of(searcher.index.manifest.model.id, content)
 
 
-def _content(query: PhotoQuery | RegionsQuery) -> bytes:
-    """Return what an encoding is remembered under: no file may pass for one of the other kind."""
-    if isinstance(query, PhotoQuery):
-        return query.data
-    # The photo that regions came with has its part, too: it says the size.
-    files = (b"regions", query.data, query.photo or b"")
-    return b"".join(hashlib.sha256(each).digest() for each in files)
-
-
 def _encode(model: AladinModel, inputs: Sequence[_Input]) -> Encoding:
     values = [item.value for item in inputs]
     if inputs[0].modality == "text":
@@ -330,16 +321,6 @@ def _fault(model: AladinModel, item: _Input) -> InputError | None:
     except InputError as error:
         return error
     return None
-
-
-def _without_padding(encoding: Encoding, row: int) -> Encoding:
-    """Copy one item, so that it does not keep its whole batch in memory."""
-    tokens = encoding.item_tokens(row)
-    return Encoding(
-        embedding=encoding.embedding[row : row + 1].clone(),
-        tokens=tokens.unsqueeze(0),
-        mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
-    )
 
 
 def _look_up(searcher: TwoStageSearcher, item_id: str) -> EncodedQuery:
