@@ -1,4 +1,4 @@
-"""The attack by costly photos: that its photos are what they are said to be, and what is a fault."""
+"""The attack by costly photos: its photos are what they are said to be, and what is a fault."""
 
 from __future__ import annotations
 
