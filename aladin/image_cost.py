@@ -20,7 +20,25 @@ _MAX_READS = 100_000
 # have more, as their passes are cheap.
 _MAX_PASSES = 32
 
+_BITS_PER_SAMPLE, _SAMPLES_PER_PIXEL = 258, 277
 _TILE_WIDTH, _TILE_LENGTH = 322, 323
+
+# Bytes that Pillow keeps for a pixel of a decoded picture, by its mode; of any other mode it is 4.
+_STORED_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}
+_RGB_BYTES = 4
+# libwebp keeps two canvases, and hands out a copy from which Pillow makes its own.
+_WEBP_BYTES = 17
+# A GIF's first frame, and what is to be shown after it.
+_GIF_BYTES = 2
+# libjpeg keeps all coefficients of a picture that comes in several scans: two bytes each.
+_COEFFICIENT_BYTES = 2
+# Row buffers, tables, and the strips in which colours are converted.
+_FIXED_BYTES = 6 * 2**20
+# Shrinking a picture, for a network or a drawing, goes through one of its full height and of the
+# width that is wanted.
+_SHRINKING_BYTES = 4 * 1024
+# Segments of a JPEG that have no length: filling, restarts and the start of the picture.
+_JPEG_BARE = {0x01, 0xFF, *range(0xD0, 0xD9)}
 
 
 class BoundedReader(io.BytesIO):
@@ -40,7 +58,9 @@ class BoundedReader(io.BytesIO):
         return super().read(size)
 
 
-def check_cost(picture: Image.Image, data: bytes, source: str, max_pixels: int) -> None:
+def check_cost(
+    picture: Image.Image, data: bytes, source: str, max_pixels: int, max_side_px: int
+) -> None:
     """Refuse a picture that would cost too much.
 
     Args:
@@ -48,15 +68,19 @@ def check_cost(picture: Image.Image, data: bytes, source: str, max_pixels: int) 
         data: the whole file.
         source: names the picture in errors.
         max_pixels: limit of width times height.
+        max_side_px: limit of both width and height.
 
     Raises:
-        ImageTooLargeError: too many pixels, or passes over them.
+        ImageTooLargeError: too many pixels, a side that is too long, or too many passes.
         ImageError: of a kind that only a slow decoder knows.
     """
     pixels = picture.width * picture.height
     if pixels > max_pixels:
         size = f"{picture.width} x {picture.height}"
         raise ImageTooLargeError(source, f"{size} pixels, limit {max_pixels}")
+    if max(picture.size) > max_side_px:
+        size = f"{picture.width} x {picture.height}"
+        raise ImageTooLargeError(source, f"{size} pixels, limit {max_side_px} for each side")
     if isinstance(picture, TiffImagePlugin.TiffImageFile):
         _check_tiles(picture, source, max_pixels)
     if picture.format in ("JPEG", "MPO") or picture.info.get("compression") == "jpeg":
@@ -69,9 +93,65 @@ def check_cost(picture: Image.Image, data: bytes, source: str, max_pixels: int) 
         raise ImageError(source, "a BMP with run-length encoding, expected a plain one")
 
 
+def decoding_bytes(picture: Image.Image, data: bytes) -> int:
+    """Return an upper bound of the memory that decoding a picture to RGB takes at its peak.
+
+    Room to shrink the decoded picture to a network's size is part of it; the file is not.
+
+    Args:
+        picture: Opened, `draft` called if it is to be, not decoded.
+        data: The whole file.
+    """
+    pixels = picture.width * picture.height
+    stored = _STORED_BYTES.get(picture.mode, 4)
+    # Turned upright, then converted to RGB; the picture before each step is let go after it.
+    after = max(2 * stored, stored + _RGB_BYTES)
+    if picture.format == "WEBP":
+        after = max(after, _WEBP_BYTES)
+    elif picture.format == "GIF":
+        after += _GIF_BYTES
+    needed = pixels * after + 2 * len(data)  # the decoder of WebP has copies of the file
+    if picture.format in ("JPEG", "MPO") and _comes_in_scans(picture, data):
+        # `draft` leaves pixels out when the coefficients are there: all of them are kept.
+        scale, *_ = getattr(picture, "decoderconfig", ()) or (1,)
+        coefficients = _COEFFICIENT_BYTES * getattr(picture, "layers", 4) * pixels * scale**2
+        needed = max(needed, coefficients + pixels * stored)
+    elif isinstance(picture, TiffImagePlugin.TiffImageFile):
+        needed = max(needed, pixels * stored + _tiff_buffer_bytes(picture))
+    return needed + _FIXED_BYTES + _SHRINKING_BYTES * max(picture.size)
+
+
+def _comes_in_scans(picture: Image.Image, data: bytes) -> bool:
+    """Whether the components of a JPEG are spread over several scans."""
+    if "progressive" in picture.info:
+        return True
+    place = 2
+    while place + 4 < len(data) and data[place] == 0xFF:
+        kind = data[place + 1]
+        if kind == 0xDA:
+            return data[place + 4] < getattr(picture, "layers", 4)
+        length = int.from_bytes(data[place + 2 : place + 4], "big")
+        place += 1 if kind == 0xFF else 2 if kind in _JPEG_BARE else 2 + length
+    return True  # not to be told: the worse of the two
+
+
+def _tiff_buffer_bytes(picture: TiffImagePlugin.TiffImageFile) -> int:
+    """Return the largest buffer that libtiff may need: one strip may hold the whole picture."""
+    width, length = _tile_size(picture)
+    bits = picture.tag_v2.get(_BITS_PER_SAMPLE, 8)
+    depths = bits if isinstance(bits, tuple) else (bits,)
+    samples = max(picture.tag_v2.get(_SAMPLES_PER_PIXEL, 1), len(depths))
+    pixels = max(picture.width * picture.height, width * length)
+    return pixels * max(4, samples * max(depths) // 8)
+
+
+def _tile_size(picture: TiffImagePlugin.TiffImageFile) -> tuple[int, int]:
+    width, length = (int(picture.tag_v2.get(tag, 0)) for tag in (_TILE_WIDTH, _TILE_LENGTH))
+    return width, length
+
+
 def _check_tiles(picture: TiffImagePlugin.TiffImageFile, source: str, max_pixels: int) -> None:
     """Refuse tiles larger than any picture may be; each is decoded whole into a buffer."""
-    tags = picture.tag_v2
-    width, length = (int(tags.get(tag, 0)) for tag in (_TILE_WIDTH, _TILE_LENGTH))
+    width, length = _tile_size(picture)
     if width * length > max_pixels:
         raise ImageTooLargeError(source, f"tiles of {width} x {length} pixels, limit {max_pixels}")

@@ -25,6 +25,8 @@ on the same copy.
                       how much longer an item takes to add beside items with many fields; see
                       benchmarks.hostile_json for what is a fault
     statuses          number of answers of each status, by what was sent; 0: could not be sent
+    decoding          what costly photos do to a service of their own; see
+                      `benchmarks.hostile_decoding`
 """
 
 from __future__ import annotations
@@ -34,12 +36,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.figures import figures_parser, print_figures
 from benchmarks.hostile_answers import Answers
 from benchmarks.hostile_api import send_api_cases
 from benchmarks.hostile_connections import send_held_connections
+from benchmarks.hostile_decoding import attack_decoding
 from benchmarks.hostile_images import send_images
 from benchmarks.hostile_json import BODY_BYTES, JSON_FAULTS, QUICK_BODY_BYTES, attack_json
 from benchmarks.hostile_paths import send_paths
@@ -72,6 +75,7 @@ class Figures(NamedTuple):
     seconds: float
     statuses: dict[str, dict[str, int]]
     faults: list[str]
+    decoding: dict[str, Any]
 
 
 def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) -> Figures:
@@ -111,6 +115,9 @@ def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) 
             if not service.is_ready():
                 answers.fault("server_error", "/readyz", "not ready at the end")
         json_figures = attack_json(copy, workers, body_bytes, answers)
+    decoding = attack_decoding(index)
+    for each in decoding.faults:
+        answers.fault("decoding", "costly photos", each)
     api_cases, sent_images, paths = (sum(each) for each in zip(*sent, strict=True))
     return Figures(
         api_cases=api_cases,
@@ -133,6 +140,7 @@ def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) 
         faults=[f"{kind}: {asked} -> {told}" for kind, asked, told in answers.faults][
             :_SHOWN_FAULTS
         ],
+        decoding=decoding._asdict(),
     )
 
 
@@ -172,7 +180,8 @@ def main() -> None:
     if not arguments.json:
         for fault in figures.faults:
             print(f"  {fault}")
-    if figures.errors_5xx or figures.hangs or figures.leaks or figures.json_faults:
+    costly = any(fault.startswith("decoding: ") for fault in figures.faults)
+    if figures.errors_5xx or figures.hangs or figures.leaks or figures.json_faults or costly:
         sys.exit(1)
 
 

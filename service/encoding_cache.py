@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from aladin.encoding import Encoding
 from service.lru_cache import LruCache
+from service.queries import PhotoQuery, RegionsQuery
 
 # What an entry takes beside its numbers and its key: tensors, tuples and the table's own.
 _ENTRY_BYTES = 1500
@@ -62,3 +64,22 @@ class EncodingCache(LruCache[CacheKey, CachedEncoding]):
         of_key = len(content) if isinstance(content, bytes) else 4 * len(content)
         boxes = 0 if entry.boxes is None else entry.boxes.nbytes
         return _ENTRY_BYTES + of_key + boxes + sum(part.nbytes for part in entry.encoding)
+
+
+def content_of(query: PhotoQuery | RegionsQuery) -> bytes:
+    """Return what an encoding is remembered under: no file may pass for one of the other kind."""
+    if isinstance(query, PhotoQuery):
+        return query.data
+    # The photo that regions came with has its part, too: it says the size.
+    files = (b"regions", query.data, query.photo or b"")
+    return b"".join(hashlib.sha256(each).digest() for each in files)
+
+
+def without_padding(encoding: Encoding, row: int) -> Encoding:
+    """Copy one item, so that it does not keep its whole batch in memory."""
+    tokens = encoding.item_tokens(row)
+    return Encoding(
+        embedding=encoding.embedding[row : row + 1].clone(),
+        tokens=tokens.unsqueeze(0),
+        mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
+    )

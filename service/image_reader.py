@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from PIL import Image
 from aladin.detectors.base import Detector
 from aladin.encoders.base import ImageEncoder, ImageInput, RegionInput
 from aladin.errors import ConfigError, InputError
-from aladin.images import decode_image
+from aladin.images import decoded_image
 from aladin.regions.npz import read_region_npz
 from aladin.regions.region_set import RegionSet
 from service.query_limits import QueryLimits
@@ -59,14 +60,15 @@ class ImageReader:
 
         Raises:
             ImageError: it cannot be used.
+            OverloadedError: the memory to decode it did not become free in time.
             RegionsNeededError: the model reads regions, and there is no detector or another one.
         """
         if encoder.reads == "regions":
             detector = self._detector_for(encoder)
-            photo = decode_image(data, source, self._limits.image)
-            return _read_regions(encoder, detector.detect(photo), photo)
-        photo = decode_image(data, source, self._limits.image)
-        return ReadImage(encoder.preprocess(photo), photo.size)
+            with self._decoded(data, source) as photo:
+                return _read_regions(encoder, detector.detect(photo), photo.size)
+        with self._decoded(data, source) as photo:
+            return ReadImage(encoder.preprocess(photo), photo.size)
 
     def read_regions(
         self, encoder: ImageEncoder, data: bytes, photo: bytes | None, source: str
@@ -83,13 +85,19 @@ class ImageReader:
             RegionsTooLargeError: they have too many bytes.
             RegionError: they cannot be used, or come from another detector than the model's.
             ImageError: the photo cannot be used.
+            OverloadedError: the memory to decode the photo did not become free in time.
             InputError: the model reads photos.
         """
         if encoder.reads == "photo":
             raise InputError(f"{source}: this index's model reads photos; send the photo instead")
         regions = read_region_npz(data, source, self._limits.regions)
-        decoded = None if photo is None else decode_image(photo, "image", self._limits.image)
-        return _read_regions(encoder, regions, decoded)
+        if photo is None:
+            return _read_regions(encoder, regions, regions.size_px)
+        with self._decoded(photo, "image") as decoded:
+            return _read_regions(encoder, regions, decoded.size)
+
+    def _decoded(self, data: bytes, source: str) -> AbstractContextManager[Image.Image]:
+        return decoded_image(data, self._limits.memory, source, self._limits.image)
 
     def _detector_for(self, encoder: ImageEncoder) -> Detector:
         needed = encoder.config.detector
@@ -108,9 +116,8 @@ class ImageReader:
 
 
 def _read_regions(
-    encoder: ImageEncoder, regions: RegionSet, photo: Image.Image | None
+    encoder: ImageEncoder, regions: RegionSet, size_px: tuple[int, int] | None
 ) -> ReadImage:
-    size_px = regions.size_px if photo is None else photo.size
     value = encoder.preprocess(regions)
     assert isinstance(value, RegionInput)  # of an encoder that reads regions
     boxes = None if regions.boxes is None else regions.boxes[: len(value.vectors)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from aladin.decoding_memory import DecodingMemory, WithdrawnError, is_still_wanted, wanted_while
 from aladin.detectors.base import Detector
 from aladin.encoders.base import ImageInput
 from aladin.encoding import Encoding
@@ -22,7 +22,13 @@ from aladin.inference import encode_images, encode_texts, tokenize
 from aladin.model import AladinModel
 from aladin.query_precision import Precision, QueryModels
 from index.searcher import TwoStageSearcher
-from service.encoding_cache import CachedEncoding, CacheKey, EncodingCache
+from service.encoding_cache import (
+    CachedEncoding,
+    CacheKey,
+    EncodingCache,
+    content_of,
+    without_padding,
+)
 from service.image_reader import ImageReader, check_detector
 from service.queries import (
     EmbeddingQuery,
@@ -117,8 +123,8 @@ class QueryEncoder:
         Args:
             limits: what a query may cost.
             cache: remembers encodings; None: nothing is remembered.
-            decode_threads: photos that are decoded at the same time, whoever asks; each may take
-                as much memory as the limits allow.
+            decode_threads: photos that are decoded at the same time at most, whoever asks; fewer
+                where the memory of the limits does not allow so many.
             precision: in which texts are encoded.
             detector: finds the regions of photos, for indexes whose model reads regions; None:
                 none does.
@@ -129,6 +135,11 @@ class QueryEncoder:
         self._models = QueryModels(precision)
         self._cache = cache or EncodingCache(0)
         self._decoders = ThreadPoolExecutor(decode_threads, thread_name_prefix="decode")
+
+    @property
+    def memory(self) -> DecodingMemory:
+        """The memory that is shared by all photos that are decoded at the same time."""
+        return self._limits.memory
 
     def close(self) -> None:
         """End the threads; nothing may be encoded any more."""
@@ -143,6 +154,7 @@ class QueryEncoder:
         searcher: TwoStageSearcher,
         queries: Sequence[Query],
         is_wanted: Callable[[int], bool] = always,
+        until_s: Sequence[float] = (),
     ) -> list[EncodedQuery | Exception | None]:
         """Encode queries, all texts together and all photos together.
 
@@ -150,16 +162,20 @@ class QueryEncoder:
             searcher: of the index that is to be searched; its model encodes.
             queries: at least one.
             is_wanted: whether someone still waits for the query at a place.
+            until_s: By place, how long a photo may wait for the memory to decode it, by
+                `time.monotonic`; empty: as long as the memory's own limit says.
 
         Returns:
             By place the encoded query, or why there is none: an `AladinError` about the query,
             another exception if something unforeseen happened, None if nobody waits for it.
         """
-        # Decoding takes memory as well as time: that is what the pool bounds.
         has_photos = any(isinstance(query, PhotoQuery | RegionsQuery) for query in queries)
         prepare = partial(self._prepare, searcher, is_wanted)
         each = self._decoders.map if has_photos else map
-        prepared = list(each(prepare, range(len(queries)), queries))
+        # All photos of a batch together wait no longer than one that comes alone.
+        last_s = time.monotonic() + self.memory.patience_s
+        limits_s = [min(own_s, last_s) for own_s in until_s] or [last_s] * len(queries)
+        prepared = list(each(prepare, range(len(queries)), queries, limits_s))
         results = [None if isinstance(item, _Input) else item for item in prepared]
         for modality in _MODALITIES:
             inputs = {
@@ -182,15 +198,23 @@ class QueryEncoder:
 
         Raises:
             AladinError: the query cannot be encoded.
+            WithdrawnError: nobody waits for it any more; see `aladin.decoding_memory`.
         """
-        (encoded,) = self.encode(searcher, [query])
+        is_wanted = is_still_wanted()
+        (encoded,) = self.encode(searcher, [query], lambda _: is_wanted())
         if isinstance(encoded, Exception):
             raise encoded
-        assert encoded is not None  # somebody waits for it
+        if encoded is None:
+            raise WithdrawnError
         return encoded
 
     def _prepare(
-        self, searcher: TwoStageSearcher, is_wanted: Callable[[int], bool], place: int, query: Query
+        self,
+        searcher: TwoStageSearcher,
+        is_wanted: Callable[[int], bool],
+        place: int,
+        query: Query,
+        until_s: float,
     ) -> _Input | EncodedQuery | Exception | None:
         """Do for a query what does not need the network; never raises."""
         if not is_wanted(place):
@@ -200,7 +224,8 @@ class QueryEncoder:
                 case TextQuery(text):
                     return self._prepare_text(searcher, text)
                 case PhotoQuery() | RegionsQuery():
-                    return self._prepare_photo(searcher, query)
+                    with wanted_while(partial(is_wanted, place), until_s):
+                        return self._prepare_photo(searcher, query)
                 case ItemQuery():
                     return _look_up(searcher, query)
                 case EmbeddingQuery(values):
@@ -222,7 +247,7 @@ class QueryEncoder:
         self, searcher: TwoStageSearcher, query: PhotoQuery | RegionsQuery
     ) -> _Input | EncodedQuery:
         started = time.perf_counter()
-        key = self._key(searcher, _content(query))
+        key = self._key(searcher, content_of(query))
         remembered = self._cache.get(key) if key else None
         if remembered is not None:
             encoding, size_px, boxes = remembered
@@ -255,7 +280,7 @@ class QueryEncoder:
         encode_ms = _ms_since(started)
         results: list[EncodedQuery | Exception] = []
         for row, item in enumerate(inputs):
-            own = _without_padding(encoding, row)
+            own = without_padding(encoding, row)
             if item.key is not None:
                 self._cache.put(item.key, CachedEncoding(own, item.size_px, item.boxes))
             results.append(
@@ -282,15 +307,6 @@ class QueryEncoder:
         return CacheKey.of(searcher.index.manifest.model.id, content)
 
 
-def _content(query: PhotoQuery | RegionsQuery) -> bytes:
-    """Return what an encoding is remembered under: no file may pass for one of the other kind."""
-    if isinstance(query, PhotoQuery):
-        return query.data
-    # The photo that regions came with has its part, too: it says the size.
-    files = (b"regions", query.data, query.photo or b"")
-    return b"".join(hashlib.sha256(each).digest() for each in files)
-
-
 def _encode(model: AladinModel, inputs: Sequence[_Input]) -> Encoding:
     values = [item.value for item in inputs]
     if inputs[0].modality == "text":
@@ -307,16 +323,6 @@ def _fault(model: AladinModel, item: _Input) -> InputError | None:
     except InputError as error:
         return error
     return None
-
-
-def _without_padding(encoding: Encoding, row: int) -> Encoding:
-    """Copy one item, so that it does not keep its whole batch in memory."""
-    tokens = encoding.item_tokens(row)
-    return Encoding(
-        embedding=encoding.embedding[row : row + 1].clone(),
-        tokens=tokens.unsqueeze(0),
-        mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
-    )
 
 
 def _look_up(searcher: TwoStageSearcher, query: ItemQuery) -> EncodedQuery:

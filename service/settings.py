@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from aladin.decoding_memory import DecodingMemory
 from aladin.errors import ConfigError
-from aladin.images import MOST_PIXELS, UPLOAD_FORMATS, ImageLimits
+from aladin.images import MOST_PIXELS, MOST_SIDE_PX, UPLOAD_FORMATS, ImageLimits
 from aladin.regions.npz import RegionLimits
 from index.items.metadata_limits import MAX_METADATA_BYTES, MetadataLimits
 from service.query_limits import QueryLimits
@@ -35,12 +36,24 @@ def _split(value: object) -> object:
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
+# How long a photo waits for the memory to be decoded in; then its request is refused with 429.
+_DECODE_PATIENCE_S = 10.0
+
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 
 
 def _query_threads(known: dict[str, Any]) -> int:
     """Share the processors out among the workers; `known` has the settings before this one."""
     return max(1, min(4, (os.cpu_count() or 1) // known.get("workers", 1)))
+
+
+def _decode_memory_bytes(known: dict[str, Any]) -> int:
+    """Allow 896 MiB in one process, the same for each of two workers, and no more for many.
+
+    One worker then decodes any photo of 50 million pixels. Of the 4 GiB of a container, more than
+    half is left for the networks, the uploads and the index.
+    """
+    return 896 * 2**20 * min(2, known.get("workers", 1))
 
 
 class ServiceSettings(BaseSettings):
@@ -57,12 +70,15 @@ class ServiceSettings(BaseSettings):
             with 429. What is made of them takes some times as much memory.
         max_image_bytes: of an uploaded photo.
         max_image_pixels: of an uploaded photo, found in its header before it is decoded.
+        max_image_side_px: Longest width or height of an uploaded photo.
         max_regions_bytes: of a photo's uploaded regions, an npz file, as it is packed and unpacked.
         max_regions: that a photo may have, uploaded ones; the network takes its own number.
         max_metadata_bytes: of an added item's metadata, written as JSON.
         max_text_chars: of a query's text; the network's own limit in tokens comes on top.
         max_photo_size_px: largest `size` at which a photo of the index can be asked for.
         thumbnail_cache_bytes: memory of each worker for photos made smaller; 0: none.
+        photo_cache_bytes: Memory of each worker for photos of full size that had to be written
+            anew, to turn them upright or to leave out metadata; 0: none.
         body_timeout_s: for a request's body to come whole; then 408.
         head_timeout_s: for a request's head to come whole, and for the first one to begin; then
             the connection is closed.
@@ -91,7 +107,12 @@ class ServiceSettings(BaseSettings):
         query_precision: in which texts are encoded; `auto`: bfloat16 on processors that multiply
             it, where it is two to three times as fast, else float32. Photos, and what is added to
             the index, are encoded in float32.
-        decode_threads: photos of queries that a worker decodes at the same time.
+        decode_threads: photos of queries that a worker decodes at the same time, within
+            `decode_memory_bytes`.
+        decode_memory_bytes: Memory that photos may take while they are decoded, those of uploads
+            and of the index together; the workers share it equally. A photo takes 9 bytes a pixel,
+            up to 13 as a progressive JPEG and 18 as a WebP; it waits until so much is free, and is
+            refused with 413 if it alone takes more than a worker has.
         max_batch_queries: queries that one request may hold.
         max_items: items that one request may add.
         slow_queries: the slowest queries of about the last hour, so many of which are kept in
@@ -130,12 +151,14 @@ class ServiceSettings(BaseSettings):
     max_bodies_bytes: int = Field(default=256 * 2**20, ge=1024)
     max_image_bytes: int = Field(default=16 * 2**20, ge=1)
     max_image_pixels: int = Field(default=64_000_000, ge=1, le=MOST_PIXELS)
+    max_image_side_px: int = Field(default=30_000, ge=1, le=MOST_SIDE_PX)
     max_regions_bytes: int = Field(default=8 * 2**20, ge=1)
     max_regions: int = Field(default=100, ge=1)
     max_metadata_bytes: int = Field(default=MAX_METADATA_BYTES, ge=2)
     max_text_chars: int = Field(default=2000, ge=1)
     max_photo_size_px: int = Field(default=2048, ge=16)
     thumbnail_cache_bytes: int = Field(default=64 * 2**20, ge=0)
+    photo_cache_bytes: int = Field(default=64 * 2**20, ge=0)
     body_timeout_s: float = Field(default=60.0, gt=0)
     head_timeout_s: float = Field(default=10.0, gt=0)
     send_timeout_s: float = Field(default=60.0, gt=0)
@@ -154,6 +177,7 @@ class ServiceSettings(BaseSettings):
     query_cache_bytes: int = Field(default=32 * 2**20, ge=0)
     query_precision: Literal["auto", "float32", "bfloat16"] = "auto"
     decode_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
+    decode_memory_bytes: int = Field(default_factory=_decode_memory_bytes, ge=2**20)
     max_batch_queries: int = Field(default=256, ge=1)
     max_items: int = Field(default=100, ge=1)
     slow_queries: int = Field(default=20, ge=0, le=1000)
@@ -180,17 +204,19 @@ class ServiceSettings(BaseSettings):
         return ImageLimits(
             max_bytes=self.max_image_bytes,
             max_pixels=self.max_image_pixels,
+            max_side_px=self.max_image_side_px,
             formats=UPLOAD_FORMATS,
         )
 
     @property
     def query_limits(self) -> QueryLimits:
-        """What a query may cost."""
+        """What a query may cost; each call gives limits with a memory for photos of their own."""
         return QueryLimits(
             image=self.image_limits,
             regions=RegionLimits(max_bytes=self.max_regions_bytes, max_regions=self.max_regions),
             metadata=MetadataLimits(max_bytes=self.max_metadata_bytes),
             max_text_chars=self.max_text_chars,
+            memory=DecodingMemory(self.decode_memory_bytes // self.workers, _DECODE_PATIENCE_S),
         )
 
     @property

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin.decoding_memory import DecodingMemory
 from aladin.encoders.base import RegionInput
 from aladin.encoding import Encoding
 from aladin.errors import InputError
-from aladin.images import ImageLimits, decode_image
+from aladin.images import ImageLimits, decoded_image
 from aladin.inference import encode_images, encode_texts, tokenize
 from aladin.model import AladinModel
 from aladin.regions.region_set import RegionSet
@@ -96,6 +97,7 @@ class PhotoEncoder:
         """Encode with `model`; photos over the limits are refused."""
         self._model = model
         self._limits = limits
+        self._memory = DecodingMemory()
 
     def read(self, item: ImageItem) -> bytes:
         """Read a photo's bytes."""
@@ -103,8 +105,8 @@ class PhotoEncoder:
 
     def decode(self, row: int, item: ImageItem, data: bytes) -> Prepared:
         """Bring a photo to the network's size; the photo itself is let go."""
-        photo = decode_image(data, item.photo.source, self._limits)
-        return Prepared(row, self._model.image.encoder.preprocess(photo), photo.size)
+        with decoded_image(data, self._memory, item.photo.source, self._limits) as photo:
+            return Prepared(row, self._model.image.encoder.preprocess(photo), photo.size)
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode photos."""

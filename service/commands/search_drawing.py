@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aladin.atomic import atomic_file
+from aladin.decoding_memory import DecodingMemory
 from aladin.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ def draw_here(
     from service.evidence.pairs import draw_pair, find_pair
 
     ids = _drawn_ids(answer)
-    return [draw_pair(searcher, find_pair(searcher, query, each), encoded) for each in ids]
+    pairs = [find_pair(searcher, query, each) for each in ids]
+    memory = DecodingMemory()
+    return [draw_pair(searcher, pair, encoded, memory) for pair in pairs]
 
 
 def draw_there(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from typing import NamedTuple
 
 from PIL import Image
 
+from aladin.decoding_memory import DecodingMemory
 from aladin.errors import ImageError, InputError, UnknownItemError
-from aladin.images import DEFAULT_LIMITS, decode_image
+from aladin.images import DEFAULT_LIMITS, decoded_image
 from aladin.photo_file import PhotoFile
 from index.backend import SearchSide
 from index.changes.uploaded_photos import photo_of
@@ -128,19 +131,25 @@ def drawing_version(searcher: TwoStageSearcher, pair: Pair) -> str:
     return hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def draw_pair(searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery) -> bytes:
+def draw_pair(
+    searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery, memory: DecodingMemory
+) -> bytes:
     """Draw the evidence for a pair.
 
     Args:
         searcher: of the index.
         pair: of that index.
         encoded: the pair's query.
+        memory: Where the memory to decode the photo is reserved.
 
     Returns:
         A PNG file, see `service.evidence.png`.
 
     Raises:
         InputError: the index has no tokens.
+        ImageTooLargeError: The photo takes more memory than there is.
+        OverloadedError: The memory did not become free in time.
+        WithdrawnError: Nobody waits for the drawing any more.
     """
     model = searcher.index.checkpoint.model
     text = encoded.text if pair.modality == "text" else pair.item.text
@@ -165,26 +174,32 @@ def draw_pair(searcher: TwoStageSearcher, pair: Pair, encoded: EncodedQuery) -> 
         align=scores.align,
         evidence=[Evidence.model_validate(entry) for entry in scores.evidence],
     )
-    photo = _decoded(pair.photo)
-    boxes: list[Box] = []
-    if photo is None and size_px is not None:
-        if pair.modality == "text":
-            regions, own = len(pair.side.tokens(pair.item.row)), pair.item.region_boxes
-        else:
-            regions, own = encoded.encoding.item_tokens(0).shape[0], encoded.boxes
-        boxes = region_boxes(model, regions, size_px, own)
-    shown_px = size_px if photo is None else photo.size
-    page = lay_out(explained, shown_px, boxes, has_photo=photo is not None)
-    return write_png(draw_page(page, photo), [explained])
+    with _decoded(pair.photo, memory) as photo:
+        boxes: list[Box] = []
+        if photo is None and size_px is not None:
+            if pair.modality == "text":
+                regions, own = len(pair.side.tokens(pair.item.row)), pair.item.region_boxes
+            else:
+                regions, own = encoded.encoding.item_tokens(0).shape[0], encoded.boxes
+            boxes = region_boxes(model, regions, size_px, own)
+        shown_px = size_px if photo is None else photo.size
+        page = lay_out(explained, shown_px, boxes, has_photo=photo is not None)
+        drawing = draw_page(page, photo)
+    return write_png(drawing, [explained])
 
 
-def _decoded(photo: PhotoFile | bytes | None) -> Image.Image | None:
-    """Decode what is drawn; None where it cannot be shown."""
-    if photo is None:
-        return None
-    try:
+@contextmanager
+def _decoded(
+    photo: PhotoFile | bytes | None, memory: DecodingMemory
+) -> Generator[Image.Image | None]:
+    """Decode what is drawn, for as long as it is drawn; None where it cannot be shown."""
+    with ExitStack() as stack:
+        shown: Image.Image | None = None
         # The encoder has refused an upload over the limits; the rest are the index's own.
-        data = photo if isinstance(photo, bytes) else photo.read(DEFAULT_LIMITS.max_bytes)
-        return decode_image(data, "photo", DEFAULT_LIMITS, at_least_px=max(PHOTO_PX))
-    except ImageError:
-        return None
+        with suppress(ImageError):
+            if photo is not None:
+                data = photo if isinstance(photo, bytes) else photo.read(DEFAULT_LIMITS.max_bytes)
+                shown = stack.enter_context(
+                    decoded_image(data, memory, "photo", DEFAULT_LIMITS, at_least_px=max(PHOTO_PX))
+                )
+        yield shown

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from service.evidence.pairs import PairQuery, draw_pair, drawing_version, find_pair
-from service.work.job import Job
+from service.work.job import Job, JobLane
 from service.work.worker import Worker
 
 
@@ -36,6 +36,11 @@ class DrawEvidence(Job[DrawnEvidence]):
     item_id: str
     known: frozenset[str] = frozenset()
 
+    @property
+    def lane(self) -> JobLane:
+        """Drawings wait with the smaller photos."""
+        return "picture"
+
     def run(self, worker: Worker) -> DrawnEvidence:
         """Return it as a PNG file."""
         searcher = worker.engine().searcher
@@ -43,6 +48,5 @@ class DrawEvidence(Job[DrawnEvidence]):
         version = drawing_version(searcher, pair)
         if version in self.known:
             return DrawnEvidence(version, None)
-        return DrawnEvidence(
-            version, draw_pair(searcher, pair, worker.encode(searcher, pair.query))
-        )
+        encoded = worker.encode(searcher, pair.query)
+        return DrawnEvidence(version, draw_pair(searcher, pair, encoded, worker.memory))

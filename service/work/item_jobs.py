@@ -8,7 +8,7 @@ from index.changes.writer import DeleteReport
 from index.items.tables import StoredItem
 from service.item_changes import PhotoToAdd, TextToAdd, TimedAddReport
 from service.queries import OnDuplicate, Target
-from service.work.job import Job
+from service.work.job import Job, JobLane
 from service.work.worker import Worker
 
 
@@ -31,6 +31,11 @@ class AddPhotos(Job[TimedAddReport]):
     photos: tuple[PhotoToAdd, ...]
     on_duplicate: OnDuplicate
 
+    @property
+    def lane(self) -> JobLane:
+        """Changes of the index have a lane of their own."""
+        return "write"
+
     def run(self, worker: Worker) -> TimedAddReport:
         """Return what became of them."""
         return worker.changer().add_photos(worker.engine().model, self.photos, self.on_duplicate)
@@ -43,6 +48,11 @@ class AddTexts(Job[TimedAddReport]):
     texts: tuple[TextToAdd, ...]
     on_duplicate: OnDuplicate
 
+    @property
+    def lane(self) -> JobLane:
+        """Changes of the index have a lane of their own."""
+        return "write"
+
     def run(self, worker: Worker) -> TimedAddReport:
         """Return what became of them."""
         return worker.changer().add_texts(worker.engine().model, self.texts, self.on_duplicate)
@@ -54,6 +64,11 @@ class DeleteItem(Job[DeleteReport]):
 
     target: Target
     item_id: str
+
+    @property
+    def lane(self) -> JobLane:
+        """Changes of the index have a lane of their own."""
+        return "write"
 
     def run(self, worker: Worker) -> DeleteReport:
         """Return what became of it."""

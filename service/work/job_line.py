@@ -1,13 +1,15 @@
-"""Where single jobs wait until a worker takes them: bounded, first come, first served."""
+"""Where single jobs wait until a worker takes them: bounded, in lanes, first come first served."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from aladin.errors import AladinError, NoWorkerError, OverloadedError, ShuttingDownError
-from service.work.job import Job
+from service.work.job import Job, JobLane
 from service.work.job_errors import without_frames
 
 T = TypeVar("T")
@@ -22,6 +24,10 @@ class WaitingJob:
 
     job: Job[Any]
     result: asyncio.Future[Any]
+
+    def is_wanted(self) -> bool:
+        """Whether somebody still waits for the result; may be called from any thread."""
+        return not self.result.done()
 
     def settle(self, result: object) -> None:
         """Give the result, if somebody still waits."""
@@ -44,7 +50,8 @@ class JobLine:
             max_waiting: jobs for which no worker is free; more are refused.
         """
         self._max_waiting = max_waiting
-        self._waiting: asyncio.Queue[WaitingJob] = asyncio.Queue()
+        self._waiting: deque[WaitingJob] = deque()
+        self._came = asyncio.Event()
         self._free = 0  # workers in `next_job`
         self._closed = False
         self._no_worker = False
@@ -63,13 +70,19 @@ class JobLine:
         if self._no_worker:
             raise NoWorkerError
         # Each worker that is free takes one of those that are in the queue.
-        ahead = self._waiting.qsize() - self._free
+        ahead = len(self._waiting) - self._free
         if ahead >= self._max_waiting:
             raise OverloadedError(_RETRY_AFTER_S)
         waiting = WaitingJob(job, asyncio.get_running_loop().create_future())
-        self._waiting.put_nowait(waiting)
+        self._waiting.append(waiting)
+        self._came.set()
         try:
             return cast(T, await waiting.result)
+        except asyncio.CancelledError:
+            # At once: a place is free again, and what was uploaded is let go.
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+            raise
         finally:
             # An error's traceback refers to this frame: it must not lead back to the error.
             del waiting
@@ -79,9 +92,12 @@ class JobLine:
         self._free += 1
         try:
             while True:
-                waiting = await self._waiting.get()
-                if not waiting.result.done():
-                    return waiting
+                while self._waiting:
+                    waiting = self._waiting.popleft()
+                    if waiting.is_wanted():
+                        return waiting
+                self._came.clear()
+                await self._came.wait()
         finally:
             self._free -= 1
 
@@ -97,5 +113,35 @@ class JobLine:
         self._fail_waiting(error)
 
     def _fail_waiting(self, error: AladinError) -> None:
-        while not self._waiting.empty():
-            self._waiting.get_nowait().fail(error)
+        while self._waiting:
+            self._waiting.popleft().fail(error)
+
+
+class JobLines:
+    """A line for each lane. Not thread-safe: all is called on one event loop."""
+
+    def __init__(self, max_waiting: Mapping[JobLane, int]) -> None:
+        """Wait for jobs and for workers.
+
+        Args:
+            max_waiting: Of each lane, jobs for which no worker is free; more are refused.
+        """
+        self._lines = {lane: JobLine(most) for lane, most in max_waiting.items()}
+
+    async def do(self, job: Job[T]) -> T:
+        """Wait for a job's result in its lane; see `JobLine.do`."""
+        return await self._lines[job.lane].do(job)
+
+    def line(self, lane: JobLane) -> JobLine:
+        """Return the line of a lane."""
+        return self._lines[lane]
+
+    def set_worker_missing(self, missing: bool) -> None:
+        """Refuse all jobs, those that wait as well, while no worker takes any."""
+        for line in self._lines.values():
+            line.set_worker_missing(missing)
+
+    def close(self, error: AladinError) -> None:
+        """Take no more jobs, and fail those that wait."""
+        for line in self._lines.values():
+            line.close(error)

@@ -35,7 +35,7 @@ class RunJob:
 
 @dataclass(frozen=True)
 class Unwanted:
-    """To the worker: nobody waits any more for the answer to one query of a batch."""
+    """To the worker: nobody waits any more for a job, or for one query of a batch."""
 
     number: int
     place: int

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from aladin.images import DEFAULT_LIMITS
+from aladin.photo_file import PhotoFile
 from service.photos.photo_bytes import (
     PhotoBytes,
     PhotoGoneError,
-    original_photo,
+    cut_photo,
     photo_version,
     resized_photo,
+    rewritten_photo,
 )
-from service.work.job import Job
+from service.work.job import Job, JobLane
 from service.work.worker import Worker
 
 
@@ -43,6 +45,11 @@ class ReadPhoto(Job[PhotoRead]):
     size_px: int | None
     known: frozenset[str] = frozenset()
 
+    @property
+    def lane(self) -> JobLane:
+        """Photos of full size may take long, and do not hold up smaller ones."""
+        return "original" if self.size_px is None else "picture"
+
     def run(self, worker: Worker) -> PhotoRead:
         """Return its bytes."""
         file = worker.engine().photo(self.item_id)
@@ -53,9 +60,18 @@ class ReadPhoto(Job[PhotoRead]):
             return PhotoRead(version, None)
         # The index's own: what its building could decode, it can hand out.
         if self.size_px is None:
-            return PhotoRead(version, original_photo(file, self.item_id, DEFAULT_LIMITS))
+            return PhotoRead(version, self._original(worker, file, version))
         photo = worker.thumbnails.get(version)
         if photo is None:
-            photo = resized_photo(file, self.item_id, self.size_px, DEFAULT_LIMITS)
+            photo = resized_photo(file, self.item_id, self.size_px, DEFAULT_LIMITS, worker.memory)
             worker.thumbnails.put(version, photo)
         return PhotoRead(version, photo)
+
+    def _original(self, worker: Worker, file: PhotoFile, version: str) -> PhotoBytes:
+        photo = worker.originals.get(version)
+        if photo is None:
+            photo = cut_photo(file, self.item_id, DEFAULT_LIMITS)
+        if photo is None:
+            photo = rewritten_photo(file, self.item_id, DEFAULT_LIMITS, worker.memory)
+            worker.originals.put(version, photo)
+        return photo

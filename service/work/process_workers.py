@@ -27,13 +27,13 @@ from service.metrics import Metrics
 from service.work.batch import Batch
 from service.work.deadly_generations import DeadlyGenerations
 from service.work.job import Job
-from service.work.job_line import JobLine, WaitingJob
+from service.work.job_line import JobLines, WaitingJob
 from service.work.live_index import EngineStanding, LiveState
 from service.work.query_lines import QueryLines
 from service.work.search_job import Answered, Lane, SearchJob
 from service.work.slot import Slot
 from service.work.worker_link import WorkerLink
-from service.work.worker_plan import JOB_THREADS, WorkerPlan
+from service.work.worker_plan import LANE_THREADS, WorkerPlan, max_waiting_jobs
 from service.work.worker_start import TRIAL_S, end_process, start_trial
 from service.work.workers import WorkersHealth
 
@@ -68,7 +68,7 @@ class ProcessWorkers:
         self._plan = plan
         self._metrics = metrics
         self._lines = QueryLines(settings, metrics)
-        self._jobs = JobLine(settings.max_waiting)
+        self._jobs = JobLines(max_waiting_jobs(settings))
         self._wanted = settings.workers
         self._links: dict[int, WorkerLink] = {}  # by place
         self._slots: dict[WorkerLink, list[Slot[Any]]] = {}
@@ -294,7 +294,11 @@ class ProcessWorkers:
             Slot(self._lines.next_batch, partial(self._answer, link))
             for _ in range(self._plan.settings.query_threads)
         ]
-        jobs = [Slot(self._jobs.next_job, partial(self._do, link)) for _ in range(JOB_THREADS)]
+        jobs = [
+            Slot(self._jobs.line(lane).next_job, partial(self._do, link))
+            for lane, threads in LANE_THREADS.items()
+            for _ in range(threads)
+        ]
         return [*batches, *jobs]
 
     async def _answer(self, link: WorkerLink, batch: Batch) -> None:

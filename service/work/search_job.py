@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -27,6 +28,12 @@ class SearchJob:
     target: Target
     options: SearchOptions
     received_s: float
+
+    @property
+    def until_s(self) -> float:
+        """When the time for the answer is over, by `time.monotonic`."""
+        timeout_ms = self.options.timeout_ms
+        return math.inf if timeout_ms is None else self.received_s + timeout_ms / 1000
 
 
 class Answered(NamedTuple):

@@ -12,12 +12,12 @@ from service.metrics import Metrics
 from service.settings import ServiceSettings
 from service.work.batch import Batch
 from service.work.job import Job
-from service.work.job_line import JobLine, WaitingJob
+from service.work.job_line import JobLines, WaitingJob
 from service.work.query_lines import QueryLines
 from service.work.search_job import Answered, Lane, SearchJob
 from service.work.slot import Slot
 from service.work.worker import Worker
-from service.work.worker_plan import JOB_THREADS
+from service.work.worker_plan import JOB_THREADS, LANE_THREADS, max_waiting_jobs
 from service.work.worker_thread import WorkerThread
 from service.work.workers import WorkersHealth
 
@@ -45,7 +45,7 @@ class ThreadWorkers:
         self._worker = worker
         self._metrics = metrics
         self._lines = QueryLines(settings, metrics)
-        self._jobs = JobLine(settings.max_waiting)
+        self._jobs = JobLines(max_waiting_jobs(settings))
         self._query_threads = settings.query_threads
         self._threads: dict[str, WorkerThread] = {}  # by the name of their place
         self._query_slots: list[Slot[Batch]] = []
@@ -57,11 +57,13 @@ class ThreadWorkers:
             name = f"query-{number}"
             self._threads[name] = WorkerThread(name)
             self._query_slots.append(Slot(self._lines.next_batch, partial(self._answer, name)))
-        for number in range(JOB_THREADS):
-            name = f"job-{number}"
-            self._threads[name] = WorkerThread(name)
-            self._job_slots.append(Slot(self._jobs.next_job, partial(self._do, name)))
-        await self._threads["job-0"].run(self._worker.live.try_to_open)
+        for lane, threads in LANE_THREADS.items():
+            take = self._jobs.line(lane).next_job
+            for number in range(threads):
+                name = f"{lane}-{number}"
+                self._threads[name] = WorkerThread(name)
+                self._job_slots.append(Slot(take, partial(self._do, name)))
+        await self._threads["read-0"].run(self._worker.live.try_to_open)
 
     async def stop(self) -> None:
         """Finish the queries that run or wait and the jobs that run, then close the index.
@@ -128,7 +130,9 @@ class ThreadWorkers:
     async def _do(self, name: str, waiting: WaitingJob) -> None:
         thread = self._threads[name]
         try:
-            waiting.settle(await thread.run(partial(waiting.job.run, self._worker)))
+            work = partial(self._worker.do, waiting.job, waiting.is_wanted)
+            waiting.settle(await thread.run(work))
+            del work
         except Exception as error:
             waiting.fail(error)
         await self._replace_if_dead(name)

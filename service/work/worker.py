@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from aladin.decoding_memory import wanted_while
 from index.devices.search_device import SearchDevice
 from index.searcher import TwoStageSearcher
 from service.engine import SearchEngine
@@ -11,9 +13,12 @@ from service.item_changes import ItemChanger
 from service.photos.thumbnail_cache import ThumbnailCache
 from service.queries import Query
 from service.query_encoder import EncodedQuery, QueryEncoder, always
+from service.work.job import Job
 from service.work.job_errors import without_frames
 from service.work.live_index import LiveIndex
 from service.work.search_job import Answered, SearchJob
+
+T = TypeVar("T")
 
 # Told what became of the query at a place of the batch, as soon as it is known. An exception that
 # is no `AladinError` is one that nobody foresaw.
@@ -29,6 +34,7 @@ class Worker:
         device: SearchDevice,
         encoder: QueryEncoder,
         thumbnails: ThumbnailCache,
+        originals: ThumbnailCache,
     ) -> None:
         """Work on one index folder.
 
@@ -37,9 +43,12 @@ class Worker:
             device: where it searches; closed with the worker.
             encoder: of the queries; closed with the worker.
             thumbnails: keeps photos that were made smaller.
+            originals: keeps photos of full size that had to be written anew.
         """
         self.live = live
         self.thumbnails = thumbnails
+        self.originals = originals
+        self.memory = encoder.memory
         self._device = device
         self._encoder = encoder
 
@@ -72,6 +81,20 @@ class Worker:
         """
         self._encoder.check_detector(self.live.engine().model)
 
+    def do(self, job: Job[T], is_wanted: Callable[[], bool]) -> T:
+        """Do one job.
+
+        Args:
+            job: what to do.
+            is_wanted: whether someone still waits for the result; while nobody does, the job may
+                end with a `WithdrawnError`.
+
+        Raises:
+            AladinError: whatever the job raises.
+        """
+        with wanted_while(is_wanted):
+            return job.run(self)
+
     def encode(self, searcher: TwoStageSearcher, query: Query) -> EncodedQuery:
         """Encode one query for a job; what was searched for lately is remembered.
 
@@ -99,7 +122,9 @@ class Worker:
             EngineUnavailableError: the engine that keeps it does not answer; no query is encoded.
         """
         engine = self.engine()  # one for all of them: no batch is answered from two generations
-        encoded = self._encoder.encode(engine.searcher, [job.query for job in jobs], is_wanted)
+        until_s = [job.until_s for job in jobs]
+        queries = [job.query for job in jobs]
+        encoded = self._encoder.encode(engine.searcher, queries, is_wanted, until_s)
         for place, (job, query) in enumerate(zip(jobs, encoded, strict=True)):
             if query is not None and is_wanted(place):
                 emit(place, _find(engine, query, job))

@@ -183,9 +183,16 @@ class WorkerLink:
             return True
         if sent is None:
             return False
-        done = await sent[1].done
+        number, record = sent
+
+        def withdraw(result: asyncio.Future[Any]) -> None:
+            if result.cancelled() and not record.done.done():
+                self._write(pack(Unwanted(number, 0)))
+
+        waiting.result.add_done_callback(withdraw)
+        done = await record.done
         if done is None:
-            if sent[1].begun_s is None:
+            if record.begun_s is None:
                 return False
             waiting.fail(WorkerDiedError())
         elif done.error is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,11 +16,24 @@ from service.settings import ServiceSettings
 from service.work.deadly_generations import Attempt, OnAttempt, Refusals
 from service.work.find_source import EngineAccess
 from service.work.guarded_engine import OnCall, pass_over
+from service.work.job import JobLane
 from service.work.live_index import LiveIndex
 from service.work.worker import Worker
 
-# Single jobs that a worker does at the same time: they mostly wait for the disk.
-JOB_THREADS = 4
+# Single jobs of each lane that a worker does at the same time: look-ups mostly wait for the disk,
+# pictures take a processor, changes of an index follow one another.
+LANE_THREADS: Mapping[JobLane, int] = {"read": 4, "picture": 2, "original": 2, "write": 2}
+JOB_THREADS = sum(LANE_THREADS.values())
+
+# Jobs that may wait in a lane at most, where the settings allow more: photos of full size take up
+# to seconds each, so whoever came last in a longer queue would wait in vain.
+_MAX_WAITING: Mapping[JobLane, int] = {"picture": 64, "original": 16}
+
+
+def max_waiting_jobs(settings: ServiceSettings) -> dict[JobLane, int]:
+    """Return how many jobs of each lane may wait for a worker."""
+    most = settings.max_waiting
+    return {lane: min(most, _MAX_WAITING.get(lane, most)) for lane in LANE_THREADS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +67,10 @@ class WorkerPlan:
         """
         place = SearchDevice.choose(self.device, self.first_stage)
         detector = self._detector(place)
+        limits = self.settings.query_limits  # one for all: they share the memory for photos
         live = LiveIndex(
             self.index,
-            self.settings.query_limits,
+            limits,
             place,
             warm=self.warm,
             fallback=self.fallback,
@@ -69,14 +84,15 @@ class WorkerPlan:
             on_attempt=on_attempt,
         )
         encoder = QueryEncoder(
-            self.settings.query_limits,
+            limits,
             EncodingCache(self.settings.query_cache_bytes),
             decode_threads=self.settings.decode_threads,
             precision=choose_precision(self.settings.query_precision, place.device),
             detector=detector,
         )
         thumbnails = ThumbnailCache(self.settings.thumbnail_cache_bytes)
-        return Worker(live, place, encoder, thumbnails)
+        originals = ThumbnailCache(self.settings.photo_cache_bytes)
+        return Worker(live, place, encoder, thumbnails, originals)
 
     def _detector(self, place: SearchDevice) -> Detector | None:
         if self.settings.detector is None:

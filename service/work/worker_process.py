@@ -124,6 +124,18 @@ class _Batch:
         return place not in self.unwanted
 
 
+@dataclass(eq=False)
+class _Job:
+    """A job, and whether its result is not wanted any more."""
+
+    message: RunJob
+    unwanted: bool = False
+
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for the result."""
+        return not self.unwanted
+
+
 class _WorkerProcess:
     def __init__(self, worker: Worker, wire: Wire, engine_calls: SimpleQueue[EngineCall]) -> None:
         self._worker = worker
@@ -131,7 +143,8 @@ class _WorkerProcess:
         self._engine_calls = engine_calls
         self._batches: dict[int, _Batch] = {}  # from when they come until they are done
         self._batch_queue: SimpleQueue[_Batch] = SimpleQueue()
-        self._job_queue: SimpleQueue[RunJob] = SimpleQueue()
+        self._jobs: dict[int, _Job] = {}  # likewise
+        self._job_queue: SimpleQueue[_Job] = SimpleQueue()
         self._said: LiveState | None = None
         self._saying = threading.Lock()
 
@@ -156,11 +169,15 @@ class _WorkerProcess:
                 self._batches[message.number] = new
                 self._batch_queue.put(new)
             case RunJob() as message:
-                self._job_queue.put(message)
+                job = self._jobs[message.number] = _Job(message)
+                self._job_queue.put(job)
             case Unwanted(number, place):
                 batch = self._batches.get(number)  # a thread may be through with it by now
                 if batch is not None:
                     batch.unwanted.add(place)
+                running = self._jobs.get(number)
+                if running is not None:
+                    running.unwanted = True
             case Forgiven():
                 self._worker.live.forgive()
             case message:
@@ -196,14 +213,16 @@ class _WorkerProcess:
         self._wire.send(PlacesAnswered(number, answers), Done(number, error=error))
 
     def _do_next_job(self) -> None:
-        message = self._job_queue.get()
+        job = self._job_queue.get()
+        message = job.message
         self._wire.send(Begun(message.number))
         result: Any = None
         error: Exception | None = None
         try:
-            result = message.job.run(self._worker)
+            result = self._worker.do(message.job, job.is_wanted)
         except Exception as raised:
             error = _for_the_service(raised)
+        del self._jobs[message.number]
         self._report_if_new()
         try:
             self._wire.send(Done(message.number, result, error))

@@ -141,6 +141,7 @@ class EngineWorld:
             SearchDevice.choose("cpu", "faiss"),
             QueryEncoder(chosen.query_limits),
             ThumbnailCache(0),
+            ThumbnailCache(0),
         )
         app = create_app(ThreadWorkers(worker, chosen, metrics), chosen, metrics)
         async with app.router.lifespan_context(app), _client(app) as http:

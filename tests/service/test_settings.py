@@ -103,3 +103,12 @@ def test_the_page_on_serving_lists_every_setting_with_its_default() -> None:
     for name, field in ServiceSettings.model_fields.items():
         if field.default_factory is None and isinstance(field.default, (int, float)):
             assert rows[name.upper()] == str(field.default).lower(), name
+
+
+@pytest.mark.parametrize(("workers", "share_mib"), [(1, 896), (2, 896), (4, 448)])
+def test_the_memory_for_photos_is_shared_by_the_workers(workers: int, share_mib: int) -> None:
+    limits = ServiceSettings(workers=workers).query_limits
+    assert limits.memory.max_bytes == share_mib * 2**20
+    assert limits.image.max_side_px == 30_000
+    given = ServiceSettings(workers=workers, decode_memory_bytes=400 * 2**20)
+    assert given.query_limits.memory.max_bytes == 400 * 2**20 // workers

@@ -10,10 +10,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from aladin.errors import InputError
 from service.http.bodies import StrictBody, Upload, read_body, request_docs
+from service.http.disconnect import until_disconnect
 from service.http.errors import error_docs, invalid_input
 from service.http.json_body import run_sized
 from service.http.requests import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
-from service.http.state import Service
+from service.http.state import Service, ServiceState
 from service.http.versions import (
     NOT_MODIFIED_DOCS,
     IfNoneMatch,
@@ -22,7 +23,7 @@ from service.http.versions import (
 )
 from service.photos.photo_bytes import PhotoBytes
 from service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
-from service.work.evidence_jobs import DrawEvidence, DrawnEvidence
+from service.work.evidence_jobs import DrawEvidence
 
 router = APIRouter(prefix="/v1", tags=["search"])
 
@@ -80,10 +81,11 @@ _SCHEMA = ExplainBody.model_json_schema()
     responses={
         200: _PNG_DOCS,
         **NOT_MODIFIED_DOCS,
-        **error_docs(404, 422, 429, 503),
+        **error_docs(404, 413, 422, 429, 503),
     },
 )
 async def explain(
+    request: Request,
     service: Service,
     id: Annotated[
         str,
@@ -110,7 +112,7 @@ async def explain(
         raise InputError(f"expected exactly one of text and query_id, got {got}")
     query = ItemQuery(query_id) if query_id is not None else TextQuery(text or "")
     known = known_versions(if_none_match)
-    return _answer(await service.workers.call(DrawEvidence(query, id, known)))
+    return await _draw(request, service, DrawEvidence(query, id, known))
 
 
 @router.post(
@@ -122,12 +124,13 @@ async def explain(
     responses={200: _PNG_DOCS, **error_docs(403, 404, 408, 413, 415, 422, 429, 503)},
 )
 async def explain_photo(
-    body: Annotated[ExplainBody, Depends(read_explain_body)], service: Service
+    request: Request, body: Annotated[ExplainBody, Depends(read_explain_body)], service: Service
 ) -> Response:
     """Draw the evidence for a photo that is not in the index and a text that is; see `GET`."""
-    return _answer(await service.workers.call(DrawEvidence(body.query(), body.id)))
+    return await _draw(request, service, DrawEvidence(body.query(), body.id))
 
 
-def _answer(drawn: DrawnEvidence) -> Response:
+async def _draw(request: Request, service: ServiceState, job: DrawEvidence) -> Response:
+    drawn = await until_disconnect(request, service.workers.call(job))
     png = None if drawn.png is None else PhotoBytes(drawn.png, "image/png")
     return answer_version(drawn.version, png)

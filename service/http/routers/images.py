@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 
 from aladin.errors import InputError
+from service.http.disconnect import until_disconnect
 from service.http.errors import error_docs
 from service.http.requests import MAX_ASKED_ID_CHARS
 from service.http.state import Service
@@ -31,11 +32,12 @@ MIN_SIZE_PX = 16
     responses={
         200: {"content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}},
         **NOT_MODIFIED_DOCS,
-        **error_docs(404, 422, 429, 503),
+        **error_docs(404, 413, 422, 429, 503),
     },
 )
 async def get_photo(
     item_id: Annotated[str, Path(max_length=MAX_ASKED_ID_CHARS)],
+    request: Request,
     service: Service,
     size: Annotated[
         int | None,
@@ -48,5 +50,6 @@ async def get_photo(
     if size is not None and size > largest:
         raise InputError(f"size: at most {largest} px, got {size}")
     known = known_versions(if_none_match)
-    read = await service.workers.call(ReadPhoto(item_id, size, known))
+    job = ReadPhoto(item_id, size, known)
+    read = await until_disconnect(request, service.workers.call(job))
     return answer_version(read.version, read.photo)

@@ -12,11 +12,27 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from aladin.decoding_memory import DecodingMemory
 from aladin.images import DEFAULT_LIMITS, ImageLimits
 from aladin.photo_file import PhotoFile
-from service.photos.photo_bytes import PhotoGoneError, original_photo, photo_version, resized_photo
+from service.photos.photo_bytes import (
+    PhotoBytes,
+    PhotoGoneError,
+    cut_photo,
+    photo_version,
+    resized_photo,
+    rewritten_photo,
+)
 
 ORIENTATION, MAKE = 0x0112, 0x010F
+MEMORY = DecodingMemory()
+
+
+def original(path: Path, item_id: str = "a") -> PhotoBytes:
+    """Read a photo of full size, cut or written anew."""
+    photo = PhotoFile(path)
+    cut = cut_photo(photo, item_id, DEFAULT_LIMITS)
+    return cut or rewritten_photo(photo, item_id, DEFAULT_LIMITS, MEMORY)
 
 
 @pytest.fixture
@@ -51,14 +67,14 @@ def test_a_file_with_nothing_but_the_picture_is_handed_out_as_it_is(
 ) -> None:
     path = tmp_path / "photo"
     path.write_bytes(bare(kind))
-    assert original_photo(PhotoFile(path), "a", DEFAULT_LIMITS) == (
+    assert original(path) == (
         bare(kind),
         f"image/{kind.lower()}",
     )
 
 
 def test_an_original_is_upright_and_without_metadata(turned: Path) -> None:
-    data, media_type = original_photo(PhotoFile(turned), "a", DEFAULT_LIMITS)
+    data, media_type = original(turned)
     assert media_type == "image/jpeg"
     assert b"ecret" not in data
     with Image.open(io.BytesIO(data)) as picture:
@@ -98,7 +114,7 @@ def test_what_a_file_tells_beside_the_picture_is_not_handed_out(tmp_path: Path, 
     assert b"secret" in data
     path = tmp_path / "photo"
     path.write_bytes(data)
-    photo, media_type = original_photo(PhotoFile(path), "a", DEFAULT_LIMITS)
+    photo, media_type = original(path)
     assert b"secret" not in photo
     with Image.open(io.BytesIO(data)) as old, Image.open(io.BytesIO(photo)) as new:
         assert new.get_format_mimetype() == media_type
@@ -127,13 +143,13 @@ def test_a_pipe_in_the_place_of_a_photo_is_no_photo(tmp_path: Path) -> None:
     path = tmp_path / "photo"
     os.mkfifo(path)  # a plain opening would wait for a writer
     with pytest.raises(PhotoGoneError):
-        original_photo(PhotoFile(path), "a", DEFAULT_LIMITS)
+        original(path)
     with pytest.raises(PhotoGoneError):
-        resized_photo(PhotoFile(path), "a", 20, DEFAULT_LIMITS)
+        resized_photo(PhotoFile(path), "a", 20, DEFAULT_LIMITS, MEMORY)
 
 
 def test_a_resized_photo_is_upright_small_and_without_metadata(turned: Path) -> None:
-    data, media_type = resized_photo(PhotoFile(turned), "a", 20, DEFAULT_LIMITS)
+    data, media_type = resized_photo(PhotoFile(turned), "a", 20, DEFAULT_LIMITS, MEMORY)
     assert media_type == "image/jpeg"
     assert b"ecret" not in data
     with Image.open(io.BytesIO(data)) as picture:
@@ -147,7 +163,7 @@ def test_a_resized_photo_is_upright_small_and_without_metadata(turned: Path) -> 
 
 def test_a_photo_is_never_made_larger(turned: Path) -> None:
     with Image.open(
-        io.BytesIO(resized_photo(PhotoFile(turned), "a", 500, DEFAULT_LIMITS).data)
+        io.BytesIO(resized_photo(PhotoFile(turned), "a", 500, DEFAULT_LIMITS, MEMORY).data)
     ) as picture:
         assert picture.size == (30, 60)
 
@@ -158,8 +174,8 @@ def test_what_is_no_photo_any_more_is_not_handed_out(tmp_path: Path, content: by
     if content is not None:
         path.write_bytes(content)
     for read in (
-        lambda: original_photo(PhotoFile(path), "a/b#1", DEFAULT_LIMITS),
-        lambda: resized_photo(PhotoFile(path), "a/b#1", 20, DEFAULT_LIMITS),
+        lambda: original(path, "a/b#1"),
+        lambda: resized_photo(PhotoFile(path), "a/b#1", 20, DEFAULT_LIMITS, MEMORY),
     ):
         with pytest.raises(PhotoGoneError) as failure:
             read()
@@ -168,4 +184,4 @@ def test_what_is_no_photo_any_more_is_not_handed_out(tmp_path: Path, content: by
 
 def test_a_photo_over_the_limits_is_not_decoded(turned: Path) -> None:
     with pytest.raises(PhotoGoneError):
-        resized_photo(PhotoFile(turned), "a", 20, ImageLimits(max_pixels=100))
+        resized_photo(PhotoFile(turned), "a", 20, ImageLimits(max_pixels=100), MEMORY)

@@ -11,8 +11,8 @@ from typing import cast
 import pytest
 
 from aladin.errors import ImageError, OverloadedError, ShuttingDownError, WorkerDiedError
-from service.work.job import Job
-from service.work.job_line import JobLine
+from service.work.job import Job, JobLane
+from service.work.job_line import JobLine, JobLines
 from service.work.worker import Worker
 
 pytestmark = pytest.mark.anyio
@@ -118,3 +118,47 @@ async def test_a_closed_line_fails_those_that_wait_and_takes_nobody() -> None:
         await waiting
     with pytest.raises(ShuttingDownError):
         await line.do(Nothing())
+
+
+async def test_whoever_hangs_up_gives_the_place_back_at_once() -> None:
+    line = JobLine(1)
+    for _ in range(3):  # nobody serves the line
+        photo = Photo()
+        gone = weakref.ref(photo)
+        withdrawn = asyncio.create_task(line.do(Refuse(photo)))
+        del photo
+        await asyncio.sleep(0)
+        withdrawn.cancel()
+        await asyncio.wait([withdrawn])
+        assert withdrawn.cancelled()
+        del withdrawn
+        gc.collect()
+        assert gone() is None
+    kept = asyncio.create_task(line.do(Nothing()))
+    await serve(line, 1)
+    await kept
+
+
+class Change(Nothing):
+    """Belongs to the changes of an index."""
+
+    @property
+    def lane(self) -> JobLane:
+        return "write"
+
+
+async def test_a_full_lane_holds_up_no_other() -> None:
+    lines = JobLines({"read": 1, "write": 1})
+    waiting = asyncio.create_task(lines.do(Nothing()))
+    await asyncio.sleep(0)
+    with pytest.raises(OverloadedError):
+        await lines.do(Nothing())
+    worker = asyncio.create_task(serve(lines.line("write"), 1))
+    await lines.do(Change())
+    await worker
+    assert not waiting.done()
+    lines.close(ShuttingDownError())
+    with pytest.raises(ShuttingDownError):
+        await waiting
+    with pytest.raises(ShuttingDownError):
+        await lines.do(Change())

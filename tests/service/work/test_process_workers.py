@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from aladin.decoding_memory import WithdrawnError, check_wanted
 from aladin.errors import (
     EngineUnavailableError,
     GenerationRefusedError,
@@ -458,3 +459,32 @@ async def test_workers_start_while_the_engine_is_away(index: Path, tmp_path: Pat
             await workers.call(GetItem("images", "plain"))
     finally:
         await workers.stop()
+
+
+@dataclass(frozen=True)
+class WaitUntilWithdrawn(Job[None]):
+    """Ends when nobody waits for it, and says so in a file."""
+
+    folder: Path
+
+    def run(self, worker: Worker) -> None:  # noqa: ARG002
+        (self.folder / "begun").touch()
+        end_s = time.monotonic() + _LONG_S
+        while time.monotonic() < end_s:
+            try:
+                check_wanted()
+            except WithdrawnError:
+                (self.folder / "withdrawn").touch()
+                raise
+            time.sleep(0.01)
+
+
+async def test_a_job_that_has_begun_hears_that_nobody_waits_for_it(
+    start: Start, tmp_path: Path
+) -> None:
+    async with start(workers=1) as workers:
+        job = asyncio.create_task(workers.call(WaitUntilWithdrawn(tmp_path)))
+        await until((tmp_path / "begun").exists)
+        job.cancel()
+        await until((tmp_path / "withdrawn").exists)
+        assert len(ids(await workers.search(search()))) == 6

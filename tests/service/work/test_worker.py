@@ -6,8 +6,8 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -254,21 +254,22 @@ def test_at_most_so_many_photos_are_decoded_at_a_time(
     encoded: Encoded,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real, lock, both = image_reader.decode_image, threading.Lock(), threading.Barrier(2)
+    real, lock, both = image_reader.decoded_image, threading.Lock(), threading.Barrier(2)
     running, most = 0, 0
 
-    def watched(*args: Any) -> Image.Image:
+    @contextmanager
+    def watched(*args: Any) -> Generator[Image.Image]:
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
         both.wait(10)  # passes only where two decode at the same time
-        photo = real(*args)
+        with real(*args) as photo:
+            yield photo
         with lock:
             running -= 1
-        return photo
 
-    monkeypatch.setattr(image_reader, "decode_image", watched)
+    monkeypatch.setattr(image_reader, "decoded_image", watched)
     photos = [encoded(query_photo.rotate(angle)) for angle in range(6)]
     with closing(make_worker(index_folder, decode_threads=2)) as worker:
         results = answer(worker, [job(PhotoQuery(photo)) for photo in photos])
@@ -288,7 +289,7 @@ def test_a_query_that_comes_again_does_not_go_through_the_network(
 
         monkeypatch.setattr(query_encoder, "encode_texts", refuse)
         monkeypatch.setattr(query_encoder, "encode_images", refuse)
-        monkeypatch.setattr(image_reader, "decode_image", refuse)
+        monkeypatch.setattr(image_reader, "decoded_image", refuse)
         again = answer(worker, jobs)
     for place in range(len(jobs)):
         before, after = first[place], again[place]

@@ -1,0 +1,267 @@
+"""Photos that are costly: whoever sends or asks for them harms nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import shutil
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+import service.photos.photo_bytes as photo_bytes
+import service.work.photo_jobs as photo_jobs
+from aladin.images import decoded_image
+from service.http.app import create_app
+from service.http.errors import HUNG_UP
+from service.metrics import Metrics
+from service.photos.photo_bytes import PhotoBytes
+from service.settings import ServiceSettings
+from service.work.thread_workers import ThreadWorkers
+from service.work.worker_plan import LANE_THREADS, WorkerPlan
+from tests.aladin.pictures import long_png, webp_of
+
+pytestmark = pytest.mark.anyio
+
+Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+
+# For what another thread does, on a machine that does much else.
+_LONG_S = 30.0
+
+
+async def upload(
+    client: httpx.AsyncClient, path: str, data: bytes, **fields: str
+) -> httpx.Response:
+    return await client.post(path, files={"image": ("a", data)}, data=fields)
+
+
+async def test_a_long_thin_picture_is_too_large_wherever_it_is_sent(service: Service) -> None:
+    async with service() as client:
+        answers = [
+            await upload(client, "/v1/explain.png", long_png(64_000_000), id="plain#0"),
+            await upload(client, "/v1/search/texts", long_png(64_000_000)),
+            await upload(client, "/v1/items/images", long_png(64_000_000), id="long"),
+        ]
+    for answer in answers:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "image_too_large")
+        assert "64000000 x 1 pixels, limit 30000 for each side" in answer.json()["error"]["message"]
+
+
+async def test_a_picture_that_takes_more_memory_than_there_is_is_refused(service: Service) -> None:
+    async with service(decode_memory_bytes=64 * 2**20) as client:
+        answers = [
+            await upload(client, "/v1/explain.png", webp_of(8000, 7000), id="plain#0"),
+            await upload(client, "/v1/search/texts", webp_of(8000, 7000)),
+            await upload(client, "/v1/items/images", webp_of(8000, 7000), id="large"),
+        ]
+        small = await upload(client, "/v1/search/texts", webp_of(100, 100))
+    for answer in answers:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "image_too_large")
+        assert f"bytes of memory, limit {64 * 2**20}" in answer.json()["error"]["message"]
+    assert small.status_code == 200
+
+
+async def test_a_photo_that_finds_no_memory_in_its_time_is_put_off(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(index) as (client, workers):
+        memory = workers._worker.memory  # pyright: ignore[reportPrivateUsage]
+        monkeypatch.setattr(memory, "patience_s", 0.05)
+        with memory.reserve(memory.max_bytes, "another photo"):
+            answers = [
+                await upload(client, "/v1/search/texts", webp_of(100, 100)),
+                await upload(client, "/v1/items/images", webp_of(100, 100), id="new"),
+                await client.get("/v1/images/plain", params={"size": 32}),
+            ]
+        after = await upload(client, "/v1/search/texts", webp_of(100, 100))
+        missing = await client.get("/v1/items/images/new")
+    for answer in answers:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (429, "overloaded")
+        assert answer.headers["Retry-After"] == "1"
+    assert (after.status_code, missing.status_code) == (200, 404)
+
+
+@pytest.fixture
+def index(index_folder: Path, tmp_path: Path) -> Path:
+    """An index that a test may change."""
+    return Path(shutil.copytree(index_folder, tmp_path / "index"))
+
+
+@asynccontextmanager
+async def serving(
+    index: Path, **settings: Any
+) -> AsyncGenerator[tuple[httpx.AsyncClient, ThreadWorkers]]:
+    """Serve an index; yields a client, and the workers."""
+    chosen, metrics = ServiceSettings(**settings), Metrics()
+    plan = WorkerPlan(index=index, settings=chosen)
+    workers = ThreadWorkers(plan.make(metrics.engine_call), chosen, metrics)
+    app = create_app(workers, chosen, metrics)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    url = "http://127.0.0.1"
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url=url, timeout=_LONG_S) as client,
+    ):
+        yield client, workers
+
+
+def bmp() -> bytes:
+    """A small picture of a kind that is written anew."""
+    target = io.BytesIO()
+    Image.linear_gradient("L").convert("RGB").save(target, "BMP")
+    return target.getvalue()
+
+
+class Held:
+    """Stands for a photo that takes long to be written."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.go_on = threading.Event()
+        self.calls = 0
+
+    def __call__(self, *arguments: Any) -> PhotoBytes:
+        self.calls += 1
+        self.begun.release()
+        assert self.go_on.wait(_LONG_S)
+        return photo_bytes.rewritten_photo(*arguments)
+
+
+async def test_photos_that_take_long_hold_up_neither_small_ones_nor_changes(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held()
+    monkeypatch.setattr(photo_jobs, "rewritten_photo", held)
+    async with serving(index, photo_cache_bytes=0) as (client, _):
+        added = await upload(client, "/v1/items/images", bmp(), id="slow")
+        assert added.status_code == 201
+        slow = [asyncio.create_task(client.get("/v1/images/slow")) for _ in range(8)]
+        for _ in range(LANE_THREADS["original"]):
+            assert await asyncio.to_thread(held.begun.acquire, timeout=_LONG_S)
+        async with asyncio.timeout(_LONG_S):
+            answers = [
+                await client.get("/v1/images/slow", params={"size": 32}),
+                await client.post("/v1/items/texts", json={"id": "new", "text": "a dog"}),
+                await client.get("/v1/items/texts/new"),
+                await client.delete("/v1/items/texts/new"),
+                await client.get("/v1/explain.png", params={"text": "a dog", "id": "plain"}),
+            ]
+        assert [answer.status_code for answer in answers] == [200, 201, 200, 200, 200]
+        held.go_on.set()
+        assert {answer.status_code for answer in await asyncio.gather(*slow)} == {200}
+
+
+async def test_more_photos_than_may_wait_are_refused(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held()
+    monkeypatch.setattr(photo_jobs, "rewritten_photo", held)
+    async with serving(index, photo_cache_bytes=0) as (client, _):
+        await upload(client, "/v1/items/images", bmp(), id="slow")
+        asked = [asyncio.create_task(client.get("/v1/images/slow")) for _ in range(40)]
+        for _ in range(LANE_THREADS["original"]):
+            assert await asyncio.to_thread(held.begun.acquire, timeout=_LONG_S)
+        held.go_on.set()
+        statuses = [answer.status_code for answer in await asyncio.gather(*asked)]
+    assert statuses.count(200) >= 16
+    assert statuses.count(429) >= 1
+    assert statuses.count(200) + statuses.count(429) == 40
+
+
+async def test_a_photo_that_was_written_anew_is_kept(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held()
+    held.go_on.set()
+    monkeypatch.setattr(photo_jobs, "rewritten_photo", held)
+    async with serving(index) as (client, _):
+        await upload(client, "/v1/items/images", bmp(), id="slow")
+        first = await client.get("/v1/images/slow")
+        again = await client.get("/v1/images/slow")
+        assert (first.status_code, first.headers["content-type"]) == (200, "image/png")
+        assert (again.content, again.headers["etag"]) == (first.content, first.headers["etag"])
+        assert held.calls == 1
+
+
+async def test_clients_that_hang_up_withdraw_their_photos(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held()
+    monkeypatch.setattr(photo_jobs, "rewritten_photo", held)
+    async with serving(index, photo_cache_bytes=0) as (client, workers):
+        await upload(client, "/v1/items/images", bmp(), id="slow")
+        app = client._transport.app  # pyright: ignore
+        hang_up, sent = asyncio.Event(), list[int]()
+        calls = [asyncio.create_task(ask(app, hang_up, sent)) for _ in range(8)]
+        for _ in range(LANE_THREADS["original"]):
+            assert await asyncio.to_thread(held.begun.acquire, timeout=_LONG_S)
+        hang_up.set()
+        async with asyncio.timeout(_LONG_S):
+            await asyncio.gather(*calls)  # though the threads are not through
+        held.go_on.set()
+        answer = await client.get("/v1/images/slow")
+    assert answer.status_code == 200
+    assert held.calls == LANE_THREADS["original"] + 1  # none of the six that waited
+    assert set(sent) <= {HUNG_UP}
+    assert workers.health().alive == 0 or workers.health().alive == workers.health().wanted
+
+
+async def ask(app: Any, hang_up: asyncio.Event, sent: list[int]) -> None:
+    """Ask for a photo, as a server passes it on, and hang up."""
+    asked = False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal asked
+        if not asked:
+            asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await hang_up.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            sent.append(message["status"])
+
+    scope = {
+        **{"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET"},
+        **{"path": "/v1/images/slow", "raw_path": b"/v1/images/slow", "query_string": b""},
+        **{"headers": [(b"host", b"127.0.0.1")], "client": ("127.0.0.1", 1), "scheme": "http"},
+        **{"root_path": "", "server": ("127.0.0.1", 80)},
+    }
+    await app(scope, receive, send)
+
+
+async def test_a_hung_up_client_stops_the_work_between_decoding_and_writing(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding, go_on, written = threading.Event(), threading.Event(), list[str]()
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        decoding.set()
+        assert go_on.wait(_LONG_S)
+        return decoded_image(*arguments, **options)
+
+    real = photo_bytes._encode  # pyright: ignore[reportPrivateUsage]
+
+    def note(*arguments: Any) -> PhotoBytes:
+        written.append("written")
+        return real(*arguments)
+
+    monkeypatch.setattr(photo_bytes, "decoded_image", slow)
+    monkeypatch.setattr(photo_bytes, "_encode", note)
+    async with serving(index) as (client, _):
+        await upload(client, "/v1/items/images", bmp(), id="slow")
+        hang_up, sent = asyncio.Event(), list[int]()
+        call = asyncio.create_task(ask(client._transport.app, hang_up, sent))  # pyright: ignore
+        assert await asyncio.to_thread(decoding.wait, _LONG_S)
+        hang_up.set()
+        async with asyncio.timeout(_LONG_S):
+            await call
+        go_on.set()
+    assert written == []
