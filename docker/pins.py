@@ -10,8 +10,8 @@ than the packages' metadata, where the index offers that.
 
 `lock` needs uv (PyPI: uv). It takes the versions from docker/constraints.txt and adds the sha256 of
 their files: docker/lock-build.txt, docker/lock-cpu.txt and docker/lock-gpu.txt for the images
-(Linux on x86-64), requirements.lock for installations elsewhere. PyTorch's build for CPUs is on no index
-but PyTorch's own; `lock FOLDER` takes it from a folder of wheels instead.
+(Linux on x86-64), requirements.lock for installations elsewhere. PyTorch's build for CPUs is on no
+index but PyTorch's own; `lock FOLDER` takes it from a folder of wheels instead.
 """
 
 from __future__ import annotations

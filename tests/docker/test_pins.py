@@ -37,6 +37,16 @@ def test_every_declared_requirement_is_pinned_to_a_version_that_it_allows(
         assert version in requirement.specifier, text
 
 
+@pytest.mark.parametrize("extra", ["cpu", "gpu"])
+def test_every_declared_requirement_ends_before_the_next_major_version(
+    program: Callable[[str], ModuleType], constraints: dict[str, Version], extra: str
+) -> None:
+    for text in program("pins").declared(extra):
+        requirement = Requirement(text)
+        major = constraints[canonicalize_name(requirement.name)].major
+        assert Version(f"{major + 1}.0") not in requirement.specifier, text
+
+
 def test_what_the_declared_ones_require_is_pinned_too(
     program: Callable[[str], ModuleType], constraints: dict[str, Version]
 ) -> None:
