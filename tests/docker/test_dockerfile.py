@@ -75,11 +75,21 @@ def test_the_compiler_and_the_sources_stay_in_the_first_stage(final: list[Instru
     assert not any("apt-get" in run for run in values(final, "RUN"))
 
 
-def test_pip_keeps_no_cache_and_takes_pinned_versions(instructions: list[Instruction]) -> None:
+def test_pip_keeps_no_cache_and_takes_files_of_known_hashes_alone(
+    instructions: list[Instruction],
+) -> None:
     for run in values(instructions, "RUN"):
         for call in re.findall(r"pip (?:--python \S+ )?(?:install|wheel)[^&]*", run):
             assert "--no-cache-dir" in call
-            assert "--constraint" in call or "--no-deps" in call
+            assert "--no-deps" in call
+            # What is built from these sources is on no index.
+            of_sources = "/wheels/*.whl" in call or call.endswith("/wheels . ")
+            assert "--require-hashes --requirement" in call or of_sources, call
+
+
+def test_the_image_has_a_list_of_its_packages(instructions: list[Instruction]) -> None:
+    (run,) = [run for run in values(instructions, "RUN") if "cyclonedx-py" in run]
+    assert "--output-file /opt/aladin/sbom.cdx.json /opt/aladin/bin/python" in run
 
 
 def test_whatever_is_copied_is_there_and_is_sent_to_the_builder(
