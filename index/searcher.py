@@ -85,7 +85,8 @@ class TwoStageSearcher:
             query_boxes: (regions, 4) of a photo query that brought its own regions, in fractions
                 of the photo.
             min_probability: leaves hits out that are less likely to belong to the query; `top_k`
-                and `offset` count before that. None leaves none out.
+                and `offset` count before that. None leaves none out, and neither does a value
+                where the probabilities are not reliable; the result's `degraded` then names it.
             deadline_s: by `time.monotonic`; where the second stage would end after it, the order
                 is left to the first. None: it may take as long as it takes.
 
@@ -165,6 +166,8 @@ class TwoStageSearcher:
         verdict = judge_page(
             calibration, direction, pool, pool_align, ranking, words, offset, min_probability
         )
+        if verdict.filter_ignored:
+            degraded = [*degraded, "min_probability"]
         ranking = ranking.take(verdict.kept)
         ranked = time.perf_counter()
 
@@ -189,6 +192,8 @@ class TwoStageSearcher:
             degraded=degraded,
             match_probability=verdict.match_probability,
             no_match=verdict.no_match,
+            probabilities_reliable=verdict.reliable,
+            unreliable_because=verdict.unreliable_because,
             took_ms=StageTimes(
                 retrieve=1000 * (retrieved - started),
                 rerank=1000 * (ranked - retrieved + explained - looked_up),

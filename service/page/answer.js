@@ -65,8 +65,9 @@ function showList(id, { hits }, search, { open, similar }) {
 }
 
 function showNoMatch(answer) {
-  const none = answer.no_match === true;
   const chance = answer.match_probability ?? null;
+  // A chance of 0: nothing was searched, and the status says why.
+  const none = answer.no_match === true && chance !== 0;
   at("no-match").hidden = !none;
   at("found").classList.toggle("no-match", none);
   at("nearest").hidden = answer.hits.length === 0;
@@ -76,13 +77,16 @@ function showNoMatch(answer) {
 
 function summary(search, answer) {
   const { hits } = answer;
-  if (hits.length === 0) return emptiness(search);
+  const unjudged = answer.degraded.includes("min_probability");
+  if (hits.length === 0) return emptiness(unjudged ? { ...search, minProbability: null } : search);
   const noun = search.target === "images" ? "Photos" : "Texts";
   const [first, last] = [hits[0].rank, hits.at(-1).rank];
   const which = first === last ? `${noun.slice(0, -1)} ${first}` : `${noun} ${first} to ${last}`;
   const how = answer.reranked ? `the best of ${answer.candidates} re-ranked` : "by embedding alone";
-  const without = answer.degraded.length ? `, without ${answer.degraded.join(", ")}` : "";
-  return `${which}, ${how}${without}.`;
+  const lacking = answer.degraded.filter((each) => each !== "min_probability");
+  const without = lacking.length ? `, without ${lacking.join(", ")}` : "";
+  const all = unjudged ? " How likely these are cannot be told here, so none was left out." : "";
+  return `${which}, ${how}${without}.${all}`;
 }
 
 function emptiness({ offset, minProbability, filter }) {
