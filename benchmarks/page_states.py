@@ -144,7 +144,12 @@ def _api(page: SearchPage, asked: Asked) -> None:
 def _without_a_match(route: Route) -> None:
     """Answer as the service does where nothing is likely enough."""
     answer = route.fetch()
-    changed = answer.json() | {"match_probability": 0.04, "no_match": True}
+    changed = answer.json() | {
+        "match_probability": 0.04,
+        "no_match": True,
+        "probabilities_reliable": True,
+        "unreliable_because": None,
+    }
     route.fulfill(response=answer, json=changed)
 
 

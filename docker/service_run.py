@@ -20,7 +20,7 @@ _OVERRIDE = """\
 services:
   service: {healthcheck: {disable: true}}
 """
-_QUESTION = {"text": "a small red circle above a striped blue square", "k": 3}
+_QUESTION = {"text": "a big black moon left of a big spotted blue star", "k": 3}
 
 
 def contents(engine: Docker, image: str) -> str:

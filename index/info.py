@@ -44,6 +44,7 @@ class IndexInfo:
         default_candidates: of a search that does not say.
         sides: images, texts or both.
         calibration: of the hits' probabilities; None: the index is not calibrated.
+        fitted_photos_indexed: see `Manifest`.
         pending: of each side, changes that are not in the generation's files.
         memory: of each side.
         total_bytes: of the generation's files and the model's.
@@ -59,6 +60,7 @@ class IndexInfo:
     default_candidates: int
     sides: dict[Target, SideEntry]
     calibration: Calibration | None
+    fitted_photos_indexed: float | None
     pending: dict[Target, PendingChanges]
     memory: dict[Target, MemoryEstimate]
     total_bytes: int
@@ -88,6 +90,7 @@ def describe(path: Path) -> IndexInfo:
         default_candidates=manifest.default_candidates,
         sides=sides,
         calibration=manifest.calibration,
+        fitted_photos_indexed=manifest.fitted_photos_indexed,
         pending=pending_changes(path),
         memory={target: _memory(manifest, target, side) for target, side in sides.items()},
         total_bytes=sum(entry.bytes for entry in files),

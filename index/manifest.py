@@ -175,6 +175,9 @@ class Manifest:
         images: None if the index has no images.
         texts: None if the index has no texts.
         calibration: what hits' probabilities are computed by; None: the index is not calibrated.
+        fitted_photos_indexed: share of the photos that the calibration was fitted on that are
+            among the images, estimated from a sample; None if the calibration was fitted to this
+            index (`aladin calibrate --index`) or does not record its photos, or without images.
         files: every file by its path below the generation's folder.
     """
 
@@ -190,6 +193,7 @@ class Manifest:
     images: SideEntry | None
     texts: SideEntry | None
     calibration: Calibration | None = None
+    fitted_photos_indexed: float | None = None
     files: dict[str, FileEntry]
 
     def side(self, target: Target) -> SideEntry | None:

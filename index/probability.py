@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin.calibration.calibration import Calibration
+from aladin.calibration.calibration import Calibration, Unreliable
 from aladin.calibration.scores import CandidateScores
 from aladin.fusion import Direction
 from index.backend import Ordered, SearchSide, SecondStageQuery
@@ -52,13 +52,21 @@ class Verdict(NamedTuple):
         kept: (kept,) int64, places of the hits that are likely enough.
         probabilities: of these, that each belongs to the query.
         match_probability: that what was searched holds anything that does.
-        no_match: whether that is too little, or nothing of the first page is likely enough.
+        no_match: whether that is too little, or nothing of the first page is likely enough; None
+            where the probabilities are not reliable.
+        reliable: whether the calibration may judge this answer; None without a calibration.
+        unreliable_because: the reason if it may not.
+        filter_ignored: whether the least probability asked for was not applied, because the
+            probabilities are not reliable.
     """
 
     kept: NDArray[np.int64]
     probabilities: list[float] | list[None]
     match_probability: float | None = None
     no_match: bool | None = None
+    reliable: bool | None = None
+    unreliable_because: Unreliable | None = None
+    filter_ignored: bool = False
 
 
 def find_pool(
@@ -109,18 +117,35 @@ def judge_page(
         page: the hits.
         words: returns how many words the text of the query and of each row has.
         offset: hits before the page.
-        min_probability: of a hit that is kept; None keeps all.
+        min_probability: of a hit that is kept; None keeps all, and so does a calibration that may
+            not judge the answer.
     """
     if calibration is None or len(pool.rows) == 0:  # where there is nothing, nothing is judged
         return Verdict(np.arange(len(page.rows)), [None] * len(page.rows))
-    judgement = calibration.of(direction).judge(
-        CandidateScores(pool.rows, pool.match, pool_align, words(pool.rows)),
-        CandidateScores(page.rows, page.match, page.align, words(page.rows)),
+    candidates = CandidateScores(pool.rows, pool.match, pool_align, words(pool.rows))
+    hits = CandidateScores(page.rows, page.match, page.align, words(page.rows))
+    judgement = calibration.of(direction).judge(candidates, hits)
+    # Of a text query, all candidates have its length. A photo has none of its own; the lengths of
+    # the texts that it is compared with take its place.
+    unreliable_because = calibration.unreliable_because(
+        direction,
+        aligned=candidates.align is not None and hits.align is not None,
+        words=float(np.median(candidates.words)),
     )
+    if unreliable_because is not None:
+        return Verdict(
+            kept=np.arange(len(page.rows)),
+            probabilities=judgement.probabilities.tolist(),
+            match_probability=judgement.match_probability,
+            reliable=False,
+            unreliable_because=unreliable_because,
+            filter_ignored=bool(min_probability),
+        )
     kept = np.flatnonzero(judgement.probabilities >= (min_probability or 0.0))
     return Verdict(
         kept=kept,
         probabilities=judgement.probabilities[kept].tolist(),
         match_probability=judgement.match_probability,
         no_match=judgement.no_match or (offset == 0 and len(kept) == 0),
+        reliable=True,
     )

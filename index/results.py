@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from aladin.calibration.calibration import Unreliable
+
 # x0, y0, x1, y1 in fractions of a photo's width and height.
 Box = tuple[float, float, float, float]
 
@@ -120,11 +122,16 @@ class SearchResult:
             embeddings were imported without them; "rerank_timeout" where there was no time;
             "rerank_unavailable" where the engine that keeps the index could not give the tokens,
             of texts that an image found not even their number, so that they have no probability;
-            "evidence_unavailable" where it could not give those that explain the hits.
+            "evidence_unavailable" where it could not give those that explain the hits;
+            "min_probability" where the probabilities are not reliable, so that no hit was left
+            out for its probability.
         match_probability: that what was searched holds anything that belongs to the query, 0 to 1;
             None as the hits' probabilities.
         no_match: whether that is too little to show a hit for, or no hit of the first page was
-            likely enough; None where nothing says so.
+            likely enough; None where nothing says so, or what says so is not reliable.
+        probabilities_reliable: whether the index's calibration may judge this answer, see
+            `Calibration.unreliable_because`; None without probabilities.
+        unreliable_because: the reason if it may not.
         unknown_fields: Fields of the filter in which no item has a value to compare, where nothing
             passes the filter; of a filter with many fields the first ones alone are looked up.
         took_ms: time by stage.
@@ -139,4 +146,6 @@ class SearchResult:
     match_probability: float | None = None
     no_match: bool | None = None
     unknown_fields: list[str] = field(default_factory=list[str])
+    probabilities_reliable: bool | None = None
+    unreliable_because: Unreliable | None = None
     took_ms: StageTimes

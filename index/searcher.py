@@ -88,7 +88,8 @@ class TwoStageSearcher:
             query_boxes: (regions, 4) of a photo query that brought its own regions, in fractions
                 of the photo.
             min_probability: leaves hits out that are less likely to belong to the query; `top_k`
-                and `offset` count before that. None leaves none out.
+                and `offset` count before that. None leaves none out, and neither does a value
+                where the probabilities are not reliable; the result's `degraded` then names it.
             deadline_s: by `time.monotonic`; where the second stage would end after it, the order
                 is left to the first. None: it may take as long as it takes.
             own_id: Id of the query, if it is an item of the index. It is not found among the
@@ -174,6 +175,8 @@ class TwoStageSearcher:
         verdict = judge_page(
             calibration, direction, pool, pool_align, ranking, words, offset, min_probability
         )
+        if verdict.filter_ignored:
+            degraded = [*degraded, "min_probability"]
         ranking = ranking.take(verdict.kept)
         ranked = time.perf_counter()
 
@@ -201,6 +204,8 @@ class TwoStageSearcher:
             unknown_fields=[]
             if len(ordered.rows)
             else find_unknown_fields(self.index, target, parsed_filter),
+            probabilities_reliable=verdict.reliable,
+            unreliable_because=verdict.unreliable_because,
             took_ms=StageTimes(
                 retrieve=1000 * (retrieved - started),
                 rerank=1000 * (ranked - retrieved + explained - looked_up),

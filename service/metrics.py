@@ -78,7 +78,7 @@ class Metrics:
         )
         judged = Counter(
             "aladin_judged_answers",
-            "Answers to searches of a calibrated index, by whether they say that anything matches.",
+            "Answers that a calibration judged, by whether they say that anything matches.",
             ("result",),
             registry=self.registry,
         )

@@ -18,6 +18,7 @@ from aladin.calibration.calibration import (
     DirectionCalibration,
     FittedOn,
     ProbabilityModels,
+    TextLengths,
 )
 from aladin.calibration.features import Feature
 from aladin.calibration.figures import (
@@ -118,7 +119,9 @@ def logistic(intercept: float, **weights: float) -> LogisticModel:
     return LogisticModel(intercept=intercept, terms=terms)
 
 
-def made_up_calibration(model_id: str, photos: int = 40, pool: int = 20) -> Calibration:
+def made_up_calibration(
+    model_id: str, photos: int = 40, pool: int = 20, auroc: float = 0.9
+) -> Calibration:
     """Return a calibration with coefficients that are easy to work with by hand, and few terms.
 
     Log-odds of texts that ask for photos: of a hit ``4 per_word - log_words / 2 + match_gap``, of
@@ -157,7 +160,11 @@ def made_up_calibration(model_id: str, photos: int = 40, pool: int = 20) -> Cali
         best_hit=reliability,
         match=reliability,
         no_match=NoMatchFigures(below=0.25, false_alarms=0.05, detected=0.4),
-        auroc={"probability": Estimate(value=0.9, low=0.85, high=0.95)},
+        auroc={
+            "probability": Estimate(
+                value=auroc, low=round(auroc - 0.05, 4), high=round(auroc + 0.05, 4)
+            )
+        },
         auroc_gain={},
     )
     of_direction = DirectionFigures(aligned=figures, matching=figures)
@@ -173,6 +180,7 @@ def made_up_calibration(model_id: str, photos: int = 40, pool: int = 20) -> Cali
             texts=photos,
             searched="split",
             prior=0.5,
+            text_lengths=TextLengths(low=1, high=30),
         ),
         figures=CalibrationFigures(
             measured_on="out of fold",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from aladin.calibration.features import judged_features
@@ -14,6 +15,15 @@ from aladin.calibration.logistic import LogisticModel
 from aladin.calibration.scores import CandidateScores, Judgement
 from aladin.fusion import Direction
 from aladin.strict_config import STRICT
+
+# Least held-out AUROC of "is there a match at all" with which answers are judged. At .75, one of
+# four pairs of a query with a match and one without is told apart the wrong way round.
+LEAST_AUROC = 0.75
+
+# Why the probabilities of an answer are not to be acted on: the calibration hardly tells queries
+# with a match from those without; it does not record how long its texts were; or the text is
+# shorter or longer than those.
+Unreliable = Literal["weak_calibration", "unknown_text_lengths", "text_length"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +81,36 @@ class DirectionCalibration:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TextLengths:
+    """Range of text lengths in words, as the text encoder counts them (tokens).
+
+    Attributes:
+        low: shortest length in the range.
+        high: longest length in the range.
+    """
+
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, words: NDArray[np.int64]) -> TextLengths:
+        """Return the range between the 1 % and the 99 % quantile.
+
+        Quantiles, because one caption of a single word among thousands would extend the range of
+        the minimum to lengths for which the fit has next to no data.
+
+        Args:
+            words: (texts,) lengths, at least one.
+        """
+        low, high = np.quantile(words, [0.01, 0.99], method="inverted_cdf")
+        return cls(low=int(low), high=int(high))
+
+    def __contains__(self, words: float) -> bool:
+        """Whether a length is in the range."""
+        return self.low <= words <= self.high
+
+
+@dataclass(frozen=True, kw_only=True)
 class FittedOn:
     """What a calibration was fitted on.
 
@@ -81,6 +121,10 @@ class FittedOn:
         texts: that asked, their captions.
         searched: "split": its own photos and captions were searched; "index": an index's items.
         prior: share of queries that have a match, as assumed.
+        text_lengths: range of the lengths of the texts; None in calibrations that were stored
+            before it was recorded.
+        photo_sample: hashed ids of some of the photos, see `sample_photos`; None as
+            `text_lengths`.
     """
 
     data: str
@@ -89,6 +133,8 @@ class FittedOn:
     texts: int
     searched: Literal["split", "index"]
     prior: float
+    text_lengths: TextLengths | None = None
+    photo_sample: list[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,3 +162,39 @@ class Calibration:
     def of(self, direction: Direction) -> DirectionCalibration:
         """Return what one direction is judged by."""
         return self.text_to_image if direction == "text_to_image" else self.image_to_text
+
+    @property
+    def unreliable(self) -> dict[Direction, Unreliable | None]:
+        """Why no answer of a direction is judged with both stages' scores; None if some are."""
+        directions: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
+        return {direction: self.unreliable_because(direction) for direction in directions}
+
+    def unreliable_because(
+        self, direction: Direction, *, aligned: bool = True, words: float | None = None
+    ) -> Unreliable | None:
+        """Return why the probabilities of an answer are not to be acted on.
+
+        Nobody should be told that nothing matches, or see how likely a hit is, on the word of a
+        calibration that cannot tell, or for queries unlike those that it was fitted on. One that
+        does not record the lengths of its texts may have seen anything, and judges nothing.
+
+        Args:
+            direction: direction of the query.
+            aligned: whether both stages' scores are judged, or the first stage's alone.
+            words: length of the texts that are compared: the query's, or for a photo as the
+                query the median of its candidates; None leaves the length unchecked, which tells
+                whether there is any query that the calibration may judge.
+
+        Returns:
+            None if the probabilities are reliable.
+        """
+        of_direction = self.figures.of(direction)
+        figures = of_direction.aligned if aligned else of_direction.matching
+        if figures.auroc["probability"].value < LEAST_AUROC:
+            return "weak_calibration"
+        lengths = self.fitted_on.text_lengths
+        if lengths is None:
+            return "unknown_text_lengths"
+        if words is not None and words not in lengths:
+            return "text_length"
+        return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aladin.fusion import Direction
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReliabilityBin:
@@ -121,3 +123,7 @@ class CalibrationFigures:
     auroc_gain: dict[str, Estimate]
     text_to_image: DirectionFigures
     image_to_text: DirectionFigures
+
+    def of(self, direction: Direction) -> DirectionFigures:
+        """Return the figures of one direction."""
+        return self.text_to_image if direction == "text_to_image" else self.image_to_text

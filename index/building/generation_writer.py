@@ -19,6 +19,7 @@ from aladin.calibration.calibration import Calibration
 from aladin.errors import InputError
 from aladin.progress import NullProgress, Progress
 from index.ann.first_stage import first_stages
+from index.building.fitted_photos import FittedPhotos
 from index.building.item_encoders import LeftOut
 from index.building.publish import GoingLive, publish_generation
 from index.building.side_writer import EncodedPart, SideCounts, write_side
@@ -73,6 +74,7 @@ def write_generation(
     going_live: GoingLive | None = None,
     made_by: MadeBy = "build",
     calibration: Calibration | None = None,
+    fitted_photos_indexed: float | None = None,
 ) -> int:
     """Write a new generation of an index, one part in memory at a time, and make it live.
 
@@ -93,6 +95,8 @@ def write_generation(
         going_live: for what has to change in the same step, see `publish_generation`.
         made_by: noted in the manifest.
         calibration: of the model's scores among such items; None: there is none.
+        fitted_photos_indexed: see `Manifest`; only a compaction gives it, because its images are
+            those of the generation before. Everything else has them counted here.
 
     Returns:
         The number of the new generation.
@@ -107,10 +111,11 @@ def write_generation(
     seconds = seconds or StageSeconds()
     generation = max(published_generations(root), default=0) + 1
     folder = root / NEW_GENERATION
+    fitted_photos = FittedPhotos(None if made_by == "compact" else calibration)
     shutil.rmtree(folder, ignore_errors=True)
     try:
         with seconds.measure("write"):
-            counts = _write_sides(folder, sides, settings, progress)
+            counts = _write_sides(folder, fitted_photos.watch(sides), settings, progress)
         progress.note(**seconds.notes())
         with seconds.measure("ann"):
             shapes: dict[Target, tuple[int, int]] = {
@@ -135,6 +140,9 @@ def write_generation(
                 images=entries.get("images"),
                 texts=entries.get("texts"),
                 calibration=calibration,
+                fitted_photos_indexed=(
+                    fitted_photos_indexed if made_by == "compact" else fitted_photos.share
+                ),
                 files=describe_files(folder, names),
             )
             write_manifest(folder, manifest)

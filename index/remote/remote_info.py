@@ -30,6 +30,7 @@ class RemoteInfo:
         counts: items that each side has now.
         changed: whether items were added or removed since it was pushed.
         calibration: of the hits' probabilities; None: the index is not calibrated.
+        fitted_photos_indexed: see `Manifest`.
     """
 
     path: Path
@@ -44,6 +45,7 @@ class RemoteInfo:
     counts: dict[Target, int]
     changed: bool
     calibration: Calibration | None
+    fitted_photos_indexed: float | None
 
 
 def describe_remote(path: Path, location: EngineLocation, client: EngineClient) -> RemoteInfo:
@@ -76,4 +78,5 @@ def describe_remote(path: Path, location: EngineLocation, client: EngineClient) 
         counts={target: client.count(generation, target) for target in manifest.targets},
         changed=record.changed,
         calibration=manifest.calibration,
+        fitted_photos_indexed=manifest.fitted_photos_indexed,
     )

@@ -32,7 +32,7 @@ def publish_entries(
         manifest: of the live generation.
         entries: of sides, that replace those of the manifest.
         made_by: noted in the manifest.
-        calibration: that replaces the manifest's; None keeps what is there.
+        calibration: that replaces the manifest's, fitted to this index; None keeps what is there.
 
     Returns:
         The number of the new generation.
@@ -55,6 +55,7 @@ def publish_entries(
         images=entries.get("images", manifest.images),
         texts=entries.get("texts", manifest.texts),
         calibration=calibration or manifest.calibration,
+        fitted_photos_indexed=None if calibration else manifest.fitted_photos_indexed,
     )
     write_manifest(folder, new)
     publish_generation(root, folder, generation, with_changes_of(root, manifest.generation))

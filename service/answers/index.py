@@ -46,6 +46,13 @@ class IndexModel(_Part):
     id: str
 
 
+class TextLengthRange(_Part):
+    """Range of text lengths, in words as the text encoder counts them (tokens)."""
+
+    low: int
+    high: int
+
+
 class CalibratedOn(_Part):
     """The queries whose scores the probabilities were fitted to."""
 
@@ -54,6 +61,11 @@ class CalibratedOn(_Part):
     photos: int
     texts: int
     searched: str = Field(description="split: its own photos and texts; index: those of an index.")
+    text_lengths: TextLengthRange | None = Field(
+        default=None,
+        description="Lengths of 98 % of the texts, without the shortest and the longest 1 %; null:"
+        " not recorded, by an older version.",
+    )
 
 
 class ReliabilityFigures(_Part):
@@ -111,11 +123,28 @@ class CalibrationFigures(_Part):
     image_to_text: DirectionFigures
 
 
+class UnreliableDirections(_Part):
+    """Why the answers of a direction are never judged; null where they are.
+
+    weak_calibration: the held-out AUROC of "is there a match at all" is below 0.75.
+    unknown_text_lengths: the lengths of the fitted texts are not recorded.
+    """
+
+    text_to_image: str | None
+    image_to_text: str | None
+
+
 class IndexCalibration(_Part):
     """What the hits' probabilities are made by, and how far they can be believed."""
 
     fitted_on: CalibratedOn
     figures: CalibrationFigures
+    unreliable: UnreliableDirections
+    fitted_photos_indexed: float | None = Field(
+        default=None,
+        description="Estimated share of the photos fitted to that this index has; null: fitted to"
+        " this index, not recorded, or an index without photos.",
+    )
 
 
 class LiveIndexInfo(_Part):

@@ -7,11 +7,11 @@ from typing import Any, Literal, overload
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from aladin.calibration.calibration import FittedOn
 from aladin.calibration.figures import CalibrationFigures
 from index.history import GenerationRecord
 from index.manifest import Manifest
 from index.settings import Target
+from service.answers.index import CalibratedOn, UnreliableDirections
 from service.work.index_report import IndexReport
 
 Standing = Literal["live", "refused", "earlier", "rolled back"]
@@ -151,11 +151,23 @@ class EvaluationState(_Part):
     )
 
 
+class FittedOnState(CalibratedOn):
+    """The queries whose scores the probabilities were fitted to."""
+
+    prior: float = Field(description="Share of queries that have a match, as assumed.")
+
+
 class CalibrationState(_Part):
     """What the probabilities of hits were fitted on, and how far they can be believed."""
 
-    fitted_on: FittedOn
+    fitted_on: FittedOnState
     figures: CalibrationFigures
+    unreliable: UnreliableDirections
+    fitted_photos_indexed: float | None = Field(
+        default=None,
+        description="Estimated share of the photos fitted to that this index has; null: fitted to"
+        " this index, not recorded, or an index without photos.",
+    )
 
 
 class PartSize(_Part):
@@ -295,8 +307,10 @@ def _generation_side(record: GenerationRecord, target: Target) -> GenerationSide
 
 
 def _calibration(manifest: Manifest) -> CalibrationState | None:
-    calibration = manifest.calibration
-    return None if calibration is None else CalibrationState.model_validate(calibration)
+    if manifest.calibration is None:
+        return None
+    state = CalibrationState.model_validate(manifest.calibration)
+    return state.model_copy(update={"fitted_photos_indexed": manifest.fitted_photos_indexed})
 
 
 def _name(data: str) -> str:

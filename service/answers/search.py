@@ -56,7 +56,8 @@ class SearchHit(_Part):
     probability: float | None = Field(
         default=None,
         description="That the hit belongs to the query, 0 to 1; null where the index is not"
-        " calibrated, and between two images or two texts.",
+        " calibrated, and between two images or two texts. Not to be shown or acted on where the"
+        " answer's `probabilities_reliable` is false.",
     )
     stages: HitStages
     uri: str | None
@@ -86,7 +87,8 @@ class SearchAnswer(_Part):
     degraded: list[str] = Field(
         description="What was asked for and left out: rerank, where the index has no tokens;"
         " rerank_timeout, where there was no time; rerank_unavailable and evidence_unavailable,"
-        " where the engine that keeps the index could not give the tokens. Empty: nothing."
+        " where the engine that keeps the index could not give the tokens; min_probability, where"
+        " the probabilities are not reliable, so that no hit was left out. Empty: nothing."
     )
     match_probability: float | None = Field(
         default=None,
@@ -97,12 +99,26 @@ class SearchAnswer(_Part):
         default=None,
         description="Whether nothing is likely enough: `match_probability` is below the threshold"
         " of the calibration, or `min_probability` left no hit of the first page; null as"
-        " `match_probability`.",
+        " `probability`, and where `probabilities_reliable` is false.",
+    )
+    probabilities_reliable: bool | None = Field(
+        default=None,
+        description="Whether the index's calibration may judge this answer: it tells queries that"
+        " have a match from those that have none, and was fitted on texts of this length. Where"
+        " false, `no_match` is null and `min_probability` leaves nothing out; null as"
+        " `probability`.",
     )
     unknown_fields: list[str] = Field(
         default_factory=list[str],
         description="Where nothing passes the filter: its fields in which no item has a text, a"
         " number or a bool. Empty otherwise.",
+    )
+    unreliable_because: str | None = Field(
+        default=None,
+        description="Why `probabilities_reliable` is false: weak_calibration, the held-out AUROC"
+        ' of "is there a match at all" is below 0.75; unknown_text_lengths, the calibration does'
+        " not record the lengths of its texts (fit it anew); text_length, the text, or for an"
+        " image as the query the texts found, are shorter or longer than those. Else null.",
     )
     took_ms: TookMs
 
@@ -124,5 +140,7 @@ def build_answer(result: SearchResult, took_ms: TookMs) -> SearchAnswer:
         match_probability=result.match_probability,
         no_match=result.no_match,
         unknown_fields=result.unknown_fields,
+        probabilities_reliable=result.probabilities_reliable,
+        unreliable_because=result.unreliable_because,
         took_ms=took_ms,
     )

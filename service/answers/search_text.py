@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from service.answers.search import Evidence, SearchAnswer, SearchHit
+from service.answers.unreliable import unreliable_reason
 
 
 def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[str]:
     """Write an answer as lines: a hit each, its words below it where there is evidence.
 
-    Where the index is calibrated, hits have their probability, and the last line says how likely
-    there is a match at all.
+    Where the probabilities are reliable, hits have theirs, and the last line says how likely there
+    is a match at all. Where they are not, they are left out, and a last line says so only if a
+    least probability was asked for and could not be applied.
 
     Args:
         answer: of a search.
@@ -25,23 +27,26 @@ def answer_lines(answer: SearchAnswer, *, filtered: bool = False) -> Iterator[st
     if filtered and not answer.hits and answer.match_probability is None:
         yield "nothing passes the filter"
         return
-    judged = answer.match_probability is not None
+    judged = answer.probabilities_reliable is True
     probability = f"  {'prob.':>5}" if judged else ""
     yield f"{'rank':>4}  {'score':>8}  {'match':>12}  {'align':>13}{probability}  item"
     for hit in answer.hits:
-        yield _hit_line(hit)
+        yield _hit_line(hit, judged=judged)
         for evidence in hit.evidence or ():
             yield _evidence_line(evidence)
     if judged:
         verdict = "; nothing is likely enough" if answer.no_match else ""
         yield f"probability of any match {answer.match_probability:.3f}{verdict}"
+    elif "min_probability" in answer.degraded:
+        reason = unreliable_reason(answer.unreliable_because)
+        yield f"--min-probability was not applied: {reason}"
 
 
-def _hit_line(hit: SearchHit) -> str:
+def _hit_line(hit: SearchHit, *, judged: bool) -> str:
     match = f"{hit.stages.match.score:.3f} #{hit.stages.match.rank}"
     align = hit.stages.align
     aligned = "-" if align is None else f"{align.score:.3f} #{align.rank}"
-    probability = "" if hit.probability is None else f"  {hit.probability:.3f}"
+    probability = "" if not judged or hit.probability is None else f"  {hit.probability:.3f}"
     names = [hit.id]
     if hit.uri is not None and hit.uri != hit.id:
         names.append(hit.uri)

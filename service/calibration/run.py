@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from aladin.calibration.calibration import Calibration, FittedOn
+from aladin.calibration.calibration import Calibration, FittedOn, TextLengths
 from aladin.calibration.fit import AskedDirection, ReportQueries, fit_calibration
+from aladin.calibration.photo_sample import sample_photos
 from aladin.calibration.store import write_calibration
 from aladin.checkpoint import Checkpoint, load_checkpoint
 from aladin.errors import ConfigError
@@ -116,6 +117,8 @@ def calibrate_system(
         texts=len(split.caption_ids),
         searched="split" if index is None else "index",
         prior=options.prior,
+        text_lengths=TextLengths.of(split.words),
+        photo_sample=sample_photos(record.id for record in split.records),
     )
     calibration = fit_calibration(
         asked,

@@ -32,6 +32,10 @@ def demo(
     from service.reports.tables import metrics_table, print_table
 
     set_log_format()
+    if serve:
+        from service.http.server import check_address
+
+        check_address(host, port)  # now, because training takes minutes
     with stderr_progress() as progress:
         result = run_demo(out, progress)
     print_table(metrics_table("test scenes", result.rows))

@@ -111,7 +111,8 @@ def search(
             min=0,
             max=1,
             help="Leave out hits that are less likely to belong to the query; needs a calibrated "
-            "index.",
+            "index. Where its calibration may not judge the query, nothing is left out, and the "
+            "last line says so.",
         ),
     ] = None,
     filter_json: Annotated[
@@ -156,9 +157,9 @@ def search(
 
     Out: on stdout the hits, best first: rank, score, both stages' ranks and scores, uri and text;
     with --explain each word's best region, its box in fractions of the photo's size (x0 y0 x1 y1),
-    and the cosine there. Of a calibrated index also each hit's probability, and whether there is
-    any match at all. With --out the evidence is drawn into a file too, which carries the numbers
-    with all of their digits.
+    and the cosine there. Where the index's calibration may judge the query, also each hit's
+    probability, and whether there is any match at all. With --out the evidence is drawn into a
+    file too, which carries the numbers with all of their digits.
     """
     from service.answers.search_text import answer_lines
 

@@ -71,6 +71,14 @@ def serve(
     first_stage: FirstStageOption = FirstStage.faiss,
     warm: WarmOption = False,
     detector: DetectorOption = None,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait",
+            help="Start before INDEX has a live generation: /readyz says so, and searches are "
+            "answered from the moment one is published.",
+        ),
+    ] = False,
     log_format: Annotated[
         LogFormat | None,
         typer.Option(
@@ -82,15 +90,16 @@ def serve(
 ) -> None:
     """Answer searches over HTTP until stopped, and add and delete items.
 
-    In: INDEX, which holds its model too; while it has no live generation the service runs, says so
-    at /readyz, and answers from the moment one is published. Later generations, and what other
-    processes add and delete, are taken up while it runs. Of an index that an engine keeps, any
-    number of services may answer; while the engine is away they run and say so at /readyz. FILE,
-    which is read again when it changes; without one the service listens on this machine's own
-    address only, where everybody may do everything. Limits are read from the environment: the
-    variables ALADIN_... of the README.
+    In: INDEX, which holds its model too; a folder without a live generation is an error, unless
+    --wait is given. Later generations, and what other processes add and delete, are taken up
+    while it runs. Of an index that an engine keeps, any number of services may answer; while the
+    engine is away they run and say so at /readyz. FILE of API keys is read again when it changes;
+    without one the service listens on this machine's own address only, where everybody may do
+    everything. Settings are read from the environment variables ALADIN_..., see
+    service/SERVING.md.
 
-    Out: the HTTP service, described at /docs; its log on stderr.
+    Out: the HTTP service, with a page to search at / and its description at /docs; its log on
+    stderr.
     """
     from service.process.memory import keep_few_kernels
 
@@ -110,4 +119,5 @@ def serve(
         first_stage=first_stage.value,
         warm=warm,
         detector=detector,
+        wait=wait,
     )

@@ -95,7 +95,8 @@ class SearchBody(StrictBody):
         le=1,
         description="Leave out hits that are less likely to belong to the query. `offset` and `k`"
         " count before that, so a page may have fewer hits, and none. The index has to be"
-        " calibrated.",
+        " calibrated. Where the answer's `probabilities_reliable` is false, nothing is left out,"
+        " and `degraded` names min_probability.",
     )
 
     @model_validator(mode="after")

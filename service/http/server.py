@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 from contextlib import ExitStack, closing
@@ -37,6 +38,8 @@ from service.work.workers import Workers
 
 _LOG = logging.getLogger(__name__)
 
+_ALL_ADDRESSES = ("0.0.0.0", "::")
+
 
 def serve_index(
     path: Path,
@@ -51,11 +54,12 @@ def serve_index(
     first_stage: FirstStageName = "faiss",
     warm: bool = False,
     detector: str | None = None,
+    wait: bool = False,
 ) -> None:
     """Serve one index until SIGINT or SIGTERM.
 
     Args:
-        path: the index folder; without a live generation the service waits for one.
+        path: the index folder.
         host: address to listen on.
         port: 0 takes a free one; the log says which.
         worker_count: processes that encode and search, whatever the settings say; 1: threads.
@@ -66,8 +70,10 @@ def serve_index(
         first_stage: what finds the candidates there.
         warm: have the files read into memory before the first query.
         detector: finds the regions of photos, whatever the settings say; None: as they say.
+        wait: start without a live generation too, and answer from the moment there is one.
 
     Raises:
+        IndexNotReadyError: there is no live generation, and `wait` is False.
         ConfigError: a setting is impossible, FORWARDED_ALLOW_IPS too, the keys cannot be read,
             there are none and others can reach the address, the address cannot be listened on,
             traces are wanted without the packages for them, or the detector is not the one of the
@@ -97,13 +103,16 @@ def serve_index(
     )
     with ExitStack() as stack:
         unserved = stack.enter_context(ExitStack())
-        workers = _make_workers(plan, metrics, unserved)
+        workers = _make_workers(plan, metrics, unserved, wait=wait)
         pass_over_what_is_loaded()
         keep_giving_back()
         listener = stack.enter_context(_listen(host, port))
         bound_host, bound_port = listener.getsockname()[:2]
         shown = f"[{bound_host}]" if ":" in bound_host else bound_host
-        _LOG.info("listening on http://%s:%d, described at /docs", shown, bound_port)
+        _LOG.info("listening on http://%s:%d", shown, bound_port)
+        # An address that stands for all of the machine's is none to open.
+        page = f"http://{'localhost' if bound_host in _ALL_ADDRESSES else shown}:{bound_port}"
+        _LOG.info("open %s to search; the HTTP API is described at %s/docs", page, page)
         tracing = open_tracing(wanted=settings.traces)
         app = create_app(workers, settings, metrics, tracing, policy)
         config = server_config(app, settings, proxies)
@@ -112,8 +121,23 @@ def serve_index(
         GracefulServer(config, partial(_drain, app)).serve_until_stopped(listener)
 
 
-def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack) -> Workers:
-    """Make threads or processes, as the settings say; the index is sound, or there is none yet."""
+def check_address(host: str, port: int) -> None:
+    """Check that a service without keys can listen on an address, before long work.
+
+    Args:
+        host: address to listen on.
+        port: 0 for any free one.
+
+    Raises:
+        ConfigError: the port is taken, the address is not this machine's, a setting is impossible,
+            or others can reach the address and there are no keys.
+    """
+    make_policy(read_settings(), host, metrics=Metrics())
+    _listen(host, port).close()
+
+
+def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack, *, wait: bool) -> Workers:
+    """Make threads or processes, as the settings say; the index is sound, or is waited for."""
     if plan.settings.workers > 1:
         _check_many_may_open(plan)
         prepare_processes()
@@ -122,11 +146,11 @@ def _make_workers(plan: WorkerPlan, metrics: Metrics, stack: ExitStack) -> Worke
             _LOG.error("a process that opened the index at %s ended by %s", plan.index, how)
         elif how != "exit status 0":
             with closing(plan.make()) as worker:  # for its errors, which the user has to see
-                _open(worker)
+                _open(worker, wait=wait)
         return ProcessWorkers(plan, metrics)
     worker = plan.make(metrics.engine_call)
     stack.callback(worker.close)
-    _open(worker)
+    _open(worker, wait=wait)
     return ThreadWorkers(worker, plan.settings, metrics)
 
 
@@ -145,11 +169,15 @@ def _check_many_may_open(plan: WorkerPlan) -> None:
         )
 
 
-def _open(worker: Worker) -> None:
+def _open(worker: Worker, *, wait: bool) -> None:
     try:
         worker.live.open()
         worker.check_detector()
     except IndexNotReadyError as error:
+        if not wait:
+            raise IndexNotReadyError(
+                f"{error}; --wait starts the service before there is one"
+            ) from None
         _LOG.warning("%s; waiting for a generation", error)
     except EngineUnavailableError as error:
         _LOG.warning("%s; waiting for it", error)
@@ -167,7 +195,9 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ConfigError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+        hint = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
+        reason = f"cannot listen on {host}, port {port}: {error.strerror}{hint}"
+        raise ConfigError(reason) from None
     # Connections inherit it. Without, the kernel holds an answer's body back until the client
     # has acknowledged its headers, which clients put off by 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

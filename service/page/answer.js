@@ -66,8 +66,9 @@ function showList(id, { hits }, search, { open, similar }) {
 }
 
 function showNoMatch(answer) {
-  const none = answer.no_match === true;
   const chance = answer.match_probability ?? null;
+  // A chance of 0: nothing was searched, and the status says why.
+  const none = answer.no_match === true && chance !== 0;
   at("no-match").hidden = !none;
   at("found").classList.toggle("no-match", none);
   at("nearest").hidden = answer.hits.length === 0;
@@ -77,21 +78,23 @@ function showNoMatch(answer) {
 
 function summary(search, answer) {
   const { hits } = answer;
+  const unjudged = answer.degraded.includes("min_probability");
   if (hits.length === 0) return emptiness(search, answer);
   const noun = search.target === "images" ? "Photos" : "Texts";
   const [first, last] = [hits[0].rank, hits.at(-1).rank];
   const which = first === last ? `${noun.slice(0, -1)} ${first}` : `${noun} ${first} to ${last}`;
   const how = answer.reranked ? `the best of ${answer.candidates} re-ranked` : "by embedding alone";
-  const without = answer.degraded.length ? `, without ${answer.degraded.join(", ")}` : "";
-  return `${which}, ${how}${without}.`;
+  const lacking = answer.degraded.filter((each) => each !== "min_probability");
+  const without = lacking.length ? `, without ${lacking.join(", ")}` : "";
+  const all = unjudged ? " How likely these are cannot be told here, so none was left out." : "";
+  return `${which}, ${how}${without}.${all}`;
 }
 
 function emptiness({ offset, minProbability, filter, target }, answer) {
   if (offset > 0) return "No more hits.";
   const unknown = answer.unknown_fields.map((field) => `“${field}”`).join(" or ");
   if (unknown) return `No ${target === "images" ? "photo" : "text"} has a field ${unknown} to filter by.`;
-  const judged = (answer.match_probability ?? null) !== null;
-  if (minProbability !== null && judged) return "Nothing is that likely: ask for less, or in other words.";
+  if (minProbability !== null && answer.probabilities_reliable) return "Nothing is that likely: ask for less, or in other words.";
   if (Object.keys(filter).length) return "Nothing passes this filter.";
   return "Nothing found: the index holds nothing of this kind.";
 }

@@ -49,7 +49,14 @@ export async function askSearch(search, signal, more = {}) {
     request.headers = { "Content-Type": "application/json" };
     request.body = JSON.stringify({ ...what, ...options });
   }
-  return (await ask(`v1/search/${target}`, request)).json();
+  return withoutUnreliable(await (await ask(`v1/search/${target}`, request)).json());
+}
+
+// Probabilities that the index's calibration may not judge are shown nowhere on the page.
+function withoutUnreliable(answer) {
+  if (answer.probabilities_reliable === true) return answer;
+  const hits = answer.hits.map((hit) => ({ ...hit, probability: null }));
+  return { ...answer, hits, match_probability: null, no_match: null };
 }
 
 export async function describeIndex() {

@@ -11,6 +11,12 @@ const percent = (value) => share(value, 0);
 const TELLERS = { probability: "the probability", cosine: "the best cosine",
   alignment: "the best alignment score", alignment_per_word: "the same by word" };
 
+const REASONS = {
+  weak_calibration: "the calibration hardly tells queries that have a match from those that have "
+    + "none (AUROC below 0.75)",
+  unknown_text_lengths: "the calibration does not record the lengths of its texts, so fit it anew",
+};
+
 export function showCalibration(box, calibration) {
   if (calibration === null) {
     box.replaceChildren(make("p", {}, "Hits carry no probability yet: ",
@@ -18,21 +24,31 @@ export function showCalibration(box, calibration) {
       " fits it, and what says that nothing matches."));
     return;
   }
-  const { fitted_on: fitted, figures } = calibration;
-  const split = fitted.split === null ? "" : `, split ${fitted.split}`;
-  const about = make("p", {}, `Fitted on ${fitted.data}${split}: ${counted(fitted.photos, "photo")}`,
-    ` and ${counted(fitted.texts, "text")}. An answer says that nothing matches where its match`,
-    " probability is low.");
+  const { fitted_on: fitted, figures, unreliable } = calibration;
+  const judged = DIRECTIONS.filter(([key]) => unreliable[key] === null);
+  const about = make("p", {}, fittedOn(fitted, calibration.fitted_photos_indexed), ...DIRECTIONS.map(
+    ([key, name]) => (unreliable[key] === null ? "" : ` Of ${name}, no answer says that nothing`
+      + ` matches and no probability is shown: ${REASONS[unreliable[key]] ?? unreliable[key]}.`)),
+  judged.length ? " An answer says that nothing matches where its match probability is low." : "",
+  judged.length ? " Shorter and longer texts than these are not judged." : "");
   const charts = DIRECTIONS.map(([key, name]) => reliability(name, figures[key].aligned.hits));
   box.replaceChildren(about, make("div", { className: "columns" }, ...charts),
-    noMatchTable(figures), aurocTable(figures));
+    ...(judged.length ? [noMatchTable(figures, judged)] : []), aurocTable(figures));
 }
 
-function noMatchTable(figures) {
+function fittedOn({ data, split, photos, texts, text_lengths: lengths }, indexed) {
+  const ofSplit = split === null ? "" : `, split ${split}`;
+  const long = lengths === null ? "" : ` of ${lengths.low} to ${lengths.high} tokens`;
+  const here = indexed === null ? "" : ` About ${share(indexed, 0)} of these photos are in this index.`;
+  return `Fitted on ${data}${ofSplit}: ${counted(photos, "photo")} and ${counted(texts, "text")}${
+    long}.${here}`;
+}
+
+function noMatchTable(figures, directions) {
   const head = ["Told that nothing matches", "below a probability of",
     "of those without a match", "of those with one"].map((name, place) =>
     (place ? { name, number: true } : name));
-  const rows = DIRECTIONS.map(([key, name]) => {
+  const rows = directions.map(([key, name]) => {
     const { below, detected, false_alarms: wrongly } = figures[key].aligned.no_match;
     return [name, share(below), share(detected), share(wrongly)];
   });

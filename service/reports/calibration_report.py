@@ -19,6 +19,7 @@ from aladin.calibration.figures import (
 )
 from aladin.calibration.measures import BINS
 from service.calibration.run import CalibrateReport
+from service.reports.index_facts import lengths_fact, unreliable_directions
 
 STAGES = {"aligned": "both stages", "matching": "matching alone"}
 QUESTIONS = {"hits": "hits of page 1", "best_hit": "best hit", "match": "match at all"}
@@ -34,7 +35,7 @@ def calibration_data(report: CalibrateReport) -> dict[str, Any]:
     """Return what ``--json`` prints: shares of 1, intervals of 95 %."""
     calibration = report.calibration
     return {
-        "fitted_on": asdict(calibration.fitted_on),
+        "fitted_on": _without_sample(asdict(calibration.fitted_on)),
         "figures": _rounded(asdict(calibration.figures)),
         "features": {
             f"{direction}, {stage}": {
@@ -69,6 +70,7 @@ def calibration_lines(report: CalibrateReport, stored_in: Path) -> Iterator[str]
         f"fitted on {fitted_on.photos} photos and {fitted_on.texts} captions of {fitted_on.data}, "
         f"{split}, which searched {searched}; a match is expected for {fitted_on.prior:.0%}"
     )
+    yield f"answers to texts of other lengths are not judged: {lengths_fact(fitted_on)}"
     yield (
         f"figures: {figures.measured_on}, {figures.photos} photos; ECE over {BINS} bins of equal "
         "mass, and of equal width; [95 % interval], photos drawn with replacement"
@@ -80,6 +82,8 @@ def calibration_lines(report: CalibrateReport, stored_in: Path) -> Iterator[str]
             f"to {said.detected:.1%} of the queries without a match, and to {said.false_alarms:.1%}"
             " of those with one"
         )
+    for direction, reason in unreliable_directions(calibration):
+        yield f"{direction}: nothing is said of answers, and probabilities are not shown: {reason}"
     if report.generation is None:
         yield f"{stored_in}: calibrated; indexes that are built from now on take it over"
     else:
@@ -148,6 +152,11 @@ def _add_aurocs(
 def _interval(estimate: Estimate, sign: str) -> str:
     value, low, high = (format(each, f"{sign}.4f") for each in asdict(estimate).values())
     return f"{value} [{low}, {high}]"
+
+
+def _without_sample(fitted_on: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the hashes of photos, which tell people nothing."""
+    return {name: value for name, value in fitted_on.items() if name != "photo_sample"}
 
 
 def _rounded(data: Any) -> Any:

@@ -6,12 +6,15 @@ from dataclasses import asdict
 from typing import Any
 
 from index.remote.remote_info import RemoteInfo
-from service.reports.index_facts import calibration_facts, side_facts
+from service.reports.index_facts import calibration_data, calibration_facts, side_facts
 
 
 def engine_index_data(info: RemoteInfo) -> dict[str, Any]:
     """Return the facts as JSON data."""
-    return asdict(info) | {"path": str(info.path)}
+    return asdict(info) | {
+        "path": str(info.path),
+        "calibration": calibration_data(info.calibration),
+    }
 
 
 def engine_index_facts(info: RemoteInfo) -> list[tuple[str, str]]:
@@ -31,4 +34,4 @@ def engine_index_facts(info: RemoteInfo) -> list[tuple[str, str]]:
             (target, f"{info.counts[target]:,}, {side.count:,} were pushed"),
             *side_facts(side, info.default_candidates),
         ]
-    return facts + calibration_facts(info.calibration)
+    return facts + calibration_facts(info.calibration, info.fitted_photos_indexed)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from aladin.calibration.calibration import Calibration
+from aladin.calibration.calibration import LEAST_AUROC, Calibration, FittedOn
 from aladin.calibration.figures import DirectionFigures
 from index.info import IndexInfo, MemoryEstimate
 from index.manifest import AnnEntry, SideEntry, Tuning
+from service.answers.unreliable import unreliable_reason
 
 # The best of ten times as many others scores half a deviation higher: so much less does the same
 # gap to it say.
 _FAR = 10
 
+# Share of the photos fitted to that an index has, from which on it is one of these photos.
+_MOST = 0.5
+
 
 def index_data(info: IndexInfo) -> dict[str, Any]:
     """Return the facts as JSON data."""
     return asdict(info) | {
+        "calibration": calibration_data(info.calibration),
         "path": str(info.path),
         "built_at": _built_at(info),
         "pending": {target: pending._asdict() for target, pending in info.pending.items()},
@@ -46,7 +52,7 @@ def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
                 "all" if side.filter_fields is None else ", ".join(side.filter_fields) or "none",
             ),
         ]
-    return facts + calibration_facts(info.calibration)
+    return facts + calibration_facts(info.calibration, info.fitted_photos_indexed)
 
 
 def _built_at(info: IndexInfo) -> str:
@@ -79,8 +85,25 @@ def calibration_warnings(info: IndexInfo) -> list[str]:
     ]
 
 
-def calibration_facts(calibration: Calibration | None) -> list[tuple[str, str]]:
-    """Return what the probabilities of hits are worth, as names and values."""
+def calibration_data(calibration: Calibration | None) -> dict[str, Any] | None:
+    """Return a calibration as JSON data, with the directions that it may not judge."""
+    if calibration is None:
+        return None
+    data: dict[str, Any] = asdict(calibration)
+    data["unreliable"] = calibration.unreliable
+    del data["fitted_on"]["photo_sample"]  # hashes, which tell people nothing
+    return data
+
+
+def calibration_facts(
+    calibration: Calibration | None, photos_indexed: float | None
+) -> list[tuple[str, str]]:
+    """Return what the probabilities of hits are worth, as names and values.
+
+    Args:
+        calibration: calibration of the index, if it has one.
+        photos_indexed: share of the photos fitted to that are indexed, see `Manifest`.
+    """
     if calibration is None:
         return [("probabilities", "none, not calibrated")]
     on, figures = calibration.fitted_on, calibration.figures
@@ -90,9 +113,66 @@ def calibration_facts(calibration: Calibration | None) -> list[tuple[str, str]]:
             "probabilities",
             f"fitted on {on.photos:,} photos and {on.texts:,} texts ({on.data}{split})",
         ),
+        ("  fitted photos", _photos_fact(on, photos_indexed)),
+        ("  fitted texts", lengths_fact(on)),
         ("  text to image", _probability_figures(figures.text_to_image)),
         ("  image to text", _probability_figures(figures.image_to_text)),
+        *(
+            (f"  {direction}", f"never judged, no probability is shown: {reason}")
+            for direction, reason in unreliable_directions(calibration)
+        ),
     ]
+
+
+def taken_over_line(info: IndexInfo) -> str | None:
+    """Say that a generation's calibration was fitted on other photos than it has.
+
+    Returns:
+        None where the calibration was fitted to this index, or where at least half of the photos
+        fitted to are in it: then it was fitted on these photos, or on a sample of them.
+    """
+    calibration, share = info.calibration, info.fitted_photos_indexed
+    if calibration is None or "images" not in info.sides:
+        return None
+    on = calibration.fitted_on
+    if share is None and (on.photo_sample is not None or on.searched == "index"):
+        return None
+    if share is not None and share >= _MOST:
+        return None
+    split = "" if on.split is None else f", split {on.split}"
+    return (
+        f"the probabilities are the model's, fitted on {on.photos:,} photos of {on.data}{split}: "
+        f"{_photos_fact(on, share)}; to fit them to this index: aladin calibrate CHECKPOINT DATA "
+        f"--index {info.path}"
+    )
+
+
+def lengths_fact(fitted_on: FittedOn) -> str:
+    """Say how long the texts were that a calibration was fitted on."""
+    lengths = fitted_on.text_lengths
+    if lengths is None:
+        return "their lengths were not recorded"
+    return f"{lengths.low} to {lengths.high} tokens"
+
+
+def unreliable_directions(calibration: Calibration) -> Iterator[tuple[str, str]]:
+    """Yield the name of each direction that is never judged, and why."""
+    for direction, code in calibration.unreliable.items():
+        if code is not None:
+            reason = unreliable_reason(code)
+            if code == "weak_calibration":
+                reason += f" (AUROC of any match below {LEAST_AUROC:g})"
+            yield direction.replace("_", " "), reason
+
+
+def _photos_fact(fitted_on: FittedOn, indexed: float | None) -> str:
+    if fitted_on.photo_sample is None:
+        return "which photos was not recorded"
+    if indexed is None:
+        return "fitted to this index" if fitted_on.searched == "index" else "no photos here"
+    if indexed == 0:
+        return "none of them is in this index"
+    return f"about {indexed:.0%} of them are in this index"
 
 
 def _probability_figures(figures: DirectionFigures) -> str:

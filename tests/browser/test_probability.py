@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from urllib.parse import urlencode
 
@@ -9,7 +12,11 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from aladin.calibration.calibration import Calibration
 from benchmarks.search_page import SearchPage, data_of
+from index.info import describe
+from index.tuning.calibrate import store_calibration
+from tests.browser.conftest import OpenPage, OpenService
 
 pytestmark = pytest.mark.browser
 
@@ -42,6 +49,31 @@ def test_whether_anything_matches(page: SearchPage) -> None:
     answer = page.find(WORDS)
     assert answer["no_match"] is False
     expect(notice).to_be_hidden()
+
+
+def test_nothing_is_said_on_the_word_of_a_weak_calibration(
+    open_page: OpenPage,
+    open_service: OpenService,
+    index_folder: Path,
+    tmp_path: Path,
+    make_calibration: Callable[..., Calibration],
+) -> None:
+    index = Path(shutil.copytree(index_folder, tmp_path / "index"))
+    store_calibration(index, make_calibration(describe(index).model_id, auroc=0.66))
+    with open_service(index=index) as url:
+        page = open_page(url)
+        page.open(urlencode({"text": WORDS, "min_probability": 0.95}))
+        expect(page.hits).to_have_count(24)
+        expect(page.hits.locator(".probability")).to_have_count(0)
+        expect(page.page.locator("#no-match")).to_be_hidden()
+        expect(page.page.locator("#found")).not_to_contain_class("no-match")
+        expect(page.page.locator("#status")).to_contain_text("so none was left out")
+        page.page.goto(f"{url}/state")
+        told = page.page.locator("#calibration-body")
+        expect(told).to_contain_text("1 to 30 tokens")
+        expect(told).to_contain_text("no probability is shown")
+        expect(told.locator(".chart")).to_have_count(2)
+        expect(told).not_to_contain_text("When nothing matches")
 
 
 def test_only_what_is_likely(page: SearchPage, api: httpx.Client) -> None:

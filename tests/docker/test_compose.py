@@ -162,6 +162,7 @@ def test_commands_are_of_the_command_line(
     command = typer.main.get_command(app).commands[words[0]]  # pyright: ignore
     known = {option for parameter in command.params for option in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= known
+    assert ("--wait" in words) == (name == "service")  # it may start before there is an index
     # Volumes are mounted where the command looks.
     mounted = {volume.split(":")[1] for volume in tree["services"][name]["volumes"]}
     named = {f"/{word.split('/')[1]}" for word in words if word.startswith("/")}

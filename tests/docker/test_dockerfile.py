@@ -205,3 +205,4 @@ def test_the_image_listens_where_its_health_check_asks(final: list[Instruction])
     assert values(final, "EXPOSE") == ["8000"]
     command = json.loads(values(final, "CMD")[0])
     assert command[command.index("--port") + 1] == "8000"
+    assert "--wait" in command  # a container may start before there is an index

@@ -188,6 +188,7 @@ def test_what_the_job_pushes_is_what_was_merged_and_what_replicas_serve(
     pushed = container(pods["Job"])["args"]
     folder = pushed[pushed.index("--out") + 1]
     served = container(pods["Deployment"])["args"][1]
+    assert "--wait" in container(pods["Deployment"])["args"]  # the Job may come later
     assert claim(pods["Job"], folder) == (claim(pods["Deployment"], served)[0], True)
     assert not claim(pods["Deployment"], served)[1]
     assert pushed[2] == merged[1]

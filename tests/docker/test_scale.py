@@ -189,6 +189,7 @@ def test_what_is_built_is_pushed_and_what_is_pushed_is_served(services: dict[str
     assert built["command"][:2] == ["prepare", "/index"]
     assert pushed["command"][:3] == ["index", "push", "/index"]
     assert served["command"][:2] == ["serve", "/index"]
+    assert "--wait" in served["command"]  # the replicas start before the first push
     assert mounts(pushed)["/index"] == (mounts(built)["/index"][0], False)
     folder = options(pushed)["--out"]
     assert mounts(pushed)[folder] == mounts(served)["/index"]

@@ -84,6 +84,7 @@ MANIFEST_JSON = """{
   },
   "texts": null,
   "calibration": null,
+  "fitted_photos_indexed": 0.25,
   "files": {
     "images/ann.faiss": {
       "bytes": 10,
@@ -132,6 +133,7 @@ def example() -> Manifest:
             ),
         ),
         texts=None,
+        fitted_photos_indexed=0.25,
         files={"images/ann.faiss": FileEntry(bytes=10, sha256="5678")},
     )
 

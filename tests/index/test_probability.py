@@ -14,19 +14,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin.calibration.calibration import Calibration
+from aladin.calibration.calibration import Calibration, TextLengths
 from aladin.encoding import Encoding
 from aladin.errors import InputError
+from aladin.fusion import Direction
 from index.backend import Ordered
 from index.disk import only_builder
 from index.probability import QueryPool, find_pool
 from index.ranking import Ranking
-from index.reader import open_index
+from index.reader import SearchIndex, open_index
 from index.results import Hit, SearchResult
 from index.searcher import TwoStageSearcher
 from index.tuning.publish_entries import publish_entries
 
 Search = Callable[..., SearchResult]
+
+DIRECTIONS: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
 
 # Fewer than the photos, so that some hits are beyond.
 POOL = 20
@@ -188,6 +191,89 @@ def test_no_match_where_nothing_is_likely(ask: Search) -> None:
     # A later page knows nothing of the hits of the first one.
     later = ask(min_probability=1.0, offset=5)
     assert (later.hits, later.no_match) == ([], False)
+
+
+@pytest.fixture
+def with_lengths(
+    published: Path, tmp_path: Path, make_calibration: Callable[..., Calibration]
+) -> Iterator[Callable[..., TwoStageSearcher]]:
+    """Opens searchers of a calibration that says "no match" to everything that it judges."""
+    opened: list[SearchIndex] = []
+    root = Path(shutil.copytree(published, tmp_path / "index"))
+
+    def make(lengths: TextLengths | None, auroc: float = 0.9) -> TwoStageSearcher:
+        calibration = make_calibration("any", pool=POOL, auroc=auroc)
+        fitted_on = dataclasses.replace(calibration.fitted_on, text_lengths=lengths)
+        of_direction = {
+            direction: dataclasses.replace(
+                calibration.of(direction),
+                aligned=dataclasses.replace(calibration.of(direction).aligned, no_match_below=1.0),
+            )
+            for direction in DIRECTIONS
+        }
+        strict = dataclasses.replace(calibration, fitted_on=fitted_on, **of_direction)
+        with only_builder(root), open_index(root) as index:
+            publish_entries(root, index.manifest, {}, "calibrate", strict)
+        opened.append(open_index(root))
+        return TwoStageSearcher(opened[-1])
+
+    yield make
+    for index in opened:
+        index.close()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "auroc", "because"),
+    [
+        (TextLengths(low=5, high=30), 0.9, None),
+        (TextLengths(low=30, high=40), 0.9, "text_length"),
+        (TextLengths(low=1, high=2), 0.9, "text_length"),
+        (None, 0.9, "unknown_text_lengths"),
+        (TextLengths(low=5, high=30), 0.74, "weak_calibration"),
+    ],
+)
+def test_nothing_is_said_where_the_calibration_may_not_judge(
+    with_lengths: Callable[..., TwoStageSearcher],
+    text: Encoding,
+    lengths: TextLengths | None,
+    auroc: float,
+    because: str | None,
+) -> None:
+    searcher = with_lengths(lengths, auroc)
+    judged = because is None
+    found = searcher.search(text, "text", "images", top_k=5)
+    assert found.no_match is (True if judged else None)
+    assert (found.probabilities_reliable, found.unreliable_because) == (judged, because)
+    # The numbers are in the answer all the same.
+    assert found.match_probability is not None
+    assert all(hit.probability is not None for hit in found.hits)
+    # A least probability leaves nothing out for a number that means nothing.
+    likely = searcher.search(text, "text", "images", top_k=5, min_probability=1.0)
+    assert len(likely.hits) == (0 if judged else 5)
+    assert likely.degraded == ([] if judged else ["min_probability"])
+    assert likely.no_match is (True if judged else None)
+    # Without any candidate nothing is judged either.
+    nothing = searcher.search(text, "text", "images", top_k=5, filter={"number": 99})
+    assert (nothing.hits, nothing.match_probability) == ([], 0.0)
+
+
+def test_a_photo_is_judged_by_the_lengths_of_the_texts_that_it_is_compared_with(
+    with_lengths: Callable[..., TwoStageSearcher],
+) -> None:
+    searcher = with_lengths(TextLengths(low=1, high=30))
+    query, _ = searcher.encode_item("photo 3")
+    lengths = searcher.index.side("texts").lengths(np.arange(16))
+    median = math.ceil(np.median(lengths))
+    assert lengths.min() < median < lengths.max()
+    assert searcher.search(query, "image", "texts", top_k=3).no_match is True
+    for low, high, because in (
+        (median - 1, median + 1, None),
+        (median + 1, 40, "text_length"),
+        (1, median - 2, "text_length"),
+    ):
+        searcher = with_lengths(TextLengths(low=low, high=high))
+        found = searcher.search(query, "image", "texts", top_k=3)
+        assert found.unreliable_because == because
 
 
 def test_no_match_below_the_threshold(

@@ -30,12 +30,16 @@ def print_generation(
         more: words for the end of the line.
     """
     from index.info import describe
-    from service.reports.index_facts import recall_warnings
+    from service.reports.index_facts import recall_warnings, taken_over_line
 
     for item_id, reason in left_out:
         typer.echo(f"left out {item_id}: {reason}", err=True)
-    for warning in recall_warnings(describe(index)):
+    info = describe(index)
+    for warning in recall_warnings(info):
         typer.echo(f"warning: {warning}", err=True)
+    taken_over = taken_over_line(info)
+    if taken_over is not None:
+        typer.echo(taken_over, err=True)
     held = ", ".join(f"{count} {target}" for target, count in counts.items())
     missing = f", {len(left_out)} left out" if left_out else ""
     typer.echo(f"{index}: generation {generation}, {held}{missing}{more}")

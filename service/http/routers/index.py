@@ -21,4 +21,6 @@ async def get_index(service: Service) -> LiveIndexInfo:
         side = info.images if target == "images" else info.texts
         assert side is not None  # counted because it is there
         side.count = count
+    if info.calibration is not None:
+        info.calibration.fitted_photos_indexed = state.manifest.fitted_photos_indexed
     return info

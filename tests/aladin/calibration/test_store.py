@@ -78,6 +78,19 @@ def test_what_is_written_is_read(folder: Path, calibration: Calibration) -> None
     assert not list(folder.glob(".*"))
 
 
+def test_one_that_was_stored_by_an_older_version_is_read(
+    folder: Path, calibration: Calibration
+) -> None:
+    write_calibration(folder, calibration)
+    data = json.loads((folder / CALIBRATION).read_text())
+    for name in ("text_lengths", "photo_sample"):
+        del data["fitted_on"][name]
+    (folder / CALIBRATION).write_text(json.dumps(data))
+    old = read_calibration(folder, calibration.model_id)
+    assert old is not None
+    assert (old.fitted_on.text_lengths, old.fitted_on.photo_sample) == (None, None)
+
+
 def test_that_of_other_weights_is_refused(folder: Path, calibration: Calibration) -> None:
     write_calibration(folder, calibration)
     with pytest.raises(CheckpointError, match="expected a calibration of model other, found one"):

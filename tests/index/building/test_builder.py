@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 
 from aladin.calibration.calibration import Calibration
+from aladin.calibration.photo_sample import sample_photos
 from aladin.calibration.store import write_calibration
 from aladin.checkpoint import load_checkpoint, save_checkpoint
 from aladin.encoding import Encoding
@@ -32,12 +33,15 @@ from index.building.merge import merge_indexes
 from index.building.read_ahead import BATCHES_AHEAD
 from index.building.shards import ShardFormat
 from index.building.source_items import ImageItem, TextItem
+from index.changes.compact import compact_index
+from index.changes.writer import ChangesWriter
 from index.disk import only_builder
 from index.layout import BUILD, generation_folder, live_generation, published_generations
 from index.manifest import read_manifest
 from index.reader import open_index
 from index.settings import BuildSettings
 from index.tokens.codec import TokenCodec
+from index.tuning.calibrate import store_calibration
 from index.verify import verify_index
 
 SETTINGS = BuildSettings(shard_items=4, batch_size=3)
@@ -470,3 +474,36 @@ def test_the_checkpoints_calibration_goes_into_the_index(
     # The index's own copy of the checkpoint has none: what the live generation has stays.
     assert build_index(out / "model", out, None, texts[:4], resumed).generation == 3
     assert read_manifest(generation_folder(out, 3)).calibration == calibration
+
+
+@pytest.mark.parametrize(
+    ("fitted_to", "share"),
+    [(range(23), 1.0), (range(100, 123), 0.0), (range(13, 33), 0.5), (None, None)],
+)
+def test_the_manifest_tells_how_many_of_the_fitted_photos_are_indexed(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    images: list[ImageItem],
+    texts: list[TextItem],
+    make_calibration: Callable[..., Calibration],
+    fitted_to: range | None,
+    share: float | None,
+) -> None:
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "index"
+    shutil.copytree(tiny_checkpoint, checkpoint)
+    made = make_calibration(load_checkpoint(checkpoint).model_id)
+    sample = None if fitted_to is None else sample_photos(f"photo {each}" for each in fitted_to)
+    fitted_on = dataclasses.replace(made.fitted_on, photo_sample=sample)
+    calibration = dataclasses.replace(made, fitted_on=fitted_on)
+    write_calibration(checkpoint, calibration)
+    assert build_index(checkpoint, out, images, texts[:3], SETTINGS).generation == 1
+    assert read_manifest(generation_folder(out, 1)).fitted_photos_indexed == share
+    # One that is fitted to the index itself is no longer the model's, also once compacted.
+    store_calibration(out, calibration)
+    assert read_manifest(generation_folder(out, 2)).fitted_photos_indexed is None
+    writer = ChangesWriter(out, calibration.model_id)
+    writer.delete("images", ["photo 3"])
+    writer.close()
+    compacted = compact_index(out).generation
+    assert compacted == 3
+    assert read_manifest(generation_folder(out, compacted)).fitted_photos_indexed is None

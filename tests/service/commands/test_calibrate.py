@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ from click.testing import Result
 from PIL import Image
 from typer.testing import CliRunner
 
+from aladin.calibration.calibration import TextLengths
+from aladin.calibration.photo_sample import sample_photos
 from aladin.calibration.store import CALIBRATION, read_calibration
-from aladin.checkpoint import read_model_id
+from aladin.checkpoint import load_checkpoint, read_model_id
+from aladin.inference import encode_texts
 from index.layout import generation_folder, live_generation
 from index.manifest import read_manifest
 from service.cli import app
@@ -66,6 +70,14 @@ def test_a_checkpoint_is_calibrated(checkpoint: Path, data: Path, tmp_path: Path
     result = calibrate(checkpoint, data, "--plot", plot, "--false-alarms", 0.1, "--json")
     assert result.exit_code == 0, result.stderr
     printed: dict[str, Any] = json.loads(result.stdout)
+    captions = [
+        caption
+        for line in map(json.loads, data.read_text(encoding="utf-8").splitlines())
+        if line["split"] == "val"
+        for caption in line["captions"]
+    ]
+    encoded = encode_texts(load_checkpoint(checkpoint).model, captions)
+    lengths = encoded.mask.sum(dim=1).tolist()
     stored = read_calibration(checkpoint, read_model_id(checkpoint))
     assert stored is not None
     aligned = printed["figures"]["text_to_image"]["aligned"]
@@ -80,7 +92,10 @@ def test_a_checkpoint_is_calibrated(checkpoint: Path, data: Path, tmp_path: Path
         "texts": 40,
         "searched": "split",
         "prior": 0.5,
+        "text_lengths": asdict(TextLengths.of(np.array(lengths))),
     }
+    ids = [f"{number}.png" for number in range(20)]
+    assert stored.fitted_on.photo_sample == sample_photos(ids)
     figures = stored.figures
     assert (figures.measured_on, figures.photos) == ("out of fold", 20)
     matching = printed["figures"]["text_to_image"]["matching"]

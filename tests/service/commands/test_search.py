@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from aladin.calibration.calibration import Calibration
+from index.info import describe
+from index.tuning.calibrate import store_calibration
 from service.cli import app
 from service.evidence.png import read_evidence
 
@@ -66,6 +71,25 @@ def test_a_calibrated_index_tells_probabilities(calibrated_index: Path) -> None:
     assert last == f"probability of any match {answer['match_probability']:.3f}"
     heading, last = aladin(*words, "--min-probability", "1").splitlines()
     assert last.endswith("; nothing is likely enough")
+
+
+def test_probabilities_that_are_not_reliable_are_not_shown(
+    index_folder: Path, tmp_path: Path, make_calibration: Callable[..., Calibration]
+) -> None:
+    root = Path(shutil.copytree(index_folder, tmp_path / "index"))
+    store_calibration(root, make_calibration(describe(root).model_id, auroc=0.66))
+    words = (root, "a red dog", "-k", "3")
+    heading, *lines = aladin(*words).splitlines()
+    assert heading.split() == ["rank", "score", "match", "align", "item"]
+    assert len(lines) == 3
+    assert lines == aladin(index_folder, *words[1:]).splitlines()[1:]
+    assert json.loads(aladin(*words, "--json"))["no_match"] is None
+    *same, last = aladin(*words, "--min-probability", "1").splitlines()
+    assert same == [heading, *lines]
+    assert last == (
+        "--min-probability was not applied: the index's calibration hardly tells queries that "
+        "have a match from those that have none"
+    )
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ def test_a_port_that_is_taken(index_folder: Path) -> None:
         result = CliRunner().invoke(app, ["serve", str(index_folder), "--port", str(port)])
     assert result.exit_code == 2
     assert f"cannot listen on 127.0.0.1, port {port}: " in result.stderr
+    assert "; choose another with --port" in result.stderr
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
@@ -71,3 +72,13 @@ def test_a_damaged_engine_file(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["serve", str(tmp_path), "--port", "0"])
     assert result.exit_code == 1
     assert "engine.json" in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_folder_without_an_index_is_refused_at_once(tmp_path: Path, workers: str) -> None:
+    words = ["serve", str(tmp_path), "--port", "0", "--workers", workers]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    last = result.stderr.splitlines()[-1]
+    assert f"{tmp_path}: no index here" in last
+    assert "--wait starts the service before there is one" in last

@@ -7,6 +7,7 @@ import math
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from aladin.calibration.calibration import Calibration
+from aladin.calibration.calibration import LEAST_AUROC, Calibration, TextLengths
 from index.info import describe
 from index.tuning.calibrate import store_calibration
 
@@ -148,6 +149,67 @@ async def test_the_index_tells_what_its_probabilities_are_worth(
             "no_match": {"below": 0.25, "false_alarms": 0.05, "detected": 0.4},
             "auroc": {"probability": {"value": 0.9, "low": 0.85, "high": 0.95}},
         }
+
+
+async def test_short_queries_are_not_told_that_nothing_matches(
+    service: Service,
+    index_folder: Path,
+    tmp_path: Path,
+    make_calibration: Callable[..., Calibration],
+) -> None:
+    root = Path(shutil.copytree(index_folder, tmp_path / "index"))
+    made = make_calibration(describe(root).model_id)
+    # Fitted on captions of eight words and more, and sure of nothing.
+    lengths = TextLengths(low=8, high=40)
+    models = replace(made.text_to_image.aligned, no_match_below=1.0)
+    strict = replace(
+        made,
+        fitted_on=replace(made.fitted_on, text_lengths=lengths),
+        text_to_image=replace(made.text_to_image, aligned=models),
+    )
+    store_calibration(root, strict)
+    async with service(root) as client:
+        short = await ask(client, "images", text="red dog")
+        long = await ask(client, "images", text=" ".join([TEXT] * 2))
+        asked = await ask(client, "images", text="red dog", min_probability=1)
+        told = (await client.get("/v1/index")).json()["calibration"]
+        state = (await client.get("/v1/index/state")).json()["calibration"]
+        metrics = (await client.get("/metrics")).text.splitlines()
+    assert (short["no_match"], short["probabilities_reliable"]) == (None, False)
+    assert short["unreliable_because"] == "text_length"
+    assert short["match_probability"] is not None
+    assert (long["no_match"], long["probabilities_reliable"]) == (True, True)
+    assert long["unreliable_because"] is None
+    assert (len(asked["hits"]), asked["degraded"]) == (6, ["min_probability"])
+    for calibration in (told, state):
+        assert calibration["fitted_on"]["text_lengths"] == {"low": 8, "high": 40}
+        assert calibration["unreliable"] == {"text_to_image": None, "image_to_text": None}
+        assert calibration["fitted_photos_indexed"] is None
+        assert "photo_sample" not in calibration["fitted_on"]
+    # Only answers that were judged are counted as such.
+    assert 'aladin_judged_answers_total{result="no_match"} 1.0' in metrics
+    assert 'aladin_judged_answers_total{result="match"} 0.0' in metrics
+    assert 'aladin_degraded_answers_total{reason="min_probability"} 1.0' in metrics
+
+
+async def test_the_index_tells_which_directions_are_not_judged(
+    service: Service,
+    index_folder: Path,
+    tmp_path: Path,
+    make_calibration: Callable[..., Calibration],
+) -> None:
+    root = Path(shutil.copytree(index_folder, tmp_path / "index"))
+    store_calibration(root, make_calibration(describe(root).model_id, auroc=0.58))
+    async with service(root) as client:
+        answer = await ask(client, "images", text=TEXT)
+        told = (await client.get("/v1/index")).json()["calibration"]
+        described = (await client.get("/openapi.json")).json()["components"]["schemas"]
+    assert (answer["no_match"], answer["unreliable_because"]) == (None, "weak_calibration")
+    weak = {"text_to_image": "weak_calibration", "image_to_text": "weak_calibration"}
+    assert told["unreliable"] == weak
+    because = described["SearchAnswer"]["properties"]["unreliable_because"]["description"]
+    assert f"below {LEAST_AUROC:g}" in because
+    assert f"below {LEAST_AUROC:g}" in described["UnreliableDirections"]["description"]
 
 
 async def test_answers_that_say_no_match_are_counted(

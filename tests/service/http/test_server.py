@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -105,3 +107,49 @@ def test_a_client_that_hangs_up_in_the_middle_harms_nobody(
     assert good.status_code == 200
     assert good.headers["X-Request-ID"]
     assert process.poll() is None
+
+
+def test_the_log_names_the_page_first_and_the_description_second(
+    index_folder: Path, tmp_path: Path
+) -> None:
+    with started(index_folder, tmp_path / "log") as (url, log):
+        lines = log.read_text(encoding="utf-8").splitlines()
+        assert httpx.get(url).headers["content-type"].startswith("text/html")
+    (line,) = [line for line in lines if " open " in line]
+    assert line.endswith(f"open {url} to search; the HTTP API is described at {url}/docs")
+
+
+def test_where_it_is_asked_to_it_waits_for_an_index(index_folder: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    index.mkdir()
+    with started(index, tmp_path / "log", "--wait") as (url, log):
+        assert httpx.get(f"{url}/readyz").status_code == 503
+        assert "no index here" in log.read_text(encoding="utf-8")
+        for name in ("model", "generations"):
+            shutil.copytree(index_folder / name, index / name)
+        shutil.copy(index_folder / "CURRENT", index / "CURRENT")
+        until = time.monotonic() + 60
+        while httpx.get(f"{url}/readyz").status_code != 200:
+            assert time.monotonic() < until, log.read_text(encoding="utf-8")
+            time.sleep(0.1)
+
+
+@contextmanager
+def started(index: Path, log: Path, *options: str) -> Generator[tuple[str, Path]]:
+    """Run ``aladin serve`` on a free port; yields its URL and log once it listens."""
+    command = [sys.executable, "-m", "service", "serve", index, "--port", "0", *options]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        until = time.monotonic() + 60
+        while True:
+            said = log.read_text(encoding="utf-8")
+            found = re.search(r" open (http://\S+) to search", said)
+            if found is not None:
+                break
+            assert process.poll() is None and time.monotonic() < until, said
+            time.sleep(0.1)
+        yield found[1], log
+    finally:
+        process.terminate()
+        process.wait(timeout=30)

@@ -12,10 +12,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from aladin.calibration.calibration import Calibration
-from index.info import describe
+from aladin.calibration.photo_sample import sample_photos
+from aladin.calibration.store import write_calibration
+from aladin.checkpoint import read_model_id
+from index.info import IndexInfo, describe
 from index.tuning.calibrate import store_calibration
 from service.cli import app
-from service.reports.index_facts import calibration_warnings
+from service.reports.index_facts import calibration_warnings, index_facts, taken_over_line
 
 
 def info(*words: object) -> Result:
@@ -43,6 +46,93 @@ def test_a_calibration_is_told_with_what_it_is_worth(calibrated_index: Path) -> 
     assert shown.count(figures) == 2
     told = json.loads(info(calibrated_index, "--json").stdout)["calibration"]
     assert (told["pool"], told["fitted_on"]["photos"]) == (20, 40)
+
+
+def test_what_is_not_judged_is_told(
+    index_folder: Path, make_calibration: Callable[..., Calibration]
+) -> None:
+    described = replace(
+        describe(index_folder),
+        calibration=make_calibration("any", auroc=0.66),
+        fitted_photos_indexed=None,
+    )
+
+    def told(info: IndexInfo) -> list[str]:
+        return [" ".join(fact).strip() for fact in index_facts(info)]
+
+    weak = (
+        "never judged, no probability is shown: the index's calibration hardly tells queries that "
+        "have a match from those that have none (AUROC of any match below 0.75)"
+    )
+    assert f"text to image {weak}" in told(described)
+    assert f"image to text {weak}" in told(described)
+    assert "fitted texts 1 to 30 tokens" in told(described)
+    calibration = make_calibration("any")
+    assert not any(
+        "never judged" in fact for fact in told(replace(described, calibration=calibration))
+    )
+    old = replace(calibration, fitted_on=replace(calibration.fitted_on, text_lengths=None))
+    facts = told(replace(described, calibration=old))
+    assert "fitted texts their lengths were not recorded" in facts
+    assert sum("never judged" in fact for fact in facts) == 2
+
+
+@pytest.mark.parametrize(
+    ("share", "says"),
+    [
+        (0.0, "none of them is in this index"),
+        (0.25, "about 25% of them are in this index"),
+        (0.5, None),
+        (1.0, None),
+    ],
+)
+def test_a_build_says_that_its_calibration_is_of_other_photos(
+    index_folder: Path,
+    make_calibration: Callable[..., Calibration],
+    share: float,
+    says: str | None,
+) -> None:
+    made = make_calibration("any")
+    fitted_on = replace(made.fitted_on, photo_sample=["f00d"])
+    described = replace(
+        describe(index_folder),
+        calibration=replace(made, fitted_on=fitted_on),
+        fitted_photos_indexed=share,
+    )
+    line = taken_over_line(described)
+    if says is None:
+        assert line is None
+    else:
+        assert line == (
+            "the probabilities are the model's, fitted on 40 photos of captions.jsonl, split val: "
+            f"{says}; to fit them to this index: aladin calibrate CHECKPOINT DATA --index "
+            f"{index_folder}"
+        )
+        assert ("  fitted photos", says) in index_facts(described)
+    # Fitted to the index itself, there is nothing to say.
+    assert taken_over_line(replace(described, fitted_photos_indexed=None)) is None
+    # Of an older version's, nobody knows.
+    old = replace(described, calibration=made, fitted_photos_indexed=None)
+    assert ": which photos was not recorded; to fit" in (taken_over_line(old) or "")
+    assert taken_over_line(replace(old, calibration=None)) is None
+
+
+def test_index_build_says_it_in_one_line(
+    tiny_checkpoint: Path,
+    data_file: Path,
+    tmp_path: Path,
+    make_calibration: Callable[..., Calibration],
+) -> None:
+    checkpoint = Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
+    made = make_calibration(read_model_id(checkpoint))
+    fitted_on = replace(made.fitted_on, photo_sample=sample_photos(["elsewhere.jpg"]))
+    write_calibration(checkpoint, replace(made, fitted_on=fitted_on))
+    words = ["index", "build", "--model", checkpoint, "--images", data_file]
+    built = CliRunner().invoke(app, [*map(str, words), "--out", str(tmp_path / "index")])
+    assert built.exit_code == 0, built.stderr
+    said = [line for line in built.stderr.splitlines() if "probabilities" in line]
+    assert len(said) == 1
+    assert "none of them is in this index" in said[0]
 
 
 @pytest.mark.parametrize(
