@@ -19,6 +19,8 @@ round is told on stderr.
                       for the service gives back what is free every ten
     rss_mb_by_round   that memory at the end of each round, without the rest
     statuses          number of answers of each status, by what was sent; 0: could not be sent
+
+Damaged files of an index have an attack of their own: `benchmarks.hostile_index`.
 """
 
 from __future__ import annotations
