@@ -27,6 +27,8 @@ on the same copy.
     statuses          number of answers of each status, by what was sent; 0: could not be sent
     decoding          what costly photos do to a service of their own; see
                       `benchmarks.hostile_decoding`
+
+Damaged files of an index have an attack of their own: `benchmarks.hostile_index`.
 """
 
 from __future__ import annotations

@@ -43,10 +43,12 @@ from service.work.files_source import FilesSource
 from service.work.index_jobs import DescribeIndex
 from service.work.item_jobs import AddTexts, GetItem
 from service.work.job import Job
+from service.work.live_index import LiveState
 from service.work.messages import UnforeseenError
 from service.work.process_workers import ProcessWorkers
 from service.work.search_job import Answered, SearchJob
 from service.work.worker import Worker
+from service.work.worker_link import WorkerLink
 from service.work.worker_plan import WorkerPlan
 from service.work.worker_start import prepare_processes, try_in_process
 
@@ -284,6 +286,39 @@ async def test_nobody_waits_for_workers_that_cannot_be_started(
         assert workers.refusal("text") is None
         assert len(ids(await workers.search(search()))) == 6
         assert (await workers.call(DescribeIndex())).manifest.generation == 1
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "behind"),
+    [
+        (None, [LiveState(2)], False),  # it has said nothing yet
+        (LiveState(2), [LiveState(2)], False),
+        (LiveState(1), [LiveState(2)], False),  # it has not looked yet
+        (LiveState(1, 2, "damaged"), [], False),
+        (LiveState(1, 2, "damaged"), [None], False),
+        (LiveState(1, 2, "damaged"), [LiveState(1, 2, "damaged")], False),  # all refuse it
+        (LiveState(1, 2, "damaged"), [LiveState(3)], False),
+        (LiveState(1, 2, "damaged"), [LiveState(2)], True),
+        (LiveState(1, 2, "damaged"), [None, LiveState(1), LiveState(2, 3, "damaged")], True),
+        (LiveState(1, None, "CURRENT cannot be read"), [LiveState(None)], False),
+        (LiveState(None, 2, "damaged"), [LiveState(2)], True),
+    ],
+)
+def test_a_worker_is_behind_that_refuses_what_another_has_taken_up(
+    index: Path, mine: LiveState | None, others: list[LiveState | None], behind: bool
+) -> None:
+    plan = WorkerPlan(index=index, settings=ServiceSettings(workers=2))
+    workers = ProcessWorkers(plan, Metrics())
+    links = [WorkerLink(place, plan, lambda *_: None) for place in range(1 + len(others))]
+    for link, live in zip(links, [mine, *others], strict=True):
+        link.live = live
+    workers._links.update(enumerate(links))
+    assert workers._is_behind(links[0]) is behind
+    assert workers._can_serve(links[0]) is (mine is not None and not behind)
+    ended = [link for link in links if link.live is not None]
+    for link in ended:
+        link.ended.set()
+        assert not workers._can_serve(link)
 
 
 def publish_copy(index: Path, number: int) -> None:
