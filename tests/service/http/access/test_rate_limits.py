@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from service.http.access import rate_limits
 from service.http.access.errors import RateLimitedError
-from service.http.access.rate_limits import ClientBuckets, TokenBucket, client_network
+from service.http.access.rate_limits import (
+    ClientBuckets,
+    RateLimit,
+    TokenBucket,
+    client_network,
+)
 
 
 def test_a_burst_then_the_rate(clock: Any) -> None:
@@ -116,3 +121,30 @@ def test_only_so_many_clients_are_remembered(clock: Any, monkeypatch: pytest.Mon
     buckets.of("4")
     assert buckets.of("1") is first
     assert buckets.of("2") is not second
+
+
+class Store:
+    """Notes what is taken from it."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, TokenBucket, int]] = []
+
+    async def take(self, who: str, bucket: TokenBucket, count: int) -> None:
+        """Note it."""
+        self.taken.append((who, bucket, count))
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
+@pytest.mark.anyio
+async def test_a_limit_takes_from_the_store_if_there_is_one_else_from_its_bucket(
+    clock: Any,
+) -> None:
+    store, bucket = Store(), TokenBucket(1.0, 3, clock)
+    await RateLimit("key:ci", bucket, store).take(3)
+    assert store.taken == [("key:ci", bucket, 3)]
+    await RateLimit("key:ci", bucket, None).take(3)  # nothing of it was taken before
+    with pytest.raises(RateLimitedError):
+        await RateLimit("key:ci", bucket, None).take(1)
+    assert len(store.taken) == 1
