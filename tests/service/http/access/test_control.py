@@ -101,6 +101,17 @@ async def test_what_is_open_needs_no_key(
     assert answer.status_code == 200
 
 
+async def test_who_is_refused_is_told_whether_the_key_is_missing_or_unknown(
+    door: Any, keys_file: Path, keys: dict[str, str]
+) -> None:
+    assert keys
+    async with door(keys_file=keys_file) as client:
+        missing = (await ask(client, SEARCH)).json()["error"]["message"]
+        unknown = (await ask(client, SEARCH, x_api_key="wrong")).json()["error"]["message"]
+    assert missing == "this needs a key, and the request has none"
+    assert unknown == "this key is not known here"
+
+
 async def test_a_refused_request_is_answered_before_its_body_is_read(
     door: Any, keys_file: Path, keys: dict[str, str]
 ) -> None:

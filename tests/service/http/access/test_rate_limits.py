@@ -247,3 +247,30 @@ def test_a_request_costs_what_it_holds(clock: Any, count: int, left: int) -> Non
 
 def test_without_a_limit_nothing_costs_anything() -> None:
     asyncio.run(of_request(None, 1, 1000))
+
+
+class Store:
+    """Notes what is taken from it."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, TokenBucket, int, int]] = []
+
+    async def take(self, who: str, bucket: TokenBucket, count: int, paid: int = 0) -> None:
+        """Note it."""
+        self.taken.append((who, bucket, count, paid))
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
+@pytest.mark.anyio
+async def test_a_limit_takes_from_the_store_if_there_is_one_else_from_its_bucket(
+    clock: Any,
+) -> None:
+    store, bucket = Store(), TokenBucket(1.0, 3, clock)
+    await RateLimit("key:ci", bucket, store).take(3, 1)
+    assert store.taken == [("key:ci", bucket, 3, 1)]
+    await RateLimit("key:ci", bucket, None).take(3)  # nothing of it was taken before
+    with pytest.raises(RateLimitedError):
+        await RateLimit("key:ci", bucket, None).take(1)
+    assert len(store.taken) == 1

@@ -134,7 +134,7 @@ def nobody() -> Iterator[str]:
     ],
 )
 def test_what_is_no_redis_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(ConfigError, match="ALADIN_RATE_STORE: expected redis://") as refused:
+    with pytest.raises(ConfigError, match=r"^ALADIN_RATE_STORE: expected redis://") as refused:
         make_policy(ServiceSettings(rate_store=url))  # pyright: ignore[reportArgumentType]
     assert "secret" not in str(refused.value)
 
