@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aladin.calibration.calibration import Calibration
@@ -61,8 +61,8 @@ class BuildReport:
 def build_index(
     checkpoint_folder: Path,
     out: Path,
-    images: Iterable[ImageItem] | None,
-    texts: Iterable[TextItem] | None,
+    images: Iterable[ImageItem | LeftOut] | None,
+    texts: Iterable[TextItem | LeftOut] | None,
     settings: BuildSettings | None = None,
     progress: Progress | None = None,
     regions: RegionReader | None = None,
@@ -79,7 +79,7 @@ def build_index(
             existing index takes; its calibration goes into the manifest, and where it has none,
             that of the live generation stays.
         out: folder of the index, new or existing.
-        images: None for an index without images.
+        images: with those that their source left out; None for an index without images.
         texts: None for an index without texts.
         settings: options.
         progress: told of items, vectors and seconds by stage.
@@ -99,7 +99,7 @@ def build_index(
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
-    sources: dict[Target, Iterable[SourceItem]] = {}
+    sources: dict[Target, Iterable[SourceItem | LeftOut]] = {}
     if images is not None:
         sources["images"] = images
     if texts is not None:
@@ -188,9 +188,11 @@ class _Build:
         sides: dict[Target, SideSource] = {}
         for target, catalogue in self._catalogues.items():
             asking = [shard for other in shards if other != target for shard in shards[other]]
-            sides[target] = side_source(
+            side = side_source(
                 shards[target], asking, catalogue, settings.token_dtype, settings.batch_size
             )
+            left_out = [*catalogue.left_out(self._rows[target]), *side.left_out]
+            sides[target] = replace(side, left_out=left_out)
         return write_generation(
             self._root,
             sides,

@@ -58,20 +58,21 @@ class AddCounts:
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
 
 
-def check_new(writer: ItemWriter, target: Target, items: Iterable[SourceItem]) -> None:
+def check_new(writer: ItemWriter, target: Target, items: Iterable[SourceItem | LeftOut]) -> None:
     """Refuse items of which one cannot be added, before the first is.
 
     Args:
         writer: of the index.
         target: the side to add to.
-        items: read to their end; only their ids are kept.
+        items: read to their end; only their ids are kept. What the source left out is passed
+            over.
 
     Raises:
         DuplicateItemError: an id is in the index, or comes twice.
         InputError: an item that no index could hold.
     """
     seen: set[str] = set()
-    for batch in _batches(items, 1000):
+    for batch in _batches((item for item in items if not isinstance(item, LeftOut)), 1000):
         for item in batch:
             check_item(item, target)
             if item.id in seen:
@@ -86,7 +87,7 @@ def add_items(
     writer: ItemWriter,
     model: AladinModel,
     target: Target,
-    items: Iterable[SourceItem],
+    items: Iterable[SourceItem | LeftOut],
     settings: AddSettings,
     progress: Progress | None = None,
     regions: RegionReader | None = None,
@@ -100,7 +101,7 @@ def add_items(
         writer: of the index.
         model: that the index was built with.
         target: the side to add to.
-        items: read once, a few at a time in memory.
+        items: read once, a few at a time in memory; with those that the source left out.
         settings: options.
         progress: advanced with the items that are done.
         regions: of the images, for a network that reads regions.
@@ -162,7 +163,7 @@ def new_items(
 def _numbered(
     writer: ItemWriter,
     target: Target,
-    items: Iterable[SourceItem],
+    items: Iterable[SourceItem | LeftOut],
     settings: AddSettings,
     sources: dict[int, SourceItem],
     counts: AddCounts,
@@ -170,7 +171,7 @@ def _numbered(
 ) -> Iterator[list[NumberedItem]]:
     """Number the items, and leave out what would be encoded for nothing."""
     number = 0
-    for batch in _batches(items, settings.batch_size):
+    for batch in _batches(_usable(items, counts, progress), settings.batch_size):
         for item in batch:
             check_item(item, target)
         if settings.on_duplicate != "replace":
@@ -185,6 +186,18 @@ def _numbered(
         sources.update(numbered)
         if numbered:
             yield numbered
+
+
+def _usable(
+    items: Iterable[SourceItem | LeftOut], counts: AddCounts, progress: Progress
+) -> Iterator[SourceItem]:
+    """Pass the items on; what the source left out is counted."""
+    for item in items:
+        if isinstance(item, LeftOut):
+            counts.left_out.append(item)
+            progress.advance()
+        else:
+            yield item
 
 
 def _batches(items: Iterable[SourceItem], size: int) -> Iterator[list[SourceItem]]:

@@ -15,6 +15,7 @@ from aladin.progress import NullProgress, Progress
 from index.ann.first_stage import check_first_stages
 from index.building.generation_writer import SideSource, write_generation
 from index.building.item_encoders import LeftOut
+from index.building.photo_places import PhotoPlaces
 from index.building.plan import fingerprint_of
 from index.building.publish import describe_model, install_model
 from index.building.side_writer import EncodedPart
@@ -33,7 +34,7 @@ class ImportReport(NamedTuple):
     Attributes:
         generation: the new live generation.
         counts: number of items of each side.
-        left_out: texts without a caption, which were not taken.
+        left_out: what was not taken: texts without a caption, photos outside of the root.
     """
 
     generation: int
@@ -48,6 +49,7 @@ def import_index(
     settings: BuildSettings | None = None,
     token_dtype: TokenDtype | None = None,
     progress: Progress | None = None,
+    places: PhotoPlaces | None = None,
 ) -> ImportReport:
     """Make a new generation of ready-made encodings, and make it live; the network does not run.
 
@@ -63,6 +65,8 @@ def import_index(
         settings: of the first stage, the filters and the candidates.
         token_dtype: form in which tokens are to be stored; None: the one they are in.
         progress: told of items and vectors.
+        places: looks where each photo with an absolute path lies, and may have it left out;
+            None: all are taken.
 
     Raises:
         DataError: a file is missing, is not what it should be, or is out of step with the others;
@@ -97,7 +101,7 @@ def import_index(
     fingerprints: dict[Target, str] = {}
     for target, side in sides.items():
         other = next((sides[each] for each in sides if each != target), None)
-        source = side.source(token_dtype, other)
+        source = side.source(token_dtype, other, places if target == "images" else None)
         sources[target] = replace(source, parts=_with_photos(source.parts, folder, out))
         fingerprints[target] = _fingerprint(files[target], token_dtype)
     with disk_errors(out), only_builder(out):

@@ -71,6 +71,18 @@ def serve(
     first_stage: FirstStageOption = FirstStage.faiss,
     warm: WarmOption = False,
     detector: DetectorOption = None,
+    photos_root: Annotated[
+        Path | None,
+        typer.Option(
+            "--photos-root",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Show only photos inside of this folder, after all links are followed, and those "
+            "that were uploaded. If omitted, as ALADIN_PHOTOS_ROOT says.",
+            show_default=False,
+        ),
+    ] = None,
     log_format: Annotated[
         LogFormat | None,
         typer.Option(
@@ -110,4 +122,5 @@ def serve(
         first_stage=first_stage.value,
         warm=warm,
         detector=detector,
+        photos_root=photos_root,
     )

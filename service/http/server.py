@@ -48,6 +48,7 @@ def serve_index(
     first_stage: FirstStageName = "faiss",
     warm: bool = False,
     detector: str | None = None,
+    photos_root: Path | None = None,
 ) -> None:
     """Serve one index until SIGINT or SIGTERM.
 
@@ -63,6 +64,8 @@ def serve_index(
         first_stage: what finds the candidates there.
         warm: have the files read into memory before the first query.
         detector: finds the regions of photos, whatever the settings say; None: as they say.
+        photos_root: folder outside of which no photo is shown, whatever the settings say; None:
+            as they say.
 
     Raises:
         ConfigError: a setting is impossible, the keys cannot be read, there are none and others
@@ -80,6 +83,10 @@ def serve_index(
         settings = settings.model_copy(update={"allow_anonymous": True})
     if detector is not None:
         settings = settings.model_copy(update={"detector": detector})
+    if photos_root is not None:
+        settings = settings.model_copy(update={"photos_root": photos_root})
+    if settings.photos_root is not None and not settings.photos_root.is_dir():
+        raise ConfigError(f"photos_root: expected a folder, got {settings.photos_root}")
     metrics = Metrics()
     policy = make_policy(settings, host, metrics=metrics)
     limit_free_memory()

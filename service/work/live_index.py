@@ -19,6 +19,7 @@ from aladin.errors import (
     IndexMismatchError,
     IndexNotReadyError,
 )
+from aladin.photos_root import PhotosRoot
 from index.backend import SearchBackend
 from index.devices.search_device import SearchDevice
 from index.searcher import TwoStageSearcher
@@ -75,6 +76,7 @@ class LiveIndex:
         fallback: int | None = None,
         detector: Detector | None = None,
         access: EngineAccess | None = None,
+        photos_root: PhotosRoot | None = None,
     ) -> None:
         """Open nothing yet.
 
@@ -86,6 +88,7 @@ class LiveIndex:
             fallback: a generation to begin with should the live one be refused.
             detector: finds the regions of photos that are added, for models that read regions.
             access: how the engine is reached, if one keeps the index; None: as it is by default.
+            photos_root: folder outside of which no photo is shown, or None.
         """
         self.path = path
         self._device = device
@@ -94,6 +97,7 @@ class LiveIndex:
         self._fallback = fallback
         self._detector = detector
         self._access = access or EngineAccess()
+        self._photos_root = photos_root
         self._source: IndexSource | None = None
         self._engine: SearchEngine | None = None
         self._changer: ItemChanger | None = None
@@ -267,7 +271,7 @@ class LiveIndex:
             index.close()
             return
         replaces = self._engine is not None
-        self._engine = SearchEngine(TwoStageSearcher(index), self._limits)
+        self._engine = SearchEngine(TwoStageSearcher(index), self._limits, self._photos_root)
         self._close_index = weakref.finalize(self._engine, index.close)
         if self._changer is None or self._checkpoint is not index.checkpoint:
             if self._changer is not None:

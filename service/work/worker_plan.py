@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aladin.detectors.base import Detector
+from aladin.photos_root import PhotosRoot
 from aladin.query_precision import choose_precision
 from index.devices.search_device import DeviceName, FirstStageName, SearchDevice
 from service.encoding_cache import EncodingCache
@@ -49,6 +50,7 @@ class WorkerPlan:
         """
         place = SearchDevice.choose(self.device, self.first_stage)
         detector = self._detector(place)
+        photos_root = self.settings.photos_root
         live = LiveIndex(
             self.index,
             self.settings.query_limits,
@@ -61,6 +63,7 @@ class WorkerPlan:
                 poll_s=self.settings.engine_poll_s,
                 on_call=on_call,
             ),
+            photos_root=None if photos_root is None else PhotosRoot(photos_root),
         )
         encoder = QueryEncoder(
             self.settings.query_limits,

@@ -8,6 +8,7 @@ import pytest
 from aladin.errors import InputError
 from aladin.progress import NullProgress
 from index.building.catalogue import Catalogue, write_catalogue
+from index.building.item_encoders import LeftOut
 from index.building.source_items import ImageItem, SourceItem, TextItem
 
 
@@ -112,3 +113,16 @@ def test_the_fingerprint_is_of_what_was_said_and_of_the_files(tmp_path: Path) ->
     photo.unlink()
     prints.add(fingerprint(image))
     assert len(prints) == 8
+
+
+def test_what_a_source_left_out_goes_with_the_items_it_stood_among(tmp_path: Path) -> None:
+    before, between, behind = (LeftOut(f"{name}.heic", "HEIC") for name in ("0", "1a", "3"))
+    listed = catalogue(tmp_path, [before, text("1"), between, text("2"), behind])
+    assert listed.items(range(2)) == [text("1"), text("2")]
+    assert listed.left_out(range(2)) == [before, between, behind]
+    assert listed.left_out(range(1)) == [before]
+    assert listed.left_out(range(1, 2)) == [between, behind]
+    without = catalogue(tmp_path, [text("1"), text("2")])
+    assert without.fingerprint(range(2)) != listed.fingerprint(range(2))
+    with pytest.raises(InputError, match=r"got none; 2 left out, e\.g\. '0\.heic': HEIC"):
+        catalogue(tmp_path, [before, between])
