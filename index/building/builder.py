@@ -32,7 +32,7 @@ from index.building.shard_encoding import LocalEncoding, ShardEncoding, SideWork
 from index.building.shards import Shard, ShardFormat, read_shard
 from index.building.source_items import ImageItem, SourceItem, TextItem
 from index.building.stage_seconds import StageSeconds
-from index.disk import disk_errors, only_builder
+from index.disk import check_folder, disk_errors, only_builder
 from index.layout import BUILD, generation_folder, live_generation
 from index.left_out import read_left_out
 from index.manifest import ModelEntry, read_manifest
@@ -90,7 +90,8 @@ def build_index(
     Raises:
         InputError: nothing to index, regions where the network reads photos or none where it
             reads regions, an id repeats, or no item of a side can be used.
-        ConfigError: the ANN that is asked for cannot be built.
+        ConfigError: the ANN that is asked for cannot be built, or `out` holds something else than
+            an index.
         CheckpointError: the checkpoint cannot be loaded.
         IndexMismatchError: the index was built with another model, or the build to be resumed
             is another one.
@@ -106,6 +107,7 @@ def build_index(
         sources["texts"] = texts
     if not sources:
         raise InputError("expected images, texts or both to index, got neither")
+    check_folder(out)
     # Where others encode, this machine may lack their device, and only has to know the network.
     checkpoint = load_checkpoint(checkpoint_folder, settings.device if encoding is None else "cpu")
     if images is not None:

@@ -20,7 +20,7 @@ from index.building.plan import fingerprint_of
 from index.building.publish import describe_model, install_model
 from index.building.side_writer import EncodedPart
 from index.changes.uploaded_photos import UploadedPhoto
-from index.disk import disk_errors, only_builder
+from index.disk import check_folder, disk_errors, only_builder
 from index.exchange.encoded_side import Dims, EncodedSide
 from index.exchange.layout import METADATA, TEXTS_FOLDER, SideLayout
 from index.exchange.manifest import check_files, describe_paths, read_exchange_manifest
@@ -76,11 +76,13 @@ def import_index(
             model's.
         InputError: an id repeats, or no text has a caption.
         CheckpointError: the checkpoint cannot be loaded.
-        ConfigError: FAISS cannot build what the settings ask for.
+        ConfigError: FAISS cannot build what the settings ask for, or `out` holds something else
+            than an index.
         IndexWriteError: the disk is full or cannot be written, or the index is being built.
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
+    check_folder(out)
     checkpoint = load_checkpoint(checkpoint_folder)
     dims = Dims(checkpoint.model.matching.dim, checkpoint.model.alignment.dim)
     manifest = read_exchange_manifest(folder)

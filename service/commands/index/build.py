@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -195,7 +195,7 @@ def build(
     from training.data.skipped import ignore_skipped, log_skipped
 
     check_ray_options(ray, ray_workers, ray_cpus)
-    with ExitStack() as stack:
+    with told_how_to_resume(out), ExitStack() as stack:
         cluster = None if ray is None else stack.enter_context(connected(ray))
         own_device = network_device(device if cluster is None else Device.cpu)
         settings = BuildSettings(
@@ -250,6 +250,22 @@ def build(
             f"one: add it again, or go back with `aladin index rollback {out} --to {before}`",
             err=True,
         )
+
+
+@contextmanager
+def told_how_to_resume(out: Path) -> Generator[None]:
+    """Say, where the user stops a build, whether another one can go on from there."""
+    from index.building.plan import can_resume
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        if can_resume(out):
+            what = "the same command with --resume goes on from there"
+        else:
+            what = "nothing was encoded yet, so run the same command again"
+        typer.echo(f"stopped: {what}", err=True)
+        raise
 
 
 def fields_of(text: str | None) -> tuple[str, ...] | None:
