@@ -18,6 +18,7 @@
         IndexCorruptError     a file is not what the manifest says
         GenerationRefusedError  the live generation is unsound, an earlier one answers
         IndexWriteError       a build cannot write, e.g. to a full disk
+          UnwritableFolderError  nothing can be written into the index's folder
         NoSuchTargetError     the index has no images, or no texts
         UnknownItemError      no item with this id
         DuplicateItemError    an item with this id is there already
@@ -173,6 +174,14 @@ class IndexWriteError(SearchIndexError):
         super().__init__(f"{path}: {reason}")
         self.path = Path(path)
         self.reason = reason
+
+
+class UnwritableFolderError(IndexWriteError):
+    """The folder of an index cannot be made, or nothing can be written into it."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.args = (f"cannot write to {path}: {reason}",)
 
 
 class NoSuchTargetError(SearchIndexError):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from PIL import ExifTags, Image, ImageFile
+from PIL import ExifTags, Image, ImageFile, features
 
 from aladin.decoding_memory import DecodingMemory
 from aladin.errors import AladinError, ConfigError, ImageError, ImageTooLargeError
@@ -19,8 +19,9 @@ from aladin.photo_file import PhotoFile
 # What is taken from anybody. By content, not by name; each has a decoder that stops at the
 # image's own size.
 UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
-# What is taken from the owner's disk: research data sets also come as PPM, which has a slow form.
-FORMATS = (*UPLOAD_FORMATS, "PPM")
+# What is taken from the owner's disk: research data sets also come as PPM, which has a slow form;
+# AVIF is an optional part of Pillow.
+FORMATS = (*UPLOAD_FORMATS, "PPM", *(("AVIF",) if features.check("avif") else ()))
 
 # Beyond it Pillow itself warns and then refuses; raising its limit would do so for the whole
 # process, and for whoever else uses Pillow there.

@@ -8,16 +8,37 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
-from aladin.errors import IndexWriteError
+from aladin.atomic import make_folder
+from aladin.errors import ConfigError, IndexWriteError, UnwritableFolderError
 from index.layout import (
+    BUILD,
     CHANGES,
+    CHANGES_LOCK,
     CURRENT,
+    EVALUATIONS,
+    GENERATIONS,
     LOCK,
+    MODEL,
+    PHOTOS,
     PUBLISHING,
     check_kept_in_files,
     generation_folder,
     live_generation,
+)
+from index.remote.location import ENGINE_FILE
+
+# What a build that was cut short, or a push, may have left at the top of its folder.
+_OWN_NAMES = frozenset(
+    {
+        *(BUILD, f"{BUILD}.discarded", CHANGES, CHANGES_LOCK, EVALUATIONS, GENERATIONS, LOCK),
+        *(MODEL, PHOTOS, PUBLISHING),
+    }
+)
+# What a folder may hold that its owner takes for empty.
+_OF_SYSTEMS = frozenset(
+    {"lost+found", ".DS_Store", "Thumbs.db", "desktop.ini", ".gitignore", ".gitkeep", ".keep"}
 )
 
 
@@ -32,9 +53,56 @@ def disk_errors(root: Path) -> Generator[None]:
         yield
     except OSError as error:
         # NumPy raises without an error number when the disk takes only part of an array.
-        raise _write_error(error.filename or root, error.strerror or str(error)) from error
+        path = error.filename or root
+        raise _write_error(root, path, error.strerror or str(error)) from error
     except sqlite3.Error as error:
-        raise _write_error(root, str(error)) from error
+        raise _write_error(root, root, str(error)) from error
+
+
+def check_folder(root: Path) -> None:
+    """Refuse a folder that holds something else than an index.
+
+    Args:
+        root: folder that an index is to be written to. It may be missing or empty, or hold an
+            index, or what a build or a push left that was cut short.
+
+    Raises:
+        ConfigError: it is a file, or holds something else, such as photos.
+    """
+    try:
+        names = sorted(entry.name for entry in root.iterdir())
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise ConfigError(f"{root}: expected a folder, got a file") from None
+    except OSError as error:
+        raise UnwritableFolderError(root, error.strerror or str(error)) from error
+    if CURRENT in names or ENGINE_FILE in names:
+        return
+    # Only a folder that was locked is ours: others have a folder named photos, too.
+    known = _OWN_NAMES if LOCK in names else frozenset[str]()
+    for name in names:
+        partial = name.startswith(".") and name.endswith((".partial", ".old"))
+        if name not in known and name not in _OF_SYSTEMS and not (LOCK in names and partial):
+            raise ConfigError(
+                f"{root}: expected a new folder, an empty one or an index, got a folder that holds "
+                f"{name!r}; choose another folder"
+            )
+
+
+def lock_file(root: Path) -> TextIO:
+    """Make the folder of an index, if it is not there, and open its lock.
+
+    Raises:
+        ConfigError: the folder holds something else.
+        UnwritableFolderError: it cannot be made, or nothing can be written into it.
+    """
+    check_folder(root)
+    try:
+        make_folder(root)
+        return (root / LOCK).open("w")
+    except OSError as error:
+        raise UnwritableFolderError(root, error.strerror or str(error)) from error
 
 
 @contextmanager
@@ -49,11 +117,11 @@ def only_builder(root: Path) -> Generator[None]:
 
     Raises:
         InputError: an engine keeps the index.
-        IndexWriteError: another process is building it.
+        ConfigError: the folder holds something else than an index.
+        IndexWriteError: another process is building it, or nothing can be written there.
     """
     check_kept_in_files(root)
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / LOCK).open("w") as lock:
+    with lock_file(root) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -94,9 +162,8 @@ def _end_publishing(root: Path) -> None:
     (root / PUBLISHING).unlink()
 
 
-def _write_error(path: Path | str, reason: str) -> IndexWriteError:
-    return IndexWriteError(
-        path,
-        f"{reason}; the live generation is as it was, and the command can be run again (a build "
-        "with --resume)",
-    )
+def _write_error(root: Path, path: Path | str, reason: str) -> IndexWriteError:
+    is_live = (root / CURRENT).exists()
+    state = "the live generation is as it was" if is_live else "nothing is live yet"
+    again = "the command can be run again (a build with --resume)"
+    return IndexWriteError(path, f"{reason}; {state}, and {again}")

@@ -74,7 +74,10 @@ def live_generation(root: Path) -> int:
         name = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         check_kept_in_files(root)
-        raise IndexNotReadyError(f"{root}: no index here, it has no {CURRENT}") from None
+        reason = f"no index here, it has no {CURRENT}"
+        if (root / BUILD).is_dir():
+            reason += "; a build was cut short here, run it again with --resume"
+        raise IndexNotReadyError(f"{root}: {reason}") from None
     except (OSError, ValueError) as error:
         raise IndexCorruptError(path, f"cannot be read ({error})") from error
     if not re.fullmatch(r"\d{6,}\n", name):

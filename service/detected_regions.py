@@ -12,6 +12,7 @@ from aladin.detectors.loading import load_detector
 from aladin.images import read_image
 from aladin.photo_file import PhotoFile
 from aladin.regions.region_set import RegionSet
+from index.building.item_encoders import LeftOut
 from index.building.source_items import ImageItem
 
 
@@ -51,8 +52,11 @@ def open_detector(name: str, device: str) -> DetectedRegions:
     return DetectedRegions(load_detector(name, device))
 
 
-def with_photo_keys(items: Iterable[ImageItem]) -> Iterator[ImageItem]:
+def with_photo_keys(items: Iterable[ImageItem | LeftOut]) -> Iterator[ImageItem | LeftOut]:
     """Give each item the key by which `DetectedRegions` finds its regions."""
     for item in items:
+        if isinstance(item, LeftOut):
+            yield item
+            continue
         key = json.dumps([str(item.path), item.offset, item.length])
         yield dataclasses.replace(item, regions_key=key)

@@ -8,27 +8,41 @@ from contextlib import closing
 from aladin.errors import UnknownItemError
 from aladin.model import AladinModel
 from aladin.photo_file import PhotoFile
-from index.changes.uploaded_photos import photo_of
+from aladin.photos_root import PhotosRoot
 from index.items.tables import StoredItem
 from index.manifest import Manifest
 from index.searcher import TwoStageSearcher
 from service.answers.search import SearchAnswer, TookMs, build_answer
+from service.photos.served_photo import served_photo
 from service.queries import Query, SearchOptions, Target
 from service.query_encoder import EncodedQuery, QueryEncoder
 from service.query_limits import QueryLimits
 
 
 class SearchEngine:
-    """Encodes queries and searches one open index; safe to use from any number of threads."""
+    """Encodes queries and searches one open index; safe to use from any number of threads.
 
-    def __init__(self, searcher: TwoStageSearcher, limits: QueryLimits) -> None:
+    Attributes:
+        searcher: of the open index.
+        photos_root: folder outside of which no photo is shown, or None.
+    """
+
+    def __init__(
+        self,
+        searcher: TwoStageSearcher,
+        limits: QueryLimits,
+        photos_root: PhotosRoot | None = None,
+    ) -> None:
         """Search with `searcher`.
 
         Args:
             searcher: of an open index; its model encodes the queries.
             limits: what a query may cost that `search` encodes.
+            photos_root: folder outside of which no photo is shown, or None to show photos from
+                anywhere; photos that the index keeps itself are always shown.
         """
         self.searcher = searcher
+        self.photos_root = photos_root
         self._limits = limits
 
     @property
@@ -124,10 +138,11 @@ class SearchEngine:
         return item
 
     def photo(self, item_id: str) -> PhotoFile | None:
-        """Return where the bytes of an image are; None where the index was not told.
+        """Return where the bytes of an image are; None where there is nothing to be shown.
 
         Raises:
             UnknownItemError: no image has this id.
             NoSuchTargetError: the index has no images.
         """
-        return photo_of(self.searcher.index.path, self.item("images", item_id))
+        item = self.item("images", item_id)
+        return served_photo(self.searcher.index.path, item, self.photos_root)

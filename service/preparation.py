@@ -12,8 +12,9 @@ from index.building.builder import BuildReport, build_index
 from index.layout import live_generation
 from index.settings import BuildSettings
 from service.demo import calibrate_demo, draw_demo, train_demo
-from service.sources import image_items, text_items
+from service.sources import image_items, photo_places, text_items
 from training.data import iter_records
+from training.data.skipped import ignore_skipped
 from training.threads import torch_threads
 
 _LOG = logging.getLogger(__name__)
@@ -92,8 +93,13 @@ def _build(
     *,
     resume: bool,
 ) -> BuildReport:
-    records = iter_records(source, split, require_captions=False)
+    records = iter_records(source, split, require_captions=False, on_skip=ignore_skipped)
     captioned = any(record.captions for record in records)
-    texts = text_items(source, split) if captioned else None
+    texts = text_items(source, split, ignore_skipped) if captioned else None
     settings = BuildSettings(readers=os.cpu_count() or 1, device=device, resume=resume)
-    return build_index(model, out, image_items(source, split), texts, settings, progress)
+    places = photo_places(source, None)
+    images = image_items(source, split, places=places)
+    report = build_index(model, out, images, texts, settings, progress)
+    if places.warning is not None:
+        _LOG.warning(places.warning)
+    return report

@@ -127,6 +127,8 @@ class ServiceSettings(BaseSettings):
             live; so long may a service answer from the one before.
         detector: finds the regions of uploaded photos, for an index whose model reads regions; as
             `aladin regions extract` takes it. None: such an index takes ready-made regions alone.
+        photos_root: folder outside of which no photo is shown, after all links are followed;
+            photos that were uploaded are always shown. None: photos are shown wherever they lie.
         read_only: refuse to add and to delete items.
         log_format: of the log on stderr, `text` for people or `json` for programs.
         traces: send OpenTelemetry traces to a collector on this machine; the variables
@@ -187,6 +189,7 @@ class ServiceSettings(BaseSettings):
     engine_retries: int = Field(default=3, ge=0)
     engine_poll_s: float = Field(default=1.0, gt=0)
     detector: str | None = None
+    photos_root: Path | None = None
     read_only: bool = False
     log_format: Literal["text", "json"] = "text"
     traces: bool = False

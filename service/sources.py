@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from index.building.item_encoders import LeftOut
+from index.building.photo_places import PhotoPlaces
 from index.building.source_items import ImageItem, TextItem
 from training.data import iter_records
+from training.data.patterns import common_folder
 from training.data.regions import RegionStore, region_key, region_keys
+from training.data.skipped import OnSkip, SkippedPhoto, ignore_skipped, log_skipped
 from training.data.texts import iter_texts
 
 
 def image_items(
-    source: Path, split: str | None, regions: RegionStore | None = None
-) -> Iterator[ImageItem]:
+    source: Path,
+    split: str | None,
+    regions: RegionStore | None = None,
+    places: PhotoPlaces | None = None,
+) -> Iterator[ImageItem | LeftOut]:
     """Read the photos of a data set.
 
     Args:
@@ -21,39 +28,77 @@ def image_items(
         split: only this one; None: all photos.
         regions: of the photos, for a network that reads these; before the first photo is
             returned, the source is read through to see that each has its regions.
+        places: looks where each photo lies; None: it does not matter, for nobody will be shown
+            the photos.
+
+    Returns:
+        The photos, and among them what looks like a photo and is left out.
 
     Raises:
         DataError: the source cannot be used; while reading, a photo of it cannot.
         RegionError: photos have no regions.
     """
     if regions is not None:
-        region_keys(iter_records(source, split, require_captions=False), regions)
-    return (
-        ImageItem(
-            id=record.id,
-            path=record.photo.path,
-            offset=record.photo.offset,
-            length=record.photo.length,
-            regions_key=None if regions is None else region_key(record, regions),
-            uri=record.uri,
-            text=record.captions[0] if record.captions else None,
-            metadata=record.metadata,
-        )
-        for record in iter_records(source, split, require_captions=False)
-    )
+        records = iter_records(source, split, require_captions=False, on_skip=ignore_skipped)
+        region_keys(records, regions)
+    # Opened here, not with the first photo: a source that is not there is found at once.
+    skipped: list[SkippedPhoto] = []
+    records = iter_records(source, split, require_captions=False, on_skip=skipped.append)
+
+    def items() -> Iterator[ImageItem | LeftOut]:
+        for record in records:
+            yield from _left_out(skipped)
+            fault = None if places is None else places.fault(record.photo.path, record.uri)
+            if fault is not None:
+                yield LeftOut(record.id, fault)
+                continue
+            yield ImageItem(
+                id=record.id,
+                path=record.photo.path,
+                offset=record.photo.offset,
+                length=record.photo.length,
+                regions_key=None if regions is None else region_key(record, regions),
+                uri=record.uri,
+                text=record.captions[0] if record.captions else None,
+                metadata=record.metadata,
+            )
+        yield from _left_out(skipped)
+
+    return items()
 
 
-def text_items(source: Path, split: str | None) -> Iterator[TextItem]:
+def photo_places(source: Path, root: Path | None) -> PhotoPlaces:
+    """Return what looks where the photos of a data set lie.
+
+    Args:
+        source: of any format that `training.data` knows.
+        root: folder outside of which no photo is taken, or None to take photos from anywhere.
+    """
+    return PhotoPlaces(source if source.is_dir() else common_folder(source), root)
+
+
+def text_items(
+    source: Path, split: str | None, on_skip: OnSkip = log_skipped
+) -> Iterator[TextItem]:
     """Read texts, or the captions of a data set.
 
     Args:
         source: JSONL or a table of texts, or any source of photos with captions.
         split: only the captions of this one; None: all.
+        on_skip: called with each file that looks like a photo and cannot be read; its captions
+            are not among the texts.
 
     Raises:
         DataError: the source cannot be used; while reading, a text of it cannot.
     """
     return (
         TextItem(id=record.id, text=record.text, metadata=record.metadata, image_id=record.image_id)
-        for record in iter_texts(source, split)
+        for record in iter_texts(source, split, on_skip)
     )
+
+
+def _left_out(skipped: list[SkippedPhoto]) -> Iterator[LeftOut]:
+    """Hand on what a reader has skipped so far."""
+    while skipped:
+        photo = skipped.pop(0)
+        yield LeftOut(photo.name, photo.reason)

@@ -17,6 +17,7 @@ from index.modality import Modality
 from index.tuning.queries import TuneQueries, queries_of_encoding
 from service.sources import image_items, text_items
 from training.data.regions import RegionStore
+from training.data.skipped import ignore_skipped
 from training.region_inputs import check_regions
 
 _TEXTS_AT_A_TIME = 64
@@ -45,7 +46,8 @@ def queries_of(
         if texts:
             queries["text"] = queries_of_encoding(_encode_texts(model, texts), "text")
         if source.suffix.lower() != ".txt":
-            photos = _sample(_items(lambda: image_items(source, None, regions)), count)
+            items = _items(lambda: image_items(source, None, regions))
+            photos = _sample((item for item in items if isinstance(item, ImageItem)), count)
             if photos:
                 encoding = _encode_images(model, photos, regions)
                 queries["image"] = queries_of_encoding(encoding, "image")
@@ -63,7 +65,7 @@ def _texts(source: Path) -> Iterable[str]:
         except (OSError, ValueError) as error:
             raise DataError(source, None, f"cannot be read as text ({error})") from error
         return [line.strip() for line in lines if line.strip()]
-    return (item.text for item in _items(lambda: text_items(source, None)))
+    return (item.text for item in _items(lambda: text_items(source, None, ignore_skipped)))
 
 
 def _items(read: Callable[[], Iterable[T]]) -> Iterable[T]:

@@ -22,6 +22,7 @@ from aladin.model import AladinModel
 from aladin.progress import NullProgress, Progress
 from aladin.strict_config import dump_config, parse_config
 from aladin.tensor_file import read_tensors
+from training.data.samples import PHOTO_SUFFIXES
 from training.distributed import agreed, check_divides, first_goes_ahead, is_first, wait
 from training.evaluation import evaluate_scores, score_encodings
 from training.loop import StageTrainer
@@ -75,7 +76,8 @@ def run_recipe(
             other with the same folder, is copied from there instead of being trained.
 
     Raises:
-        ConfigError: `out` holds a run already and `resume` is off, or it is another recipe's.
+        ConfigError: `out` holds a run already and `resume` is off, or it is another recipe's, or
+            it holds photos or folders that are of no run.
         CheckpointError: the recipe starts from a checkpoint that cannot be read.
         DataError: the data cannot be used.
         NonFiniteLossError: training diverged.
@@ -166,7 +168,23 @@ def _claim(out: Path, recipe: Recipe, resume: bool) -> None:
         if not is_run_of(out, recipe):
             raise ConfigError(f"{out} holds a run of another recipe; choose another folder")
     else:
+        _refuse_foreign(out)
         write_json(out / _RECIPE, dump_config(recipe))
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Refuse a folder of photos, an index and the like; logs and notes may be there before a run.
+
+    Raises:
+        ConfigError: the folder holds a photo, or a folder that is not hidden.
+    """
+    for path in sorted(out.iterdir()) if out.is_dir() else ():
+        is_photo = path.suffix.lower() in PHOTO_SUFFIXES
+        if is_photo or (path.is_dir() and not path.name.startswith(".")):
+            raise ConfigError(
+                f"{out}: expected a new or empty folder for the run, got one that holds "
+                f"{path.name!r}; choose another folder"
+            )
 
 
 def is_run_of(out: Path, recipe: Recipe) -> bool:

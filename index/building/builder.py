@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aladin.calibration.calibration import Calibration
@@ -32,7 +32,7 @@ from index.building.shard_encoding import LocalEncoding, ShardEncoding, SideWork
 from index.building.shards import Shard, ShardFormat, read_shard
 from index.building.source_items import ImageItem, SourceItem, TextItem
 from index.building.stage_seconds import StageSeconds
-from index.disk import disk_errors, only_builder
+from index.disk import check_folder, disk_errors, only_builder
 from index.layout import BUILD, generation_folder, live_generation
 from index.left_out import read_left_out
 from index.manifest import ModelEntry, read_manifest
@@ -61,8 +61,8 @@ class BuildReport:
 def build_index(
     checkpoint_folder: Path,
     out: Path,
-    images: Iterable[ImageItem] | None,
-    texts: Iterable[TextItem] | None,
+    images: Iterable[ImageItem | LeftOut] | None,
+    texts: Iterable[TextItem | LeftOut] | None,
     settings: BuildSettings | None = None,
     progress: Progress | None = None,
     regions: RegionReader | None = None,
@@ -79,7 +79,7 @@ def build_index(
             existing index takes; its calibration goes into the manifest, and where it has none,
             that of the live generation stays.
         out: folder of the index, new or existing.
-        images: None for an index without images.
+        images: with those that their source left out; None for an index without images.
         texts: None for an index without texts.
         settings: options.
         progress: told of items, vectors and seconds by stage.
@@ -90,7 +90,8 @@ def build_index(
     Raises:
         InputError: nothing to index, regions where the network reads photos or none where it
             reads regions, an id repeats, metadata over a limit, or no item of a side can be used.
-        ConfigError: the ANN that is asked for cannot be built.
+        ConfigError: the ANN that is asked for cannot be built, or `out` holds something else than
+            an index.
         CheckpointError: the checkpoint cannot be loaded.
         IndexMismatchError: the index was built with another model, or the build to be resumed
             is another one.
@@ -99,13 +100,14 @@ def build_index(
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
-    sources: dict[Target, Iterable[SourceItem]] = {}
+    sources: dict[Target, Iterable[SourceItem | LeftOut]] = {}
     if images is not None:
         sources["images"] = images
     if texts is not None:
         sources["texts"] = texts
     if not sources:
         raise InputError("expected images, texts or both to index, got neither")
+    check_folder(out)
     # Where others encode, this machine may lack their device, and only has to know the network.
     checkpoint = load_checkpoint(checkpoint_folder, settings.device if encoding is None else "cpu")
     if images is not None:
@@ -188,9 +190,11 @@ class _Build:
         sides: dict[Target, SideSource] = {}
         for target, catalogue in self._catalogues.items():
             asking = [shard for other in shards if other != target for shard in shards[other]]
-            sides[target] = side_source(
+            side = side_source(
                 shards[target], asking, catalogue, settings.token_dtype, settings.batch_size
             )
+            left_out = [*catalogue.left_out(self._rows[target]), *side.left_out]
+            sides[target] = replace(side, left_out=left_out)
         return write_generation(
             self._root,
             sides,

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from aladin.errors import InputError
 from aladin.progress import Progress
+from index.building.item_encoders import LeftOut
 from index.building.source_items import ImageItem, SourceItem, check_item, item_from_json, item_json
 from index.building.stage_seconds import StageSeconds
 from index.items.metadata_limits import MAX_FILTER_FIELDS
@@ -26,10 +27,14 @@ _UNITS: dict[Target, str] = {"images": "photos listed", "texts": "texts listed"}
 _BATCH = 1000
 _CACHE_KIB = 65536
 # `path` is of the file that a photo lies in, as in `item`; its state is part of a fingerprint.
+# What the source left out stands before the item of `row`, in the order of `number`.
 _SCHEMA = """
 CREATE TABLE items (
     row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, path TEXT, item TEXT NOT NULL
-)
+);
+CREATE TABLE left_out (
+    number INTEGER PRIMARY KEY, row INTEGER NOT NULL, id TEXT NOT NULL, reason TEXT NOT NULL
+);
 """
 
 
@@ -53,6 +58,12 @@ class Catalogue:
         lines = self._connection.execute(statement, (rows.start, rows.stop))
         return [item_from_json(line, self._target) for (line,) in lines]
 
+    def left_out(self, rows: range) -> list[LeftOut]:
+        """Read what the source left out among some consecutive items, or after the last one."""
+        end = rows.stop + (rows.stop == self.count)
+        statement = "SELECT id, reason FROM left_out WHERE row >= ? AND row < ? ORDER BY number"
+        return [LeftOut(*line) for line in self._connection.execute(statement, (rows.start, end))]
+
     def fingerprint(self, rows: range) -> str:
         """Hash all that was said of some consecutive items, and the state of their files.
 
@@ -65,6 +76,8 @@ class Catalogue:
             if path is not None and path != last_path:  # neighbours may lie in one tar
                 last_path, state = path, _file_state(Path(path))
             digest.update(f"{line} {state}\n".encode())
+        for item_id, reason in self.left_out(rows):
+            digest.update(f"left out {item_id} {reason}\n".encode())
         return digest.hexdigest()
 
     def close(self) -> None:
@@ -75,7 +88,7 @@ class Catalogue:
 @contextmanager
 def listed(
     root: Path,
-    sources: Mapping[Target, Iterable[SourceItem]],
+    sources: Mapping[Target, Iterable[SourceItem | LeftOut]],
     settings: BuildSettings,
     progress: Progress,
     seconds: StageSeconds,
@@ -107,7 +120,7 @@ def listed(
 def write_catalogue(
     file: Path,
     target: Target,
-    items: Iterable[SourceItem],
+    items: Iterable[SourceItem | LeftOut],
     progress: Progress,
     settings: BuildSettings,
 ) -> None:
@@ -116,7 +129,7 @@ def write_catalogue(
     Args:
         file: the new database.
         target: whether they are images or texts; named in errors.
-        items: read once, a few at a time in memory.
+        items: read once, a few at a time in memory; with those that the source left out.
         progress: advanced with the items.
         settings: have the limits of metadata, and the fields that get an index for filters.
 
@@ -132,8 +145,8 @@ def write_catalogue(
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        connection.execute(_SCHEMA)
-        count, every_line = 0, _lines(items, target, settings)
+        connection.executescript(_SCHEMA)
+        count, every_line = 0, _lines(connection, items, target, settings)
         while lines := list(islice(every_line, _BATCH)):
             try:
                 connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?)", lines)
@@ -142,7 +155,7 @@ def write_catalogue(
             count += len(lines)
             progress.advance(len(lines))
         if count == 0:
-            raise InputError(f"{target}: expected at least one item, got none")
+            raise InputError(f"{target}: expected at least one item, got none{_but(connection)}")
         connection.commit()
     finally:
         connection.close()
@@ -152,9 +165,21 @@ def write_catalogue(
 _Line = tuple[int, str, str | None, str]
 
 
-def _lines(items: Iterable[SourceItem], target: Target, settings: BuildSettings) -> Iterator[_Line]:
+def _lines(
+    connection: sqlite3.Connection,
+    items: Iterable[SourceItem | LeftOut],
+    target: Target,
+    settings: BuildSettings,
+) -> Iterator[_Line]:
+    """Yield the lines of the items; what was left out is written at once."""
     fields: set[str] = set()
-    for row, item in enumerate(items):
+    row = -1
+    for item in items:
+        if isinstance(item, LeftOut):
+            statement = "INSERT INTO left_out (row, id, reason) VALUES (?, ?, ?)"
+            connection.execute(statement, (row + 1, *item))
+            continue
+        row += 1
         if not item.id:
             raise InputError(f"{target}: item {row + 1} has an empty id")
         check_item(item, target, settings.metadata)
@@ -167,6 +192,16 @@ def _lines(items: Iterable[SourceItem], target: Target, settings: BuildSettings)
                 )
         path = str(item.path) if isinstance(item, ImageItem) else None
         yield row, item.id, path, item_json(item)
+
+
+def _but(connection: sqlite3.Connection) -> str:
+    """Say what was left out instead."""
+    count = connection.execute("SELECT COUNT(*) FROM left_out").fetchone()[0]
+    if count == 0:
+        return ""
+    first = "SELECT id, reason FROM left_out ORDER BY number LIMIT 1"
+    item_id, reason = connection.execute(first).fetchone()
+    return f"; {count} left out, e.g. {item_id!r}: {reason}"
 
 
 def _repetition(connection: sqlite3.Connection, lines: list[_Line], target: Target) -> InputError:

@@ -172,7 +172,11 @@ def _write_sides(
             progress,
         )
         if counts[target].items == 0:
-            raise InputError(f"{target}: expected at least one item, got none")
+            first = next(iter(side.left_out), None)
+            but = ""
+            if first is not None:
+                but = f"; {len(side.left_out)} left out, e.g. {first.id!r}: {first.reason}"
+            raise InputError(f"{target}: expected at least one item, got none{but}")
         write_json(folder / target / LEFT_OUT, side.left_out)
     return counts
 

@@ -21,7 +21,7 @@ from index.building.side_writer import EncodedPart
 from index.building.unique_ids import check_ids_differ
 from index.changes.database import open_to_read
 from index.changes.uploaded_photos import UploadedPhoto
-from index.disk import disk_errors, only_builder
+from index.disk import check_folder, disk_errors, only_builder
 from index.layout import MODEL, generation_folder
 from index.left_out import read_left_out
 from index.live_parts import live_parts
@@ -82,7 +82,8 @@ def merge_indexes(
         InputError: there is no part, one is given twice or is `out`, or an id is in two of them.
         IndexMismatchError: the parts, or `out`, are of different models or token forms.
         SearchIndexError: a part cannot be read.
-        ConfigError: FAISS cannot build what the settings ask for.
+        ConfigError: FAISS cannot build what the settings ask for, or `out` holds something else
+            than an index.
         IndexWriteError: the disk is full or cannot be written, or `out` is being built.
     """
     progress = progress or NullProgress()
@@ -96,6 +97,7 @@ def merge_indexes(
         raise InputError(f"{twice}: is given twice; each index is merged once")
     if out.resolve() in places:
         raise InputError(f"{out}: is one of the indexes to merge; give another folder for all")
+    check_folder(out)
     with ExitStack() as opened:
         indexes = [opened.enter_context(open_index(part)) for part in parts]
         model = indexes[0].manifest.model

@@ -51,6 +51,11 @@ class Plan:
         ]
 
 
+def can_resume(root: Path) -> bool:
+    """Whether a build was cut short here and can be gone on with."""
+    return (root / BUILD / _PLAN).exists()
+
+
 def is_published(root: Path, fingerprint: str) -> bool:
     """Whether this very build is live and nothing of it is left to do."""
     if (root / BUILD).exists() or not (root / CURRENT).exists():

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from aladin.errors import InputError
+from aladin.errors import ImageError, InputError
 from index.building.item_encoders import ItemEncoder, LeftOut, Prepared
-from index.building.source_items import SourceItem
+from index.building.source_items import ImageItem, SourceItem
 from index.building.stage_seconds import StageSeconds
 
 # Batches that are being read and decoded while one is being encoded. With one of them the threads
@@ -46,7 +46,7 @@ def prepared_batches(
             with threads.measure("decode"):
                 return encoder.decode(row, item, data)
         except InputError as error:
-            return LeftOut(item.id, str(error))
+            return LeftOut(item.id, _reason(item, error))
 
     pool = ThreadPoolExecutor(readers, thread_name_prefix="reader")
     try:
@@ -59,6 +59,14 @@ def prepared_batches(
             yield _results(ahead.popleft(), seconds, threads)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _reason(item: SourceItem, error: InputError) -> str:
+    """Say why an item is left out, by the name that its source gave it: paths are not shown."""
+    if not isinstance(error, ImageError):
+        return str(error)
+    shown = item.uri if isinstance(item, ImageItem) and item.uri != item.id else None
+    return error.reason if shown is None else f"{shown}: {error.reason}"
 
 
 def _results(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin.errors import InputError
+from aladin.names import CONTROL_CHARACTER
 from aladin.photo_file import PhotoFile
 from index.items.boxes import pack_boxes
 from index.items.metadata_limits import DEFAULT_METADATA_LIMITS, MetadataLimits, check_metadata
@@ -70,8 +70,6 @@ class TextItem:
 
 SourceItem = ImageItem | TextItem
 
-_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
 
 def check_item(
     item: SourceItem, target: Target, limits: MetadataLimits = DEFAULT_METADATA_LIMITS
@@ -112,7 +110,7 @@ def check_id(item_id: str, target: Target) -> None:
     """
     if not item_id:
         raise InputError(f"{target}: expected an id, got an empty text")
-    if _CONTROL_CHARACTER.search(item_id):
+    if CONTROL_CHARACTER.search(item_id):
         raise InputError(f"{target}: expected an id without control characters, got {item_id!r}")
 
 

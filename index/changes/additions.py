@@ -64,7 +64,7 @@ class AddCounts:
 def check_new(
     writer: ItemWriter,
     target: Target,
-    items: Iterable[SourceItem],
+    items: Iterable[SourceItem | LeftOut],
     metadata: MetadataLimits = DEFAULT_METADATA_LIMITS,
 ) -> None:
     """Refuse items of which one cannot be added, before the first is.
@@ -72,7 +72,8 @@ def check_new(
     Args:
         writer: of the index.
         target: the side to add to.
-        items: read to their end; only their ids are kept.
+        items: read to their end; only their ids are kept. What the source left out is passed
+            over.
         metadata: limits of an item's metadata.
 
     Raises:
@@ -80,7 +81,7 @@ def check_new(
         InputError: an item that no index could hold, or whose metadata is over a limit.
     """
     seen: set[str] = set()
-    for batch in _batches(items, 1000):
+    for batch in _batches((item for item in items if not isinstance(item, LeftOut)), 1000):
         for item in batch:
             check_item(item, target, metadata)
             if item.id in seen:
@@ -95,7 +96,7 @@ def add_items(
     writer: ItemWriter,
     model: AladinModel,
     target: Target,
-    items: Iterable[SourceItem],
+    items: Iterable[SourceItem | LeftOut],
     settings: AddSettings,
     progress: Progress | None = None,
     regions: RegionReader | None = None,
@@ -109,7 +110,7 @@ def add_items(
         writer: of the index.
         model: that the index was built with.
         target: the side to add to.
-        items: read once, a few at a time in memory.
+        items: read once, a few at a time in memory; with those that the source left out.
         settings: options.
         progress: advanced with the items that are done.
         regions: of the images, for a network that reads regions.
@@ -171,7 +172,7 @@ def new_items(
 def _numbered(
     writer: ItemWriter,
     target: Target,
-    items: Iterable[SourceItem],
+    items: Iterable[SourceItem | LeftOut],
     settings: AddSettings,
     sources: dict[int, SourceItem],
     counts: AddCounts,
@@ -179,7 +180,7 @@ def _numbered(
 ) -> Iterator[list[NumberedItem]]:
     """Number the items, and leave out what would be encoded for nothing."""
     number = 0
-    for batch in _batches(items, settings.batch_size):
+    for batch in _batches(_usable(items, counts, progress), settings.batch_size):
         for item in batch:
             check_item(item, target, settings.metadata)
         if settings.on_duplicate != "replace":
@@ -194,6 +195,18 @@ def _numbered(
         sources.update(numbered)
         if numbered:
             yield numbered
+
+
+def _usable(
+    items: Iterable[SourceItem | LeftOut], counts: AddCounts, progress: Progress
+) -> Iterator[SourceItem]:
+    """Pass the items on; what the source left out is counted."""
+    for item in items:
+        if isinstance(item, LeftOut):
+            counts.left_out.append(item)
+            progress.advance()
+        else:
+            yield item
 
 
 def _batches(items: Iterable[SourceItem], size: int) -> Iterator[list[SourceItem]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -23,14 +24,17 @@ from index.changes.database import (
 )
 from index.changes.drop_generations import drop_generations, drop_photos
 from index.changes.lock import changes_lock
+from index.changes.pending import PendingChanges, describe_changes, rolled_back_changes
 from index.disk import disk_errors, only_builder
 from index.items.tables import insert_items
-from index.layout import generation_folder
+from index.layout import generation_folder, live_generation
 from index.live_parts import ITEMS_AT_A_TIME, live_parts
 from index.live_side import LiveSide
 from index.manifest import DIGEST, Manifest
 from index.reader import SearchIndex, open_index
 from index.settings import BuildSettings, Target
+
+logger = logging.getLogger(__name__)
 
 
 class CompactReport(NamedTuple):
@@ -44,6 +48,7 @@ class CompactReport(NamedTuple):
         carried: changes that came meanwhile, and are pending again.
         dropped: generations that were removed from the disk.
         in_use: generations that were to be removed, and are kept as long as somebody searches them.
+        lost: changes, by removed generation and side, that no other generation has.
     """
 
     generation: int
@@ -53,6 +58,7 @@ class CompactReport(NamedTuple):
     carried: int
     dropped: list[int]
     in_use: list[int]
+    lost: dict[int, dict[Target, PendingChanges]]
 
 
 def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None) -> CompactReport:
@@ -75,6 +81,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
     """
     if keep < 0:
         raise InputError(f"keep: expected at least 0, got {keep}")
+    live_generation(root)  # nothing is written where there is no index
     with disk_errors(root), only_builder(root):
         with open_index(root) as index:
             sides: dict[Target, _Folding] = {
@@ -88,6 +95,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                     )
             generation, carried = index.generation, 0
             if any(side.has_changes for side in sides.values()):
+                _warn_of_rolled_back(root)
                 going_live = _GoingLive(index, sides)
                 generation = write_generation(
                     root,
@@ -102,7 +110,7 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
                     fitted_photos_indexed=index.manifest.fitted_photos_indexed,
                 )
                 carried = going_live.carried
-        dropped, in_use = drop_generations(root, generation, index.generation, keep)
+        dropped = drop_generations(root, generation, index.generation, keep)
         drop_photos(root)
         return CompactReport(
             generation=generation,
@@ -110,9 +118,22 @@ def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None
             added=sum(side.added for side in sides.values()),
             removed=sum(side.removed for side in sides.values()),
             carried=carried,
-            dropped=dropped,
-            in_use=in_use,
+            dropped=dropped.gone,
+            in_use=dropped.in_use,
+            lost=dropped.lost,
         )
+
+
+def _warn_of_rolled_back(root: Path) -> None:
+    """Log, before the work, which changes will be removed with the generations that have them."""
+    for number, changes in rolled_back_changes(root).items():
+        if any(any(each) for each in changes.values()):
+            logger.warning(
+                "generation %d was rolled back; it is removed at the end of this compaction, and "
+                "with it its changes: %s",
+                number,
+                describe_changes(changes),
+            )
 
 
 class _Folding:

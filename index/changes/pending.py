@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aladin.atomic import atomic_file, make_folder
-from aladin.errors import IndexCorruptError
+from aladin.errors import IndexCorruptError, SearchIndexError
 from index.changes.database import changes_database, changes_folder, open_to_read
 from index.changes.lock import changes_lock
-from index.layout import generation_folder, live_generation
+from index.layout import generation_folder, live_generation, published_generations
 from index.manifest import read_manifest
 from index.settings import TARGETS, Target
 
@@ -65,6 +65,43 @@ def pending_changes(root: Path, generation: int | None = None) -> dict[Target, P
             raise IndexCorruptError(path, f"cannot be read ({error})") from error
         pending[target] = PendingChanges(added - of_added, removed - of_added)
     return pending
+
+
+def rolled_back_changes(root: Path) -> dict[int, dict[Target, PendingChanges]]:
+    """Count the changes of the generations that were rolled back, those after the live one.
+
+    The next compaction that makes a generation removes them from the disk.
+
+    Args:
+        root: of the index.
+
+    Returns:
+        By generation and side; only what can be read.
+
+    Raises:
+        IndexNotReadyError: nothing was published yet.
+    """
+    live = live_generation(root)
+    found: dict[int, dict[Target, PendingChanges]] = {}
+    for number in published_generations(root):
+        if number > live:
+            try:
+                found[number] = pending_changes(root, number)
+            except SearchIndexError:  # a damaged one is no reason to stop
+                found[number] = {}
+    return found
+
+
+def describe_changes(changes: Mapping[Target, PendingChanges]) -> str:
+    """Put numbers of changes into words."""
+    return (
+        "; ".join(
+            f"{each.added} {target} added, {each.removed} removed"
+            for target, each in changes.items()
+            if any(each)
+        )
+        or "none"
+    )
 
 
 def copy_changes(root: Path, from_generation: int, to_generation: int) -> None:

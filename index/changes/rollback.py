@@ -23,7 +23,7 @@ class RollbackReport(NamedTuple):
     """What a rollback did.
 
     Attributes:
-        left: the generation that was live before; it stays on the disk.
+        left: the generation that was live before; it stays on the disk until a compaction.
         undone: its changes, which nobody sees any more unless it is made live again.
         generation: that is live now.
         pending: its own changes, which are seen again.
@@ -40,7 +40,8 @@ class RollbackReport(NamedTuple):
 def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
     """Make another generation live, with the changes that it had when it was replaced.
 
-    Nothing is deleted: to roll back from generation 3 to 2 and then to 3 restores all.
+    Nothing is deleted: to roll back from generation 3 to 2 and then to 3 restores all, until a
+    compaction removes 3 (`index.changes.drop_generations`).
 
     Args:
         root: of the index.
@@ -52,6 +53,7 @@ def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
         IndexCorruptError: the generation to go to is damaged; the live one stays.
         IndexWriteError: the disk cannot be written, or the index is being built.
     """
+    live_generation(root)  # nothing is written where there is no index
     with disk_errors(root), only_builder(root), changes_lock(root):
         live = live_generation(root)
         published = published_generations(root)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,11 +12,13 @@ import numpy as np
 from aladin.errors import DataError, IndexMismatchError
 from index.building.generation_writer import SideSource
 from index.building.item_encoders import LeftOut
+from index.building.photo_places import PhotoPlaces
 from index.building.side_writer import EncodedPart
 from index.exchange.checks import check_kind, check_tokens, map_array, unit_vectors
 from index.exchange.item_source import ItemSource
 from index.exchange.layout import SideLayout
 from index.exchange.stored_tokens import StoredTokens
+from index.items.tables import StoredItem
 from index.settings import TokenDtype
 from index.tokens.codec import PackedTokens, TokenCodec
 
@@ -77,12 +80,18 @@ class EncodedSide:
             files -= {self._layout.metadata(name) for name in self._embeddings}
         return files
 
-    def source(self, dtype: TokenDtype | None, other: EncodedSide | None = None) -> SideSource:
+    def source(
+        self,
+        dtype: TokenDtype | None,
+        other: EncodedSide | None = None,
+        places: PhotoPlaces | None = None,
+    ) -> SideSource:
         """Describe the side as a generation is written from it.
 
         Args:
             dtype: form in which the tokens are to be stored; None: the one they are in.
             other: the other side, whose tokens are like those that will ask; None: there is none.
+            places: looks where each photo with an absolute path lies; None: all are taken.
 
         Raises:
             InputError: an id repeats.
@@ -91,11 +100,14 @@ class EncodedSide:
         """
         self._items.check_ids()
         left_out: list[LeftOut] = []
+        fault = _caption_fault
+        if self._layout.target == "images":
+            fault = _no_fault if places is None else partial(_place_fault, places)
         codec = self._codec(dtype, other)
         return SideSource(
             embedding_dim=self._dims.embedding,
             codec=codec,
-            parts=(_with_text(part, left_out, self._layout) for part in self._parts(codec)),
+            parts=(_usable(part, left_out, fault) for part in self._parts(codec)),
             left_out=left_out,
             count=self.count,
         )
@@ -143,16 +155,39 @@ class EncodedSide:
         return codec.pack(stored.unpack(packed))
 
 
-def _with_text(part: EncodedPart, left_out: list[LeftOut], layout: SideLayout) -> EncodedPart:
-    """Leave out the texts that have no caption: their embedding is of nothing."""
-    if layout.target == "images" or all(item.text for item in part.items):
+def _usable(
+    part: EncodedPart, left_out: list[LeftOut], fault: Callable[[StoredItem], str | None]
+) -> EncodedPart:
+    """Leave out the items that have a fault, with all that belongs to them."""
+    faults = [fault(item) for item in part.items]
+    if not any(faults):
         return part
-    kept = np.array([bool(item.text) for item in part.items])
-    left_out += [LeftOut(item.id, "has no caption") for item in part.items if not item.text]
+    kept = np.array([reason is None for reason in faults])
+    left_out += [
+        LeftOut(item.id, reason)
+        for item, reason in zip(part.items, faults, strict=True)
+        if reason is not None
+    ]
     places = np.flatnonzero(np.repeat(kept, part.lengths))
     return EncodedPart(
-        items=[item for item in part.items if item.text],
+        items=[item for item, usable in zip(part.items, kept.tolist(), strict=True) if usable],
         embeddings=part.embeddings[kept],
         tokens=part.tokens.take(places),
         lengths=part.lengths[kept],
     )
+
+
+def _caption_fault(item: StoredItem) -> str | None:
+    """Refuse a text that has no caption: its embedding is of nothing."""
+    return None if item.text else "has no caption"
+
+
+def _no_fault(item: StoredItem) -> str | None:  # noqa: ARG001
+    return None
+
+
+def _place_fault(places: PhotoPlaces, item: StoredItem) -> str | None:
+    """Refuse a photo outside of the root; one that was uploaded comes with the encodings."""
+    if item.path is None or not Path(item.path).is_absolute():
+        return None
+    return places.fault(Path(item.path), item.path)

@@ -15,11 +15,12 @@ from aladin.progress import NullProgress, Progress
 from index.ann.first_stage import check_first_stages
 from index.building.generation_writer import SideSource, write_generation
 from index.building.item_encoders import LeftOut
+from index.building.photo_places import PhotoPlaces
 from index.building.plan import fingerprint_of
 from index.building.publish import describe_model, install_model
 from index.building.side_writer import EncodedPart
 from index.changes.uploaded_photos import UploadedPhoto
-from index.disk import disk_errors, only_builder
+from index.disk import check_folder, disk_errors, only_builder
 from index.exchange.encoded_side import Dims, EncodedSide
 from index.exchange.layout import METADATA, TEXTS_FOLDER, SideLayout
 from index.exchange.manifest import check_files, describe_paths, read_exchange_manifest
@@ -33,7 +34,7 @@ class ImportReport(NamedTuple):
     Attributes:
         generation: the new live generation.
         counts: number of items of each side.
-        left_out: texts without a caption, which were not taken.
+        left_out: what was not taken: texts without a caption, photos outside of the root.
     """
 
     generation: int
@@ -48,6 +49,7 @@ def import_index(
     settings: BuildSettings | None = None,
     token_dtype: TokenDtype | None = None,
     progress: Progress | None = None,
+    places: PhotoPlaces | None = None,
 ) -> ImportReport:
     """Make a new generation of ready-made encodings, and make it live; the network does not run.
 
@@ -63,6 +65,8 @@ def import_index(
         settings: of the first stage, the filters and the candidates.
         token_dtype: form in which tokens are to be stored; None: the one they are in.
         progress: told of items and vectors.
+        places: looks where each photo with an absolute path lies, and may have it left out;
+            None: all are taken.
 
     Raises:
         DataError: a file is missing, is not what it should be, or is out of step with the others;
@@ -72,11 +76,13 @@ def import_index(
             model's.
         InputError: an id repeats, or no text has a caption.
         CheckpointError: the checkpoint cannot be loaded.
-        ConfigError: FAISS cannot build what the settings ask for.
+        ConfigError: FAISS cannot build what the settings ask for, or `out` holds something else
+            than an index.
         IndexWriteError: the disk is full or cannot be written, or the index is being built.
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
+    check_folder(out)
     checkpoint = load_checkpoint(checkpoint_folder)
     dims = Dims(checkpoint.model.matching.dim, checkpoint.model.alignment.dim)
     manifest = read_exchange_manifest(folder)
@@ -97,7 +103,7 @@ def import_index(
     fingerprints: dict[Target, str] = {}
     for target, side in sides.items():
         other = next((sides[each] for each in sides if each != target), None)
-        source = side.source(token_dtype, other)
+        source = side.source(token_dtype, other, places if target == "images" else None)
         sources[target] = replace(source, parts=_with_photos(source.parts, folder, out))
         fingerprints[target] = _fingerprint(files[target], token_dtype)
     with disk_errors(out), only_builder(out):

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from aladin.atomic import atomic_file, atomic_folder, make_folder
 from aladin.errors import ConfigError, IndexCorruptError, IndexWriteError
+from index.disk import lock_file
 from index.items.tables import StoredItem
-from index.layout import CURRENT, LOCK, MODEL
+from index.layout import CURRENT, MODEL
 from index.manifest import ModelEntry, check_lengths, describe_files
 from index.remote.location import EngineLocation, write_location
 
@@ -24,14 +25,13 @@ def only_pusher(folder: Path) -> Generator[None]:
         folder: created.
 
     Raises:
-        ConfigError: an index of files is there.
+        ConfigError: an index of files is there, or something else.
         IndexWriteError: another process pushes to it, or the disk cannot be written.
     """
     if (folder / CURRENT).exists():
         raise ConfigError(f"{folder}: expected a folder of its own, got an index of files")
     try:
-        make_folder(folder)
-        with (folder / LOCK).open("w") as lock:
+        with lock_file(folder) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -12,6 +12,7 @@ from index.history import GenerationRecord
 from index.manifest import Manifest
 from index.settings import Target
 from service.answers.index import CalibratedOn, UnreliableDirections
+from service.answers.shown_reason import without_paths
 from service.work.index_report import IndexReport
 
 Standing = Literal["live", "refused", "earlier", "rolled back"]
@@ -262,7 +263,7 @@ def _side(report: IndexReport, target: Target) -> SideState | None:
         left_out=LeftOutPage(
             total=entry.left_out,
             offset=report.offset,
-            items=[LeftOutItem.model_validate(item) for item in left_out],
+            items=[LeftOutItem(id=each.id, reason=without_paths(each.reason)) for each in left_out],
         ),
     )
 

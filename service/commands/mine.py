@@ -54,8 +54,10 @@ def mine(
     stdout, the path of the file. A file that holds the same already is left as it is; one mined
     from other data, by another network or with other settings is never replaced.
     """
+    from aladin.output_file import check_writable
     from training.mining.job import mine_file
 
+    check_writable("--out", out)
     store = opened_regions(regions, region_labels)
     with stderr_progress() as progress:
         mine_file(

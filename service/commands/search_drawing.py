@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aladin.atomic import atomic_file
 from aladin.decoding_memory import DecodingMemory
 from aladin.errors import InputError
+from aladin.output_file import check_writable
 
 if TYPE_CHECKING:
     from index.searcher import TwoStageSearcher
@@ -38,6 +39,7 @@ def check_drawing(out: Path, hits: int, *, explain: bool) -> None:
         raise InputError(f"--out: expected a name that ends in .png, got {out.name}")
     if hits > MAX_DRAWN:
         raise InputError(f"--out: expected -k to be at most {MAX_DRAWN}, got {hits}")
+    check_writable("--out", out)
 
 
 def draw_here(

@@ -79,6 +79,18 @@ def serve(
             "answered from the moment one is published.",
         ),
     ] = False,
+    photos_root: Annotated[
+        Path | None,
+        typer.Option(
+            "--photos-root",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Show only photos inside of this folder, after all links are followed, and those "
+            "that were uploaded. If omitted, as ALADIN_PHOTOS_ROOT says.",
+            show_default=False,
+        ),
+    ] = None,
     log_format: Annotated[
         LogFormat | None,
         typer.Option(
@@ -120,4 +132,5 @@ def serve(
         warm=warm,
         detector=detector,
         wait=wait,
+        photos_root=photos_root,
     )

@@ -14,8 +14,8 @@ from aladin.decoding_memory import DecodingMemory
 from aladin.errors import ImageError, InputError, UnknownItemError
 from aladin.images import DEFAULT_LIMITS, decoded_image
 from aladin.photo_file import PhotoFile
+from aladin.photos_root import PhotosRoot
 from index.backend import SearchSide
-from index.changes.uploaded_photos import photo_of
 from index.evidence import region_boxes
 from index.items.tables import StoredItem
 from index.modality import OTHER_SIDE_OF, SIDE_OF, Modality
@@ -28,6 +28,7 @@ from service.evidence.drawing import draw_page
 from service.evidence.layout import PHOTO_PX, lay_out
 from service.evidence.png import write_png
 from service.photos.photo_bytes import PhotoGoneError, photo_version
+from service.photos.served_photo import served_photo
 from service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 from service.query_encoder import EncodedQuery
 
@@ -54,13 +55,19 @@ class Pair(NamedTuple):
     photo: PhotoFile | bytes | None
 
 
-def find_pair(searcher: TwoStageSearcher, query: PairQuery, item_id: str) -> Pair:
+def find_pair(
+    searcher: TwoStageSearcher,
+    query: PairQuery,
+    item_id: str,
+    photos_root: PhotosRoot | None = None,
+) -> Pair:
     """Look up what belongs to a pair; nothing is encoded.
 
     Args:
         searcher: of the index.
         query: a text or a photo.
         item_id: of a photo for a text, of a text for a photo.
+        photos_root: folder outside of which no photo of the index is shown, or None.
 
     Raises:
         UnknownItemError: no item has this id, or the query's.
@@ -89,7 +96,7 @@ def find_pair(searcher: TwoStageSearcher, query: PairQuery, item_id: str) -> Pai
         photo = query.photo
     else:
         shown = item if modality == "text" else asked
-        photo = None if shown is None else photo_of(index.path, shown)
+        photo = None if shown is None else served_photo(index.path, shown, photos_root)
     return Pair(query, modality, asked, side, item, photo)
 
 

@@ -55,6 +55,7 @@ def serve_index(
     warm: bool = False,
     detector: str | None = None,
     wait: bool = False,
+    photos_root: Path | None = None,
 ) -> None:
     """Serve one index until SIGINT or SIGTERM.
 
@@ -71,6 +72,8 @@ def serve_index(
         warm: have the files read into memory before the first query.
         detector: finds the regions of photos, whatever the settings say; None: as they say.
         wait: start without a live generation too, and answer from the moment there is one.
+        photos_root: folder outside of which no photo is shown, whatever the settings say; None:
+            as they say.
 
     Raises:
         IndexNotReadyError: there is no live generation, and `wait` is False.
@@ -90,6 +93,10 @@ def serve_index(
         settings = settings.model_copy(update={"allow_anonymous": True})
     if detector is not None:
         settings = settings.model_copy(update={"detector": detector})
+    if photos_root is not None:
+        settings = settings.model_copy(update={"photos_root": photos_root})
+    if settings.photos_root is not None and not settings.photos_root.is_dir():
+        raise ConfigError(f"photos_root: expected a folder, got {settings.photos_root}")
     metrics = Metrics()
     policy = make_policy(settings, host, metrics=metrics)
     proxies = TrustedProxies.from_environment()

@@ -9,6 +9,7 @@ from aladin.atomic import atomic_file
 from aladin.calibration.calibration import Calibration
 from aladin.calibration.figures import DirectionFigures, Reliability
 from aladin.errors import InputError
+from aladin.output_file import check_writable
 from service.reports.calibration_report import QUESTIONS, STAGES, of_directions
 
 
@@ -16,10 +17,11 @@ def check_plot(path: Path) -> None:
     """Refuse a name that nothing can be drawn to, before the long work.
 
     Raises:
-        InputError: no PNG.
+        InputError: no PNG, or it cannot be written.
     """
     if path.suffix.lower() != ".png":
         raise InputError(f"--plot: expected the name of a .png file, got {path}")
+    check_writable("--plot", path)
 
 
 def draw_reliability(path: Path, calibration: Calibration) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from aladin.atomic import atomic_file, write_json
 from aladin.errors import InputError
+from aladin.output_file import check_writable
 from index.curve.curve_points import CandidateCurve
 from service.reports.curve_plot import curve_figure
 from service.reports.evaluation_curve import curve_data
@@ -19,10 +20,11 @@ def check_curve_file(path: Path) -> None:
     """Refuse a file that `write_curve` could not write.
 
     Raises:
-        InputError: its name ends otherwise.
+        InputError: its name ends otherwise, or it cannot be written.
     """
     if path.suffix.lower() not in _FORMATS:
         raise InputError(f"--curve: expected a name with one of {', '.join(_FORMATS)}, got {path}")
+    check_writable("--curve", path)
 
 
 def write_curve(path: Path, curve: CandidateCurve, title: str) -> None:

@@ -8,8 +8,20 @@ from typing import Any
 
 from aladin.atomic import atomic_file
 from aladin.errors import InputError
+from aladin.output_file import check_writable
 from index.manifest import SideEntry
 from index.settings import Target
+
+
+def check_plot(path: Path) -> None:
+    """Refuse a file that `draw_curves` could not draw to, before the long work.
+
+    Raises:
+        InputError: no PNG, or it cannot be written.
+    """
+    if path.suffix.lower() != ".png":
+        raise InputError(f"--plot: expected the name of a .png file, got {path}")
+    check_writable("--plot", path)
 
 
 def draw_curves(path: Path, sides: Mapping[Target, SideEntry]) -> None:
@@ -26,8 +38,7 @@ def draw_curves(path: Path, sides: Mapping[Target, SideEntry]) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    if path.suffix.lower() != ".png":
-        raise InputError(f"--plot: expected the name of a .png file, got {path}")
+    check_plot(path)
     figure = Figure(figsize=(11, 4 * len(sides)), layout="constrained")
     FigureCanvasAgg(figure)
     axes: Any = figure.subplots(len(sides), 2, squeeze=False)

@@ -43,8 +43,9 @@ class DrawEvidence(Job[DrawnEvidence]):
 
     def run(self, worker: Worker) -> DrawnEvidence:
         """Return it as a PNG file."""
-        searcher = worker.engine().searcher
-        pair = find_pair(searcher, self.query, self.item_id)
+        engine = worker.engine()
+        searcher = engine.searcher
+        pair = find_pair(searcher, self.query, self.item_id, engine.photos_root)
         version = drawing_version(searcher, pair)
         if version in self.known:
             return DrawnEvidence(version, None)

@@ -20,6 +20,7 @@ from aladin.errors import (
     IndexMismatchError,
     IndexNotReadyError,
 )
+from aladin.photos_root import PhotosRoot
 from index.backend import SearchBackend
 from index.devices.search_device import SearchDevice
 from index.layout import generation_folder
@@ -80,6 +81,7 @@ class LiveIndex:
         access: EngineAccess | None = None,
         deadly: Refusals | None = None,
         on_attempt: OnAttempt = lambda _: None,
+        photos_root: PhotosRoot | None = None,
     ) -> None:
         """Open nothing yet.
 
@@ -93,6 +95,7 @@ class LiveIndex:
             access: how the engine is reached, if one keeps the index; None: as it is by default.
             deadly: what is refused without being opened, for it has ended other processes.
             on_attempt: told before a generation is opened, and None when that is through.
+            photos_root: folder outside of which no photo is shown, or None.
         """
         self.path = path
         self._device = device
@@ -103,6 +106,7 @@ class LiveIndex:
         self._access = access or EngineAccess()
         self._deadly = deadly or {}
         self._on_attempt = on_attempt
+        self._photos_root = photos_root
         self._source: IndexSource | None = None
         self._engine: SearchEngine | None = None
         self._changer: ItemChanger | None = None
@@ -293,7 +297,7 @@ class LiveIndex:
             index.close()
             return
         replaces = self._engine is not None
-        self._engine = SearchEngine(TwoStageSearcher(index), self._limits)
+        self._engine = SearchEngine(TwoStageSearcher(index), self._limits, self._photos_root)
         self._close_index = weakref.finalize(self._engine, index.close)
         self._place = index.place
         if self._changer is None or self._checkpoint is not index.checkpoint:

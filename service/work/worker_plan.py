@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aladin.detectors.base import Detector
+from aladin.photos_root import PhotosRoot
 from aladin.query_precision import choose_precision
 from index.devices.search_device import DeviceName, FirstStageName, SearchDevice
 from service.encoding_cache import EncodingCache
@@ -68,6 +69,7 @@ class WorkerPlan:
         place = SearchDevice.choose(self.device, self.first_stage)
         detector = self._detector(place)
         limits = self.settings.query_limits  # one for all: they share the memory for photos
+        photos_root = self.settings.photos_root
         live = LiveIndex(
             self.index,
             limits,
@@ -82,6 +84,7 @@ class WorkerPlan:
             ),
             deadly=self.deadly,
             on_attempt=on_attempt,
+            photos_root=None if photos_root is None else PhotosRoot(photos_root),
         )
         encoder = QueryEncoder(
             limits,

@@ -20,8 +20,19 @@ from index.disk import disk_errors, only_builder
     ],
 )
 def test_a_failed_write_is_one_clear_error(tmp_path: Path, error: Exception, said: str) -> None:
+    (tmp_path / "CURRENT").touch()
     with pytest.raises(IndexWriteError, match=said), disk_errors(tmp_path):
         raise error
+
+
+def test_a_live_generation_is_named_only_where_there_is_one(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "a.npy")
+    with pytest.raises(IndexWriteError) as caught, disk_errors(tmp_path):
+        raise full
+    assert str(caught.value) == (
+        "a.npy: No space left on device; nothing is live yet, and the command can be run again "
+        "(a build with --resume)"
+    )
 
 
 def test_other_errors_pass(tmp_path: Path) -> None:

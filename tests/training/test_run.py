@@ -200,3 +200,17 @@ def test_a_mistake_is_found_first_and_leaves_no_folder(
     with pytest.raises(AladinError, match=message):
         run_recipe(load_recipe(recipe_path, [override]), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("foreign", ["photo.jpg", "photos"])
+def test_a_run_is_not_written_among_photos(recipe_path: Path, tmp_path: Path, foreign: str) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "train.log").write_text("redirected before the run begins")
+    if foreign == "photos":
+        (out / foreign).mkdir()
+    else:
+        (out / foreign).write_bytes(b"x")
+    with pytest.raises(ConfigError, match=f"holds '{foreign}'"):
+        run_recipe(load_recipe(recipe_path), out)
+    assert sorted(path.name for path in out.iterdir()) == [foreign, "train.log"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from training.data.formats import KNOWN_FORMATS, read_entries
 from training.data.records import Record, collect, select
+from training.data.skipped import OnSkip, SkippedOfSplit, log_skipped
 
 __all__ = ["KNOWN_FORMATS", "Record", "iter_records", "read_records"]
 
@@ -20,6 +21,7 @@ def iter_records(
     *,
     require_captions: bool = True,
     images: Path | None = None,
+    on_skip: OnSkip = log_skipped,
 ) -> Iterator[Record]:
     """Read a data set photo by photo, whatever its size; a Karpathy JSON alone is read at once.
 
@@ -30,12 +32,20 @@ def iter_records(
         split: only this one; None: all photos.
         require_captions: refuse a photo without captions; searching photos needs none.
         images: folder of a Karpathy JSON's photos, if it is not beside the file.
+        on_skip: called with each file of the split that looks like a photo and cannot be read.
 
     Raises:
         DataError: the source cannot be used; while reading, a line of it cannot, or, at the
             end, there was no photo or no such split.
     """
-    entries = select(read_entries(source, images), source, split, require_captions=require_captions)
+    skipped = SkippedOfSplit(split, on_skip)
+    entries = select(
+        read_entries(source, images, skipped),
+        source,
+        split,
+        require_captions=require_captions,
+        skipped=skipped,
+    )
     return (entry.record for entry in entries)
 
 
@@ -49,6 +59,8 @@ def read_records(
 ) -> list[Record]:
     """Read a data set, whole: nothing is returned if one photo of it cannot be used.
 
+    Files that look like photos and are in a format that is not read are logged as warnings.
+
     Args:
         source: see `iter_records`, as for the others.
         split: only this one; None: all photos.
@@ -60,6 +72,7 @@ def read_records(
     Raises:
         DataError: see `iter_records`; also: an id repeats, or the file of a photo is missing.
     """
-    entries = read_entries(source, images)
-    chosen = select(entries, source, split, require_captions=require_captions)
+    skipped = SkippedOfSplit(split, log_skipped)
+    entries = read_entries(source, images, skipped)
+    chosen = select(entries, source, split, require_captions=require_captions, skipped=skipped)
     return collect(chosen, require_photos=require_photos)

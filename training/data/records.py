@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from aladin.errors import DataError
 from aladin.photo_file import PhotoFile
 from training.data.fields import Place
+from training.data.skipped import SkippedOfSplit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,12 @@ class Entry(NamedTuple):
 
 
 def select(
-    entries: Iterable[Entry], source: Path, split: str | None, *, require_captions: bool
+    entries: Iterable[Entry],
+    source: Path,
+    split: str | None,
+    *,
+    require_captions: bool,
+    skipped: SkippedOfSplit | None = None,
 ) -> Iterator[Entry]:
     """Pass on the photos of one split as they come.
 
@@ -60,6 +66,7 @@ def select(
         source: named in the error about a source without such photos.
         split: only this one; None: all photos.
         require_captions: refuse a photo without captions.
+        skipped: photos that the reader could not read; named where there was no other.
 
     Raises:
         DataError: a photo of the split has no caption; or, at the end, there was none.
@@ -76,6 +83,8 @@ def select(
             raise entry.place.error(f"photo {record.uri!r} has no caption")
         any_chosen = True
         yield entry
+    if not any_chosen and skipped is not None and skipped.count:
+        raise DataError(source, None, f"holds no photo that can be read: {skipped.summary}")
     if not any_photo:
         raise DataError(source, None, "holds no photo")
     if not any_chosen:

@@ -14,10 +14,11 @@ from aladin.photo_file import PhotoFile
 from training.data.columns import describe
 from training.data.fields import Place, parse_json
 from training.data.records import Record
+from training.data.skipped import HAS_AVIF
 
 PHOTO_SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm"}
-)
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm"}
+) | frozenset({".avif"} if HAS_AVIF else ())
 TEXT, DETAILS = ".txt", ".json"
 _SPLITS = frozenset({"train", "val", "test"})
 

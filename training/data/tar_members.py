@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -29,7 +29,7 @@ class TarMember(NamedTuple):
     """A file in a tar.
 
     Attributes:
-        name: as the tar has it.
+        name: as the tar has it; a byte that is not UTF-8 is a lone surrogate.
         offset: of its first byte in the tar.
         length: in bytes.
     """
@@ -39,12 +39,15 @@ class TarMember(NamedTuple):
     length: int
 
 
-def walk_tar(path: Path, file: BinaryIO) -> Iterator[TarMember]:
+def walk_tar(
+    path: Path, file: BinaryIO, on_link: Callable[[str], None] | None = None
+) -> Iterator[TarMember]:
     """Yield the files of a tar in their order; folders and links are passed over.
 
     Args:
         path: named in errors.
         file: the tar, open for reading.
+        on_link: called with the name of each link.
 
     Raises:
         DataError: not a tar, damaged or cut short, which says up to where it was whole.
@@ -70,6 +73,8 @@ def walk_tar(path: Path, file: BinaryIO) -> Iterator[TarMember]:
         if info.isreg():
             _refuse_unreadable(path, info, name, about_next)
             yield TarMember(name, start, length)
+        elif on_link is not None and (info.issym() or info.islnk()):
+            on_link(name)
         about_next = {}
         whole = f"whole up to {name!r}, that is byte {position} of {size}"
 
@@ -134,5 +139,3 @@ def _is_number(digits: bytes) -> bool:
 def _refuse_unreadable(path: Path, info: tarfile.TarInfo, name: str, about: dict[str, str]) -> None:
     if info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in about):
         raise DataError(path, None, f"{name!r} is stored sparse, which cannot be read in place")
-    if any("\ud800" <= each <= "\udfff" for each in name):
-        raise DataError(path, None, f"the name {name!r} is not UTF-8")

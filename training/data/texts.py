@@ -13,6 +13,7 @@ from training.data import iter_records
 from training.data.columns import describe
 from training.data.formats import TABLES
 from training.data.jsonl import read_lines
+from training.data.skipped import OnSkip, log_skipped
 from training.data.table import Table
 
 _KNOWN = frozenset({"id", "text", "metadata"})
@@ -35,7 +36,9 @@ class TextRecord:
     image_id: str | None = None
 
 
-def iter_texts(source: Path, split: str | None = None) -> Iterator[TextRecord]:
+def iter_texts(
+    source: Path, split: str | None = None, on_skip: OnSkip = log_skipped
+) -> Iterator[TextRecord]:
     """Read texts one by one: lines of texts, or the captions of photos.
 
     That an id is used once is left to who reads on. A photo without a caption has no text.
@@ -45,15 +48,16 @@ def iter_texts(source: Path, split: str | None = None) -> Iterator[TextRecord]:
             line decides; a table without a column of photos, with ``id`` and ``text``; or any
             source of photos that `iter_records` knows.
         split: of photos with captions.
+        on_skip: called with each file that looks like a photo and cannot be read.
 
     Raises:
         DataError: the source cannot be used; while reading, a line cannot, or, at the end,
             there was no text.
     """
-    return _some(_texts(source, split), source)
+    return _some(_texts(source, split, on_skip), source)
 
 
-def _texts(source: Path, split: str | None) -> Iterator[TextRecord]:
+def _texts(source: Path, split: str | None, on_skip: OnSkip) -> Iterator[TextRecord]:
     if source.is_file():
         suffix = source.suffix.lower()
         if suffix == ".jsonl" and _holds_texts(source):
@@ -69,7 +73,7 @@ def _texts(source: Path, split: str | None) -> Iterator[TextRecord]:
             metadata=record.metadata,
             image_id=record.id,
         )
-        for record in iter_records(source, split, require_captions=False)
+        for record in iter_records(source, split, require_captions=False, on_skip=on_skip)
         for caption_id, caption in zip(record.caption_ids, record.captions, strict=True)
     )
 

@@ -14,6 +14,7 @@ from training.data import Record
 from training.data.folder import walk_files
 from training.data.patterns import common_folder, expand
 from training.data.samples import split_of_folder
+from training.data.skipped import OnSkip, SkippedOfSplit, ignore_skipped, log_skipped
 from training.data.webdataset import is_tar, read_tar
 
 # A whole tar ends with two blocks of zeros.
@@ -39,13 +40,16 @@ class Shard:
         """The path from the root on: the same wherever the data set lies."""
         return self.path.relative_to(self.root).as_posix()
 
-    def records(self) -> Iterator[Record]:
+    def records(self, on_skip: OnSkip = ignore_skipped) -> Iterator[Record]:
         """Read the photos of the split in their order, those without captions among them.
+
+        Args:
+            on_skip: called with each member that looks like a photo and cannot be read.
 
         Raises:
             DataError: see `read_tar`.
         """
-        for entry in read_tar(self.path, self.root):
+        for entry in read_tar(self.path, self.root, SkippedOfSplit(self.split, on_skip)):
             if self.split is None or entry.record.split == self.split:
                 yield entry.record
 
@@ -111,7 +115,7 @@ def count_shard(shard: Shard) -> ShardCount:
     Raises:
         DataError: the tar is damaged or cut short.
     """
-    captioned = [bool(record.captions) for record in shard.records()]
+    captioned = [bool(record.captions) for record in shard.records(log_skipped)]
     photos = sum(captioned)
     return ShardCount(photos, len(captioned) - photos)
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.commands.detector_option import DetectorOption, detector_for
-from service.commands.index.arguments import IndexArgument
+from service.commands.index.arguments import IndexArgument, PhotosRootOption
 from service.commands.index.metadata_option import MaxMetadataOption, metadata_limits
+from service.commands.index.reports import warn_of_places
 from service.commands.region_options import RegionLabelsOption, RegionsOption, opened_regions
 from service.progress import stderr_progress
 
@@ -38,6 +39,7 @@ def add(
     split: Annotated[
         str | None, typer.Option("--split", help="Only this split of a data set; else all of it.")
     ] = None,
+    photos_root: PhotosRootOption = None,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
     detector: DetectorOption = None,
@@ -55,7 +57,7 @@ def add(
 
     In: INDEX, whose own model encodes them, and --images, --texts or both. Out: the items can be
     found by every search that begins later, also in services that run; on stdout, how many.
-    Photos that cannot be used are left out and named on stderr.
+    Photos that cannot be used are left out and named on stderr, as `index build` does it.
 
     Items are encoded in batches of 64. A batch is applied in one step and is on the disk before
     the next begins: a kill loses at most the batch that it falls into, all of it. Run again with
@@ -64,7 +66,8 @@ def add(
     """
     from aladin.checkpoint import load_checkpoint
     from aladin.errors import InputError
-    from index.building.item_encoders import RegionReader
+    from index.building.item_encoders import LeftOut, RegionReader
+    from index.building.photo_places import PhotoPlaces
     from index.building.source_items import SourceItem
     from index.changes.additions import AddSettings, add_items, check_new
     from index.layout import MODEL, live_generation
@@ -72,7 +75,8 @@ def add(
     from index.settings import Target
     from service.detected_regions import DetectedRegions, with_photo_keys
     from service.engine_options import engine_options
-    from service.sources import image_items, text_items
+    from service.sources import image_items, photo_places, text_items
+    from training.data.skipped import ignore_skipped, log_skipped
 
     sources: dict[Target, Path] = {}
     if images is not None:
@@ -92,11 +96,17 @@ def add(
         finder = detector_for(checkpoint.model.image.encoder, detector)
     reader: RegionReader | None = store if finder is None else DetectedRegions(finder)
 
-    def items(target: Target) -> Iterable[SourceItem]:
+    places: PhotoPlaces | None = None
+
+    def items(target: Target, *, first: bool = False) -> Iterable[SourceItem | LeftOut]:
+        nonlocal places
         source = sources[target]
         if target == "texts":
-            return text_items(source, split)
-        photos = image_items(source, split, store)
+            # Named once: not while ids are looked at, nor where the photos are added, too.
+            on_skip = ignore_skipped if first or texts == images else log_skipped
+            return text_items(source, split, on_skip)
+        places = photo_places(source, photos_root)  # of this reading: it counts
+        photos = image_items(source, split, store, places)
         return photos if finder is None else with_photo_keys(photos)
 
     limits = metadata_limits(max_metadata)
@@ -104,7 +114,7 @@ def add(
     with closing(open_writer(index, checkpoint.model_id, engine=engine)) as writer:
         if on_duplicate is Duplicates.ERROR:
             for target in sources:
-                check_new(writer, target, items(target), limits)
+                check_new(writer, target, items(target, first=True), limits)
         for target in sources:
             with stderr_progress() as progress:
                 counts = add_items(
@@ -116,3 +126,5 @@ def add(
                 f"{index}: {target}: {counts.added} added, {counts.replaced} replaced, "
                 f"{counts.skipped} skipped, {len(counts.left_out)} left out"
             )
+    if places is not None:
+        warn_of_places(places)

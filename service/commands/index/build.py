@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ import typer
 
 from service.commands.detector_option import DetectorOption, detector_for, named_detector
 from service.commands.device_options import Device, network_device
+from service.commands.index.arguments import PhotosRootOption
 from service.commands.index.metadata_option import MaxMetadataOption, metadata_limits
 from service.commands.index.ray_options import (
     RayCpusOption,
@@ -23,7 +24,7 @@ from service.commands.index.ray_options import (
     check_ray_options,
     workers_device,
 )
-from service.commands.index.reports import print_generation
+from service.commands.index.reports import print_generation, warn_of_places
 from service.commands.region_options import RegionLabelsOption, RegionsOption, opened_regions
 from service.progress import stderr_progress
 from service.sizes import parse_bytes
@@ -98,6 +99,7 @@ def build(
     split: Annotated[
         str | None, typer.Option("--split", help="Only this split of a data set; else all of it.")
     ] = None,
+    photos_root: PhotosRootOption = None,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
     detector: DetectorOption = None,
@@ -158,7 +160,12 @@ def build(
     In: --model, and --images, --texts or both. Out: in the folder --out, a new generation of the
     index, live once it is whole, with a copy of the model; on stdout, what it holds. It holds
     these items alone: what was added to an earlier generation stays with that one. Photos that
-    cannot be used are left out and named on stderr.
+    cannot be used are left out and named on stderr, as are files that look like photos and are
+    of no format that is read, broken links, and links to folders, which are not followed.
+
+    Whoever may search the index can see its photos. A source from elsewhere may name any picture
+    of this machine, by an absolute path, by ".." or by a link: --photos-root leaves out what lies
+    outside of a folder.
 
     A build may be killed at any moment and run again with --resume: the index is the same, file
     by file, as that of a build that was left alone. The progress tells where the time goes, in
@@ -185,11 +192,12 @@ def build(
     from index.layout import CURRENT, live_generation
     from index.settings import BuildSettings
     from service.detected_regions import DetectedRegions, open_detector, with_photo_keys
-    from service.sources import image_items, text_items
+    from service.sources import image_items, photo_places, text_items
     from training.data.regions import open_regions
+    from training.data.skipped import ignore_skipped, log_skipped
 
     check_ray_options(ray, ray_workers, ray_cpus)
-    with ExitStack() as stack:
+    with told_how_to_resume(out), ExitStack() as stack:
         cluster = None if ray is None else stack.enter_context(connected(ray))
         own_device = network_device(device if cluster is None else Device.cpu)
         settings = BuildSettings(
@@ -207,7 +215,8 @@ def build(
             resume=resume,
         )
         store = opened_regions(regions, region_labels)
-        photos = None if images is None else image_items(images, split, store)
+        places = None if images is None else photo_places(images, photos_root)
+        photos = None if images is None else image_items(images, split, store, places)
         reader: RegionReader | None = store
         # Opens the same on a node.
         open_reader: Callable[[], RegionReader] | None = None
@@ -219,7 +228,9 @@ def build(
             if finder is not None:
                 reader, photos = DetectedRegions(finder), with_photo_keys(photos)
                 open_reader = partial(open_detector, name, settings.device)
-        lines = None if texts is None else text_items(texts, split)
+        # Named once where the captions are those of the photos.
+        on_skip = ignore_skipped if texts == images else log_skipped
+        lines = None if texts is None else text_items(texts, split, on_skip)
         before = live_generation(out) if (out / CURRENT).exists() else None
         encoding = None
         if cluster is not None:
@@ -232,6 +243,8 @@ def build(
         progress = stack.enter_context(stderr_progress())
         report = build_index(model, out, photos, lines, settings, progress, reader, encoding)
     print_generation(out, report.generation, report.counts, report.left_out)
+    if places is not None:
+        warn_of_places(places)
     if before not in (None, report.generation) and any(
         any(changes) for changes in pending_changes(out, before).values()
     ):
@@ -240,6 +253,22 @@ def build(
             f"one: add it again, or go back with `aladin index rollback {out} --to {before}`",
             err=True,
         )
+
+
+@contextmanager
+def told_how_to_resume(out: Path) -> Generator[None]:
+    """Say, where the user stops a build, whether another one can go on from there."""
+    from index.building.plan import can_resume
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        if can_resume(out):
+            what = "the same command with --resume goes on from there"
+        else:
+            what = "nothing was encoded yet, so run the same command again"
+        typer.echo(f"stopped: {what}", err=True)
+        raise
 
 
 def fields_of(text: str | None) -> tuple[str, ...] | None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from service.commands.index.arguments import PhotosRootOption
 from service.commands.index.build import (
     AnnOption,
     FieldsOption,
@@ -15,7 +16,7 @@ from service.commands.index.build import (
     Tokens,
     fields_of,
 )
-from service.commands.index.reports import print_generation
+from service.commands.index.reports import print_generation, warn_of_places
 from service.progress import stderr_progress
 
 
@@ -40,6 +41,7 @@ def import_(
         typer.Option("--tokens", help="How tokens are to be stored. [default: as they are]"),
     ] = None,
     filter_fields: FieldsOption = None,
+    photos_root: PhotosRootOption = None,
 ) -> None:
     """Make an index of ready-made embeddings and tokens; nothing is encoded.
 
@@ -48,7 +50,11 @@ def import_(
     them, a search is by the embeddings alone. Out: in the folder --out, a new generation of the
     index, live once it is whole; on stdout, what it holds. Embeddings have to be L2-normalised
     and of the size of CHECKPOINT's; an export has to be of CHECKPOINT itself.
+
+    The metadata may name any picture of this machine, which whoever searches the index can then
+    see: with --photos-root, photos outside of that folder are left out and named on stderr.
     """
+    from index.building.photo_places import PhotoPlaces
     from index.exchange.importer import import_index
     from index.settings import BuildSettings
 
@@ -59,6 +65,8 @@ def import_(
         filter_fields=fields_of(filter_fields),
     )
     token_dtype = None if tokens is None else tokens.value
+    places = PhotoPlaces(folder, photos_root)
     with stderr_progress() as progress:
-        report = import_index(folder, model, out, settings, token_dtype, progress)
+        report = import_index(folder, model, out, settings, token_dtype, progress, places)
     print_generation(out, report.generation, report.counts, report.left_out)
+    warn_of_places(places)

@@ -31,13 +31,15 @@ def info(
     from index.remote.location import location_of
     from service.reports.index_curves import curve_tables
     from service.reports.index_facts import calibration_warnings, index_data, index_facts
-    from service.reports.index_plot import draw_curves
+    from service.reports.index_plot import check_plot, draw_curves
     from service.reports.tables import facts_table, print_table
 
     location = location_of(index)
     if location is not None:
         _engine_info(index, location, as_json=as_json, plot=plot)
         return
+    if plot is not None:
+        check_plot(plot)
     described = describe(index)
     if plot is not None:
         draw_curves(plot, described.sides)

@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from index.building.item_encoders import LeftOut
+    from index.building.photo_places import PhotoPlaces
     from index.settings import Target
 
 
@@ -43,3 +44,9 @@ def print_generation(
     held = ", ".join(f"{count} {target}" for target, count in counts.items())
     missing = f", {len(left_out)} left out" if left_out else ""
     typer.echo(f"{index}: generation {generation}, {held}{missing}{more}")
+
+
+def warn_of_places(places: PhotoPlaces) -> None:
+    """Print, on stderr, which photos lie outside of their source's folder."""
+    if places.warning is not None:
+        typer.echo(f"warning: {places.warning}", err=True)

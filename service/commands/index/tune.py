@@ -72,10 +72,12 @@ def tune(
     from index.info import describe
     from index.tuning.tune import TuneOptions, tune_index
     from service.reports.index_curves import curve_tables, curves_data
-    from service.reports.index_plot import draw_curves
+    from service.reports.index_plot import check_plot, draw_curves
     from service.reports.tables import print_table
     from service.tune_queries import queries_of
 
+    if plot is not None:
+        check_plot(plot)
     options = TuneOptions(
         ann_recall=ann_recall,
         fidelity=fidelity,

@@ -9,6 +9,7 @@ from aladin.errors import InputError
 from aladin.progress import NullProgress
 from index.building import catalogue as module
 from index.building.catalogue import Catalogue, write_catalogue
+from index.building.item_encoders import LeftOut
 from index.building.source_items import ImageItem, SourceItem, TextItem
 from index.items.metadata_limits import MetadataLimits
 from index.settings import BuildSettings
@@ -136,3 +137,16 @@ def test_more_distinct_fields_than_can_have_an_index_are_refused(
     with pytest.raises(InputError, match=r"at most 3 distinct metadata fields.* by item 'c'"):
         catalogue(tmp_path, items)
     catalogue(tmp_path, items, settings=BuildSettings(filter_fields=("all",))).close()
+
+
+def test_what_a_source_left_out_goes_with_the_items_it_stood_among(tmp_path: Path) -> None:
+    before, between, behind = (LeftOut(f"{name}.heic", "HEIC") for name in ("0", "1a", "3"))
+    listed = catalogue(tmp_path, [before, text("1"), between, text("2"), behind])
+    assert listed.items(range(2)) == [text("1"), text("2")]
+    assert listed.left_out(range(2)) == [before, between, behind]
+    assert listed.left_out(range(1)) == [before]
+    assert listed.left_out(range(1, 2)) == [between, behind]
+    without = catalogue(tmp_path, [text("1"), text("2")])
+    assert without.fingerprint(range(2)) != listed.fingerprint(range(2))
+    with pytest.raises(InputError, match=r"got none; 2 left out, e\.g\. '0\.heic': HEIC"):
+        catalogue(tmp_path, [before, between])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -64,7 +65,7 @@ def test_changes_are_folded_in_and_nothing_is_pending(
     writer.delete("images", ["a", "f"])
     before = held(root)
     report = compact_index(root)
-    assert report == (2, {"images": 5, "texts": 2}, 2, 3, 0, [], [])
+    assert report == (2, {"images": 5, "texts": 2}, 2, 3, 0, [], [], {})
     assert held(root) == before
     assert pending_changes(root) == {"images": (0, 0), "texts": (0, 0)}
     with open_index(root) as index:
@@ -312,3 +313,32 @@ def test_a_new_generation_of_the_same_rows_keeps_the_changes(
     assert pending_changes(root) == {"images": (1, 1), "texts": (0, 0)}
     writer.add("images", made_up(["b"], seed=2), "error")
     assert np.allclose(held(root)["b"], made_up(["b"], seed=2).embeddings[0])
+
+
+def test_changes_that_go_with_their_generation_are_counted(
+    root: Path, writer: ChangesWriter, made_up: MakeItems, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer.add("images", made_up(["x"]), "error")
+    assert compact_index(root).lost == {}
+    writer.add("images", made_up(["y", "z"]), "error")
+    rollback_index(root)  # to 1, from which generation 2 took over "x"
+    with caplog.at_level(logging.WARNING, "index.changes"):
+        report = compact_index(root, keep=0)
+    assert (report.generation, report.dropped) == (3, [1, 2])
+    assert report.lost == {2: {"images": (2, 0), "texts": (0, 0)}}
+    assert "generation 2 was rolled back" in caplog.text
+    assert caplog.text.count("was rolled back") == 1
+
+
+def test_changes_that_a_build_did_not_take_over_are_counted_when_they_go(
+    root: Path,
+    writer: ChangesWriter,
+    made_up: MakeItems,
+    write_made_up: Callable[..., int],
+) -> None:
+    writer.add("images", made_up(["x"]), "error")
+    write_made_up(root, images=made_up(["a", "b", "c"]), texts=made_up(["s"]))
+    writer.add("images", made_up(["y"]), "error")
+    report = compact_index(root, keep=0)
+    assert report.dropped == [1, 2]
+    assert report.lost == {1: {"images": (1, 0), "texts": (0, 0)}}

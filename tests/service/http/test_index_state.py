@@ -354,3 +354,20 @@ async def test_what_others_asked_is_told_to_keys_for_the_metrics_alone(
     assert statuses["/v1/index/state"] == {"read": 200, "write": 403, "metrics": 403}
     assert statuses["/v1/index/slow-queries"] == {"read": 403, "write": 403, "metrics": 200}
     assert nobody.status_code == 401
+
+
+async def test_no_path_of_this_machine_is_told(service: Service, index: Path) -> None:
+    """Neither of what a build writes now nor of what one has written before."""
+    async with service(index=index) as client:
+        state = await state_of(client)
+    reasons = [item["reason"] for item in state["images"]["left_out"]["items"]]
+    assert [reason.split(": ")[0] for reason in reasons] == [f"broken-{n}.png" for n in range(3)]
+    assert all("not an image of a known format" in reason for reason in reasons)
+    file = generation_folder(index, 2) / "images" / "left_out.json"
+    written = [["broken 0", "/home/me/up: loads/broken-0.png: not an image (JPEG)"]]
+    text = json.dumps(written).ljust(file.stat().st_size)  # of the length that the manifest has
+    file.unlink()  # it may be another generation's, too
+    file.write_text(text)
+    async with service(index=index) as client:
+        items = (await state_of(client))["images"]["left_out"]["items"]
+    assert items == [{"id": "broken 0", "reason": "not an image (JPEG)"}]

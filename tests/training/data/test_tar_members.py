@@ -124,8 +124,7 @@ def test_a_damaged_header_in_the_middle(write_tar: Callable[..., Path]) -> None:
 
 def test_a_name_that_is_not_unicode(write_tar: Callable[..., Path]) -> None:
     path = write_tar("a.tar", [("caf\udce9.jpg", b"x")])
-    with pytest.raises(DataError, match="is not UTF-8"):
-        walk(path)
+    assert [member.name for member in walk(path)] == ["caf\udce9.jpg"]
 
 
 def write_pax(path: Path, content: bytes) -> Path:

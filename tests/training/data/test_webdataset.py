@@ -13,6 +13,7 @@ from aladin.errors import DataError
 from aladin.images import read_image
 from training.data import iter_records, read_records
 from training.data import webdataset as module
+from training.data.skipped import OnSkip
 
 Picture = Callable[[int], bytes]
 WriteTar = Callable[..., Path]
@@ -156,9 +157,9 @@ def test_no_tar_is_opened_before_the_one_before_is_used_up(
         write_tar(f"{number}.tar", [(f"{number}-{n}.jpg", picture(n)) for n in range(4)])
     opened: list[str] = []
 
-    def read_tar(path: Path, root: Path) -> Iterator[object]:
+    def read_tar(path: Path, root: Path, on_skip: OnSkip) -> Iterator[object]:
         opened.append(path.name)
-        return original(path, root)
+        return original(path, root, on_skip)
 
     original = module.read_tar
     monkeypatch.setattr("training.data.folder.read_tar", read_tar)

@@ -11,6 +11,7 @@ import pytest
 
 from aladin.errors import DataError
 from aladin.progress import NullProgress
+from training.data.skipped import OnSkip
 from training.streaming import shards as shards_module
 from training.streaming.counts import count_shards
 from training.streaming.shards import Shard, ShardCount, find_shards
@@ -25,9 +26,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     read_tar = shards_module.read_tar
 
-    def recorded(path: Path, root: Path) -> object:
+    def recorded(path: Path, root: Path, on_skip: OnSkip) -> object:
         names.append(path.name)
-        return read_tar(path, root)
+        return read_tar(path, root, on_skip)
 
     monkeypatch.setattr(shards_module, "read_tar", recorded)
     return names

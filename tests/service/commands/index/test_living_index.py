@@ -78,8 +78,19 @@ def test_a_day_in_the_life_of_an_index(index: Path, more: Path, tmp_path: Path) 
     says = run("index", "rollback", index)
     assert "generation 1 is live again: 5 images, 13 texts" in says
     assert "undone: generation 2 and its changes: 0 images added, 1 removed" in says
+    gone = "generation 2, its changes: 0 images added, 1 removed"
+    assert f"  no longer live, and removed by the next compaction: {gone}\n" in says
     assert hits(index) == left
-    assert run("index", "compact", index, "--keep", 0).startswith(f"{index}: generation 3")
+    compacted = CliRunner().invoke(app, ["index", "compact", str(index), "--keep", "0"])
+    assert compacted.stdout.startswith(f"{index}: generation 3")
+    assert (
+        "generation 2 was rolled back; it is removed at the end of this compaction, and with it "
+        "its changes: 0 images added, 1 removed"
+    ) in compacted.stderr
+    assert (
+        "  with generation 2 went changes that no other has: 0 images added, 1 removed\n"
+    ) in compacted.stdout
+    assert "with generation 1 went" not in compacted.stdout
     assert hits(index) == left
     run("index", "verify", index)
     assert "no generation before 3" in run("index", "rollback", index, code=2)

@@ -1,0 +1,31 @@
+"""The file that a command is to write at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aladin.errors import InputError
+from aladin.output_file import check_writable
+
+
+def test_a_file_that_can_be_written_is_not_touched(tmp_path: Path) -> None:
+    check_writable("--plot", tmp_path / "new" / "folder" / "a.png")
+    (tmp_path / "a.png").write_bytes(b"x")
+    check_writable("--plot", tmp_path / "a.png")
+    assert [path.name for path in tmp_path.rglob("*")] == ["a.png"]
+    assert (tmp_path / "a.png").read_bytes() == b"x"
+
+
+def test_a_file_that_cannot_is_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "a.png").mkdir()
+    for path, reason in (
+        (tmp_path / "a.png", "it is a folder"),
+        (tmp_path / "file" / "a.png", f"{tmp_path / 'file'}: Not a directory"),
+        (Path("/proc/a.png"), "/proc: "),
+    ):
+        with pytest.raises(InputError) as caught:
+            check_writable("--plot", path)
+        assert str(caught.value).startswith(f"--plot: {path} cannot be written ({reason}")

@@ -1,0 +1,151 @@
+"""What a command cannot write, or must not write to, is refused before anything is done."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from index.layout import live_generation
+from service.cli import app
+
+
+def aladin(*words: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def photos(data_file: Path, tmp_path: Path) -> Path:
+    """A folder of photos."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    shutil.copyfile(data_file.parent / "photo-0.png", folder / "a.png")
+    return folder
+
+
+@pytest.fixture
+def encodings(tmp_path: Path) -> Path:
+    """What clip-retrieval leaves of one photo."""
+    folder = tmp_path / "encodings"
+    (folder / "img_emb").mkdir(parents=True)
+    np.save(folder / "img_emb" / "img_emb_0.npy", np.eye(1, 16, dtype=np.float32))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("plot", "says"),
+    [
+        ("curves.doc", "expected the name of a .png file"),
+        ("file/curves.png", "cannot be written ("),
+    ],
+)
+def test_curves_that_cannot_be_drawn_are_refused_before_a_generation_is_made(
+    index_folder: Path, tmp_path: Path, plot: str, says: str
+) -> None:
+    index = Path(shutil.copytree(index_folder, tmp_path / "index"))
+    (tmp_path / "file").write_text("no folder")
+    for command in ("tune", "info"):
+        result = aladin("index", command, index, "--plot", tmp_path / plot, code=2)
+        assert says in result.stderr
+        assert result.stdout == ""
+    assert live_generation(index) == 1
+
+
+def test_an_index_is_not_written_among_photos(
+    photos: Path, encodings: Path, index_folder: Path, tiny_checkpoint: Path
+) -> None:
+    model = ["--model", tiny_checkpoint]
+    for words in (
+        ["build", *model, "--images", photos],
+        ["import", encodings, *model],
+        ["merge", index_folder],
+        ["push", index_folder, "--engine", "qdrant", "--url", "file:///tmp/none", "--name", "n"],
+        ["export", index_folder],
+    ):
+        result = aladin("index", *words, "--out", photos, code=2)
+        assert str(photos) in result.stderr, words
+    for command in ("rollback", "compact"):
+        assert "no index here" in aladin("index", command, photos, code=2).stderr
+    assert [path.name for path in photos.iterdir()] == ["a.png"]
+
+
+@pytest.mark.parametrize("there", [[], ["lost+found", ".DS_Store"]])
+def test_a_folder_that_is_as_good_as_empty_is_taken(
+    photos: Path, tiny_checkpoint: Path, tmp_path: Path, there: list[str]
+) -> None:
+    out = tmp_path / "volume"
+    out.mkdir()
+    for name in there:
+        (out / name).mkdir()
+    words = ["index", "build", "--model", tiny_checkpoint, "--images", photos, "--out", out]
+    assert "generation 1, 1 images" in aladin(*words).stdout
+    (out / "notes.txt").write_text("mine")  # an index is one whatever else its folder holds
+    assert "generation 2, 1 images" in aladin(*words).stdout
+
+
+def test_a_folder_with_names_like_those_of_an_index_is_still_not_one(
+    photos: Path, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(photos, project / "photos")
+    shutil.copytree(tiny_checkpoint, project / "model")
+    words = ["--model", project / "model", "--images", project / "photos", "--out", project]
+    assert "got a folder that holds 'model'" in aladin("index", "build", *words, code=2).stderr
+
+
+@pytest.mark.parametrize("place", ["/proc/ix", "{file}/ix"])
+def test_a_folder_that_cannot_be_made_is_one_clear_error(
+    photos: Path, encodings: Path, index_folder: Path, tiny_checkpoint: Path, place: str
+) -> None:
+    out = Path(place.format(file=photos / "a.png"))
+    for words in (
+        ["build", "--model", tiny_checkpoint, "--images", photos],
+        ["import", encodings, "--model", tiny_checkpoint],
+        ["merge", index_folder],
+    ):
+        result = CliRunner().invoke(app, [str(word) for word in ["index", *words, "--out", out]])
+        assert result.exit_code in (1, 2)
+        last = result.stderr.splitlines()[-1]
+        assert last.startswith((f"error: cannot write to {out}: ", f"error: {out}: expected a"))
+        assert "live generation" not in last
+        assert "can be run again" not in last
+
+
+def stopped(*_: object) -> None:
+    """Stand in for a user who presses Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def test_a_build_that_is_stopped_says_how_to_go_on(
+    data_file: Path, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "index"
+    words = ["index", "build", "--model", tiny_checkpoint, "--images", data_file, "--out", out]
+    with monkeypatch.context() as patch:
+        patch.setattr("index.building.shard_encoding.write_shard", stopped)
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert result.exit_code == 130
+        resume = "stopped: the same command with --resume goes on from there"
+        assert resume in result.stderr.splitlines()
+        patch.setattr("index.building.builder.load_checkpoint", stopped)
+        other = [str(word) for word in [*words[:-1], tmp_path / "other"]]
+        assert "stopped: nothing was encoded yet" in CliRunner().invoke(app, other).stderr
+    assert "a build was cut short here" in aladin("search", out, "dog", code=2).stderr
+    assert "generation 1, 6 images" in aladin(*words, "--resume").stdout
+
+
+def test_drawings_and_negatives_are_not_made_for_nothing(
+    index_folder: Path, tiny_checkpoint: Path, data_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    out = tmp_path / "file" / "a.png"
+    result = aladin("search", index_folder, "dog", "--explain", "--out", out, code=2)
+    assert f"--out: {out} cannot be written" in result.stderr
+    result = aladin("mine", tiny_checkpoint, data_file, "--out", out, code=2)
+    assert f"--out: {out} cannot be written" in result.stderr

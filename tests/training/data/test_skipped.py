@@ -1,0 +1,188 @@
+"""Files that look like photos and are not read."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image, features
+
+from aladin.errors import DataError
+from aladin.images import read_image
+from training.data import iter_records, read_records
+from training.data.skipped import SkippedPhoto
+from training.streaming.shards import Shard, count_shard
+
+WriteTar = Callable[..., Path]
+
+
+def read(source: Path, split: str | None = None) -> tuple[list[str], list[SkippedPhoto]]:
+    """Ids of the photos of a source, and what was skipped."""
+    skipped: list[SkippedPhoto] = []
+    records = iter_records(source, split, require_captions=False, on_skip=skipped.append)
+    return [record.id for record in records], skipped
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A folder with one photo that can be read."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    Image.new("RGB", (4, 4)).save(folder / "good.png")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a.heic", "HEIC"),
+        ("a.HEIF", "HEIC"),
+        ("a.CR2", "camera RAW"),
+        ("sub/a.dng", "camera RAW"),
+        ("a.rw2", "camera RAW"),
+        ("a.jxl", "JPEG XL"),
+        ("a.jp2", "JPEG 2000"),
+    ],
+)
+def test_a_photo_of_a_format_that_is_not_read(photos: Path, name: str, reason: str) -> None:
+    (photos / name).parent.mkdir(exist_ok=True)
+    (photos / name).write_bytes(b"x")
+    ids, [skipped] = read(photos)
+    assert ids == ["good.png"]
+    assert skipped.name == name
+    assert reason in skipped.reason
+    assert str(photos) not in skipped.reason
+
+
+def test_what_is_no_photo_is_not_named(photos: Path) -> None:
+    for name in ("good.txt", "notes.md", "clip.mov", ".hidden.heic"):
+        (photos / name).write_bytes(b"x")
+    (photos / "link.md").symlink_to("nowhere.md")
+    assert read(photos) == (["good.png"], [])
+
+
+def test_links_that_lead_nowhere_or_to_a_folder(photos: Path) -> None:
+    (photos / "sub").mkdir()
+    (photos / "a.jpg").symlink_to("gone.jpg")
+    (photos / "circle.jpg").symlink_to("circle.jpg")
+    (photos / "more").symlink_to("sub")
+    (photos / "unmounted").symlink_to("/nowhere/photos")
+    (photos / "linked.png").symlink_to("good.png")
+    os.mkfifo(photos / "pipe.png")
+    ids, skipped = read(photos)
+    assert ids == ["good.png", "linked.png"]
+    folder = "a link to a folder, which is not followed; name that folder as a source"
+    assert {photo.name: photo.reason for photo in skipped} == {
+        "a.jpg": "a broken link",
+        "circle.jpg": "a broken link",
+        "more": folder,
+        "unmounted": "a broken link",
+        "pipe.png": "not a regular file",
+    }
+
+
+def test_a_name_that_cannot_be_an_id(photos: Path) -> None:
+    for name in (b"caf\xe9.png", b"new\nline.png"):
+        (photos / os.fsdecode(name)).write_bytes((photos / "good.png").read_bytes())
+    ids, skipped = read(photos)
+    assert ids == ["good.png"]
+    assert sorted(photo.name for photo in skipped) == ["caf\\xe9.png", "new\\nline.png"]
+    assert all("rename the file" in photo.reason for photo in skipped)
+
+
+def test_an_id_of_its_own_makes_up_for_a_line_break_but_not_for_a_path(photos: Path) -> None:
+    for stem in ("new\nline", os.fsdecode(b"caf\xe9")):
+        (photos / f"{stem}.png").write_bytes((photos / "good.png").read_bytes())
+        (photos / f"{stem}.json").write_text('{"id": "mine"}')
+    ids, skipped = read(photos)
+    assert sorted(ids) == ["good.png", "mine"]
+    assert [photo.name for photo in skipped] == ["caf\\xe9.png"]
+
+
+def test_only_skipped_photos_of_the_split_count(photos: Path) -> None:
+    for folder in ("train", "test"):
+        (photos / folder).mkdir()
+        (photos / folder / "a.heic").write_bytes(b"x")
+    Image.new("RGB", (4, 4)).save(photos / "train" / "b.png")
+    ids, skipped = read(photos, "train")
+    assert ids == ["train/b.png"]
+    assert [photo.name for photo in skipped] == ["train/a.heic"]
+    with pytest.raises(DataError, match=r"no photo that can be read: 1 left out, e\.g\. test/a"):
+        read(photos, "test")
+
+
+def test_a_folder_without_any_other_photo_says_so(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.heic").write_bytes(b"x")
+    expected = r"holds no photo that can be read: 3 left out, e\.g\. 0\.heic: HEIC cannot be read"
+    with pytest.raises(DataError, match=expected):
+        read(tmp_path)
+    with pytest.raises(DataError, match=expected):
+        read_records(tmp_path)
+
+
+def test_readers_without_a_report_of_their_own_log_it(
+    photos: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (photos / "a.heic").write_bytes(b"x")
+    with caplog.at_level(logging.WARNING):
+        read_records(photos, require_captions=False)
+    assert caplog.messages == ["left out: a.heic: HEIC cannot be read; convert the photo to JPEG"]
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="this Pillow reads no AVIF")
+def test_avif_is_a_photo_where_pillow_reads_it(photos: Path) -> None:
+    Image.new("RGB", (16, 12), "red").save(photos / "a.AVIF", "AVIF")
+    assert read(photos) == (["a.AVIF", "good.png"], [])
+    decoded = read_image(photos / "a.AVIF")
+    assert (decoded.mode, decoded.size) == ("RGB", (16, 12))
+
+
+def test_other_suffixes_of_jpeg(photos: Path) -> None:
+    for name in ("a.jfif", "b.jpe"):
+        Image.new("RGB", (4, 4)).save(photos / name, "JPEG")
+    assert read(photos) == (["a.jfif", "b.jpe", "good.png"], [])
+
+
+def test_members_of_a_tar(write_tar: WriteTar, tmp_path: Path) -> None:
+    path = write_tar(
+        "train/0.tar",
+        [
+            ("a.jpg", b"x"),
+            ("b.heic", b"x"),
+            ("b.txt", b"a dog"),
+            ("caf\udce9.jpg", b"x"),
+            ("caf\udce9.txt", b"a cat"),
+            ("d\n.jpg", b"x"),
+            ("._e.heic", b"x"),
+            ("f.mov", b"x"),
+        ],
+    )
+    with tarfile.open(path, "a") as tar:
+        for name, kind in (("g.jpg", tarfile.LNKTYPE), ("h.txt", tarfile.SYMTYPE)):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "a.jpg"
+            tar.addfile(info)
+    ids, skipped = read(tmp_path)
+    assert ids == ["train/0.tar/a.jpg"]
+    assert {photo.name: photo.split for photo in skipped} == dict.fromkeys(
+        [f"train/0.tar/{name}" for name in ("b.heic", "caf\\xe9.jpg", "d\\n.jpg", "g.jpg")], "train"
+    )
+
+
+def test_a_stream_names_them_once_when_it_counts(
+    write_tar: WriteTar, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    picture = io.BytesIO()
+    Image.new("RGB", (4, 4)).save(picture, "PNG")
+    members = [("a.png", picture.getvalue()), ("a.txt", b"a dog"), ("b.heic", b"x")]
+    shard = Shard(write_tar("0.tar", members), tmp_path, None)
+    with caplog.at_level(logging.WARNING):
+        assert count_shard(shard).photos == 1
+        assert len(list(shard.records())) == 1
+    assert [message.split(": ")[1] for message in caplog.messages] == ["0.tar/b.heic"]
