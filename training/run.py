@@ -39,6 +39,7 @@ from training.tuning.encoders import end_tuning, merge_tuned
 
 logger = logging.getLogger(__name__)
 
+_STAGES = "stages"
 _RECIPE = "recipe.json"
 _TIMING = "timing.json"
 # Written last: a stage that has it is finished.
@@ -98,18 +99,18 @@ def run_recipe(
     validation: dict[str, dict[str, RetrievalMetrics]] = {}
     with torch_threads(recipe.threads):
         for number, stage in enumerate(recipe.stage):
-            folder = out / "stages" / stage.name
+            folder = out / _STAGES / stage.name
             with store.claim(number) if store is not None else contextlib.nullcontext():
                 if not agreed(_is_finished(folder) or _is_taken(store, number, folder)):
                     start = stage.start or (recipe.stage[number - 1].name if number else None)
                     if start is not None:
-                        _load_weights(prepared.model, out / "stages" / start / "checkpoint")
+                        _load_weights(prepared.model, out / _STAGES / start / "checkpoint")
                     _train_stage(recipe, stage, prepared, folder, progress)
                     if store is not None:
                         store.give(number, folder)
             validation[stage.name] = read_validation(folder)
             _report(stage.name, validation[stage.name])
-    checkpoint, final = out / "checkpoint", out / "stages" / recipe.final_stage.name / "checkpoint"
+    checkpoint, final = out / "checkpoint", out / _STAGES / recipe.final_stage.name / "checkpoint"
     # One that is there already may hold more than the stage left: a calibration.
     if is_first() and not _is_copy(checkpoint, read_model_id(final)):
         with atomic_folder(checkpoint) as partial:
@@ -173,14 +174,15 @@ def _claim(out: Path, recipe: Recipe, resume: bool) -> None:
 
 
 def _refuse_foreign(out: Path) -> None:
-    """Refuse a folder of photos, an index and the like; logs and notes may be there before a run.
+    """Refuse a folder of photos, an index and the like; logs, notes and stages may be there.
 
     Raises:
-        ConfigError: the folder holds a photo, or a folder that is not hidden.
+        ConfigError: the folder holds a photo, or a folder that is neither hidden nor a run's own.
     """
     for path in sorted(out.iterdir()) if out.is_dir() else ():
         is_photo = path.suffix.lower() in PHOTO_SUFFIXES
-        if is_photo or (path.is_dir() and not path.name.startswith(".")):
+        is_folder = path.is_dir() and path.name != _STAGES and not path.name.startswith(".")
+        if is_photo or is_folder:
             raise ConfigError(
                 f"{out}: expected a new or empty folder for the run, got one that holds "
                 f"{path.name!r}; choose another folder"

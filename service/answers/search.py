@@ -108,17 +108,17 @@ class SearchAnswer(_Part):
         " false, `no_match` is null and `min_probability` leaves nothing out; null as"
         " `probability`.",
     )
-    unknown_fields: list[str] = Field(
-        default_factory=list[str],
-        description="Where nothing passes the filter: its fields in which no item has a text, a"
-        " number or a bool. Empty otherwise.",
-    )
     unreliable_because: str | None = Field(
         default=None,
         description="Why `probabilities_reliable` is false: weak_calibration, the held-out AUROC"
         ' of "is there a match at all" is below 0.75; unknown_text_lengths, the calibration does'
         " not record the lengths of its texts (fit it anew); text_length, the text, or for an"
         " image as the query the texts found, are shorter or longer than those. Else null.",
+    )
+    unknown_fields: list[str] = Field(
+        default_factory=list[str],
+        description="Where nothing passes the filter: its fields in which no item has a text, a"
+        " number or a bool. Empty otherwise.",
     )
     took_ms: TookMs
 

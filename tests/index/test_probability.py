@@ -254,7 +254,8 @@ def test_nothing_is_said_where_the_calibration_may_not_judge(
     assert likely.no_match is (True if judged else None)
     # Without any candidate nothing is judged either.
     nothing = searcher.search(text, "text", "images", top_k=5, filter={"number": 99})
-    assert (nothing.hits, nothing.match_probability) == ([], 0.0)
+    assert (nothing.hits, nothing.match_probability) == ([], None)
+    assert (nothing.no_match, nothing.probabilities_reliable) == (None, None)
 
 
 def test_a_photo_is_judged_by_the_lengths_of_the_texts_that_it_is_compared_with(

@@ -15,6 +15,7 @@ import pytest
 from fastapi import FastAPI, Request
 
 from service.http import json_body
+from service.http.access.policy import make_policy
 from service.http.errors import install_error_handlers
 from service.http.json_body import read_json_object, run_sized
 from service.http.request_context import RequestContext
@@ -32,7 +33,9 @@ PICTURE = base64.b64encode(bytes(range(256)) * 40).decode()
 @pytest.fixture
 def state() -> ServiceState:
     settings = ServiceSettings(max_json_bytes=LIMIT_BYTES)
-    return ServiceState(cast(Workers, None), settings, Metrics(), PhotoFetcher(settings))
+    return ServiceState(
+        cast(Workers, None), settings, Metrics(), PhotoFetcher(settings), make_policy(settings)
+    )
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from service.http.access.policy import make_policy
 from service.http.body_limit import BodyLimit
 from service.http.errors import install_error_handlers
 from service.http.request_context import RequestContext
@@ -30,8 +31,9 @@ TIMEOUT_S = 0.2
 def app() -> FastAPI:
     """An application that answers with what it understood."""
     app = FastAPI()
+    settings = ServiceSettings()
     app.state.service = ServiceState(
-        cast(Workers, None), ServiceSettings(), Metrics(), PhotoFetcher(ServiceSettings())
+        cast(Workers, None), settings, Metrics(), PhotoFetcher(settings), make_policy(settings)
     )
     install_error_handlers(app)
     app.add_middleware(
@@ -105,7 +107,7 @@ OPTIONS = {
 
 def test_json_with_all_options(app: FastAPI) -> None:
     assert post(app, json={"id": "a/b#0", **OPTIONS}).json() == {
-        "query": {"item_id": "a/b#0", "include_itself": False},
+        "query": {"item_id": "a/b#0", "include_itself": "False"},
         "options": OPTIONS,
     }
 

@@ -47,6 +47,8 @@ async def test_the_answer_has_exactly_the_documented_keys(service: Service) -> N
         "degraded",
         "match_probability",
         "no_match",
+        "probabilities_reliable",
+        "unreliable_because",
         "unknown_fields",
         "took_ms",
     ]
