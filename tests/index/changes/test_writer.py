@@ -68,6 +68,22 @@ def test_rows_count_on_and_never_come_again(
     assert pending_changes(root) == {"images": (3, 2)}
 
 
+def test_each_row_has_the_tokens_of_its_item(
+    root: Path, writer: ChangesWriter, made_up: MakeItems
+) -> None:
+    new = made_up(["d", "a", "e", "f"])
+    assert len(set(new.lengths.tolist())) > 1
+    writer.add("images", new, "skip")  # a is there already
+    with closing(sqlite3.connect(changes_database(root, 1, "images"))) as connection:
+        stored = connection.execute(
+            'SELECT tokens, length("values") FROM encodings ORDER BY row'
+        ).fetchall()
+    counts = new.lengths[[0, 2, 3]].tolist()
+    assert [count for count, _ in stored] == counts
+    bytes_a_token = stored[0][1] // counts[0]
+    assert [size for _, size in stored] == [count * bytes_a_token for count in counts]
+
+
 def test_ids_that_come_twice_in_a_call_are_taken_in_turn(
     root: Path, writer: ChangesWriter, made_up: MakeItems
 ) -> None:

@@ -28,6 +28,28 @@ def test_an_answer_in_between_starts_the_count_anew() -> None:
     assert not circuit.is_open
 
 
+def test_after_an_answer_two_failures_in_a_row_are_two_again() -> None:
+    circuit = Circuit()
+    circuit.failed(GONE)
+    circuit.answered()
+    circuit.failed(GONE)
+    assert not circuit.is_open
+    circuit.failed(GONE)
+    assert circuit.is_open
+
+
+def test_nothing_is_logged_where_a_closed_circuit_is_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    circuit = Circuit()
+    circuit.failed(GONE)
+    circuit.close()
+    assert caplog.records == []
+    circuit.broken(GONE)
+    circuit.close()
+    assert len(caplog.records) == 2
+
+
 def test_only_who_looks_closes_it() -> None:
     circuit = Circuit()
     circuit.broken(GONE)

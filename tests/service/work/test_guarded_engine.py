@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,16 @@ def test_a_call_is_passed_on_as_it_is_and_counted(
     (call,) = calls
     assert (call.operation, call.error) == (name, None)
     assert call.seconds >= 0
+
+
+def test_the_seconds_of_a_call_are_those_that_it_took(
+    guarded: GuardedEngine, calls: list[EngineCall], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = iter([100.0, 102.5])
+    clock = SimpleNamespace(perf_counter=lambda: next(readings))
+    monkeypatch.setattr("service.work.guarded_engine.time", clock)
+    guarded.count(1, "images")
+    assert [call.seconds for call in calls] == [2.5]
 
 
 def test_it_is_the_engine_that_it_guards(guarded: GuardedEngine, recorder: Recorder) -> None:

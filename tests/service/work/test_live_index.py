@@ -7,7 +7,9 @@ import logging
 import shutil
 from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -213,6 +215,29 @@ def test_a_generation_that_fails_in_an_unforeseen_way_is_refused_and_tried_again
     live.refresh()
     assert live.state == LiveState(2)
     live.changer()
+    live.close()
+
+
+def test_a_refused_generation_is_tried_again_after_longer_and_longer_waits(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s, opens = 1000.0, []
+    clock = SimpleNamespace(monotonic=lambda: now_s)
+    monkeypatch.setattr(live_index, "time", clock)
+    live = LiveIndex(index, QueryLimits())
+    live.open()
+    publish_copy(index, 2)
+
+    def fail(*_: object) -> object:
+        opens.append(now_s)
+        raise MemoryError
+
+    monkeypatch.setattr(FilesSource, "open", fail)
+    while now_s < 1000 + 200:
+        live.refresh()
+        now_s += 0.5
+    waits = [later - earlier for earlier, later in pairwise(opens)]
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
     live.close()
 
 
