@@ -30,7 +30,7 @@ ALADIN = Path(sys.executable).with_name("aladin")
 
 
 class Watch(NullProgress):
-    """Calls a function when so many workers are at work, once; holds the work up until then."""
+    """Calls a function once so many workers or more are at work; holds the work up until then."""
 
     def __init__(self, workers: int, at_work: Callable[[], None]) -> None:
         self.notes: dict[str, float | str] = {}
@@ -41,7 +41,7 @@ class Watch(NullProgress):
         self.notes |= numbers
         if self._at_work is None or "workers" not in numbers:
             return
-        if numbers["workers"] == self._workers:
+        if float(numbers["workers"]) >= self._workers:
             at_work, self._at_work = self._at_work, None
             at_work()
         else:
