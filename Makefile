@@ -4,7 +4,7 @@ SERVE ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
 # What an installation is made from: the package is editable, but its kernel is compiled.
-INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard index/kernel/*.[ch])
+INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard index/aladin_index/kernel/*.[ch])
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-browser test-cluster check bench image docker-check
@@ -19,7 +19,7 @@ test: $(VENV)/.installed-dev ## run the default tests: no network, no weights, n
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-browser: $(VENV)/.installed-dev ## run the tests of the page in Chromium; skipped where there is none
-	$(BIN)/python -m pytest -m browser tests/browser tests/benchmarks/test_page.py
+	$(BIN)/python -m pytest -m browser tests/browser tests/benchmarks/service/test_page.py
 
 test-cluster: $(VENV)/.installed-cluster ## run the tests against a real Milvus server, two Ray nodes and Redis, all on this machine
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster
@@ -31,7 +31,7 @@ check: $(VENV)/.installed-dev ## formatting, lint, strict types, import contract
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed-dev ## measure search on this machine (BENCH_ITEMS="10000 100000 1000000")
-	$(BIN)/python -m benchmarks.report $(if $(BENCH_ITEMS),--items $(BENCH_ITEMS))
+	$(BIN)/python -m benchmarks.search.report $(if $(BENCH_ITEMS),--items $(BENCH_ITEMS))
 
 image: ## build the CPU image with Docker (the GPU's: docker/Dockerfile)
 	docker compose -f docker/compose.yaml build service

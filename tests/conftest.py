@@ -11,17 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 import uvicorn
-from fastapi import FastAPI
-
-from aladin.calibration.calibration import (
+from aladin_network.calibration.calibration import (
     Calibration,
     DirectionCalibration,
     FittedOn,
     ProbabilityModels,
     TextLengths,
 )
-from aladin.calibration.features import Feature
-from aladin.calibration.figures import (
+from aladin_network.calibration.features import Feature, LogisticModel, Term
+from aladin_network.calibration.measures import (
     CalibrationFigures,
     DirectionFigures,
     Estimate,
@@ -30,9 +28,8 @@ from aladin.calibration.figures import (
     Reliability,
     ReliabilityBin,
 )
-from aladin.calibration.logistic import LogisticModel, Term
-from aladin.checkpoint import save_checkpoint
-from aladin.config import (
+from aladin_network.checkpoint import save_checkpoint
+from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
     ImagePreprocessing,
@@ -42,7 +39,8 @@ from aladin.config import (
     TowerConfig,
     TrunkConfig,
 )
-from aladin.model import AladinModel, text_encoder_class
+from aladin_network.model import AladinModel, text_encoder_class
+from fastapi import FastAPI
 
 CAPTIONS = [
     "a small red circle above a striped blue square",

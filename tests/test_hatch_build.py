@@ -35,7 +35,7 @@ def test_a_library_is_put_beside_its_sources(sources: Path) -> None:
     warnings: list[str] = []
     hook(sources.parent.parent, warnings).initialize("editable", data)
     (built,) = set(sources.iterdir()) - before
-    assert data["artifacts"] == [f"index/kernel/{built.name}"]
+    assert data["artifacts"] == [f"index/aladin_index/kernel/{built.name}"]
     assert data["tag"].startswith("py3-none-")
     assert (data["pure_python"], warnings) == (False, [])
     assert ctypes.CDLL(str(built)).maxsim_interface() > 0

@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from aladin.atomic import atomic_file, atomic_folder, recover_folder, write_json
+from aladin_network.files import atomic_file, atomic_folder, recover_folder, write_json
 
 
 def names(folder: Path) -> list[str]:
@@ -86,7 +85,7 @@ def test_a_folder_is_on_disk_before_it_takes_its_name(
 REPLACE_AND_DIE = """
 import os, signal
 from pathlib import Path
-from aladin.atomic import atomic_folder
+from aladin_network.files import atomic_folder
 
 renames = 0
 rename = Path.rename

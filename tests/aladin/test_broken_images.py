@@ -6,10 +6,10 @@ import time
 from collections import Counter
 
 import pytest
+from aladin_network.errors import ImageError, ImageTooLargeError
+from aladin_network.photos.decoding import UPLOAD_FORMATS, ImageLimits, decode_image
 
-from aladin.errors import ImageError, ImageTooLargeError
-from aladin.images import UPLOAD_FORMATS, ImageLimits, decode_image
-from benchmarks.broken_images import bombs, broken_images, seeds
+from benchmarks.lib.broken_images import bombs, broken_images, seeds
 
 LIMITS = ImageLimits(formats=UPLOAD_FORMATS)
 SMALL = ImageLimits(formats=UPLOAD_FORMATS, max_pixels=1_000_000)

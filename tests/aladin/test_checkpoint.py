@@ -13,26 +13,25 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
-from safetensors.torch import load_file, save_file
-
-from aladin.checkpoint import (
+from aladin_network.checkpoint import (
     CHECKPOINT_FILES,
     SCHEMA_VERSION,
     Provenance,
     load_checkpoint,
     save_checkpoint,
 )
-from aladin.config import (
+from aladin_network.config import (
     AttentionHeadConfig,
     ImageEncoderConfig,
     ImagePreprocessing,
     TextEncoderConfig,
 )
-from aladin.errors import CheckpointError
-from aladin.fusion import DirectionFusion, Fusion
-from aladin.inference import encode_photos, encode_texts
-from aladin.model import AladinModel
+from aladin_network.errors import CheckpointError
+from aladin_network.inference import encode_photos, encode_texts
+from aladin_network.model import AladinModel
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
+from PIL import Image
+from safetensors.torch import load_file, save_file
 
 TEXTS = ["a red circle", "two dogs run on the green grass"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from aladin import errors
+from aladin_network import errors
 
 
 def test_every_error_is_an_aladin_error() -> None:

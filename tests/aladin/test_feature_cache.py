@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from aladin.encoders.base import Features
-from aladin.errors import ShapeError
-from aladin.feature_cache import FeatureCache, content_digest
+from aladin_network.encoders.base import Features
+from aladin_network.errors import ShapeError
+from aladin_network.inference import FeatureCache, content_digest
 
 
 def features(lengths: list[int], seed: int = 0) -> Features:

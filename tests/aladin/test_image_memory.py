@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aladin_network.errors import ImageTooLargeError
+from aladin_network.photos.decoding import ImageLimits, decode_image, decoded_image
+from aladin_network.photos.memory import DecodingMemory, MemoryLimitError, decoding_bytes
 from PIL import Image
 
-from aladin.decoding_memory import DecodingMemory, MemoryLimitError
-from aladin.errors import ImageTooLargeError
-from aladin.image_cost import decoding_bytes
-from aladin.images import ImageLimits, decode_image, decoded_image
 from tests.aladin.pictures import long_png, webp_of
 
 # More rows than one strip has, and no multiple of it.
@@ -97,7 +96,7 @@ def test_pixels_are_those_that_every_index_was_built_of(name: str) -> None:
 
 _MEASURE = """
 import json, os, sys
-from aladin.images import decode_image
+from aladin_network.photos.decoding import decode_image
 data = sys.stdin.buffer.read()
 def peak():
     lines = open("/proc/self/status").read().splitlines()

@@ -7,9 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from PIL import Image
-
-from aladin.config import (
+from aladin_network.config import (
     AlignmentHeadConfig,
     AttentionHeadConfig,
     MatchingHeadConfig,
@@ -17,10 +15,11 @@ from aladin.config import (
     TowerConfig,
     TrunkConfig,
 )
-from aladin.encoding import concatenate
-from aladin.errors import InputError, TextTooLongError
-from aladin.inference import encode_images, encode_photos, encode_texts
-from aladin.model import AladinModel
+from aladin_network.errors import InputError, TextTooLongError
+from aladin_network.inference import encode_images, encode_photos, encode_texts
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import concatenate
+from PIL import Image
 
 TEXTS = [
     "a dog",

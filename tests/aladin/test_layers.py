@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from aladin_network.errors import ConfigError
+from aladin_network.layers import ChannelDropout, TokenDropout, TransformerLayer, TransformerStack
 from torch import nn
-
-from aladin.errors import ConfigError
-from aladin.layers import ChannelDropout, TokenDropout, TransformerLayer, TransformerStack
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

@@ -6,10 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
-from torch.nn import functional as F
-
-from aladin.config import (
+from aladin_network.config import (
     AlignmentHeadConfig,
     AttentionHeadConfig,
     ImageEncoderConfig,
@@ -19,10 +16,11 @@ from aladin.config import (
     TowerConfig,
     TrunkConfig,
 )
-from aladin.encoding import Encoding
-from aladin.errors import ConfigError, ShapeError
-from aladin.model import AladinModel
-from aladin.scoring import ScoreName, matching_scores
+from aladin_network.errors import ConfigError, ShapeError
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import Encoding, ScoreName, matching_scores
+from torch import Tensor
+from torch.nn import functional as F
 
 Build = Callable[..., AladinModel]
 NAMES: tuple[ScoreName, ...] = ("matching", "alignment", "attention")

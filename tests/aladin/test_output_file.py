@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import InputError
-from aladin.output_file import check_writable
+from aladin_network.errors import InputError
+from aladin_network.files import check_writable
 
 
 def test_a_file_that_can_be_written_is_not_touched(tmp_path: Path) -> None:

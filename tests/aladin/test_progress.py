@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aladin.progress import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress
 
 
 def test_the_silent_progress_is_one() -> None:

@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-
-from aladin.config import TextEncoderConfig
-from aladin.encoding import Encoding
-from aladin.inference import encode_texts
-from aladin.model import AladinModel
-from aladin.query_precision import QueryModels, choose_precision
+from aladin_network.config import TextEncoderConfig
+from aladin_network.inference import QueryModels, choose_precision, encode_texts
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import Encoding
 
 TEXTS = ["a dog", "two dogs run on the green grass", "the yellow star"]
 CPU = torch.device("cpu")

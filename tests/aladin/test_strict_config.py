@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import pytest
+from aladin_network.config import (
+    STRICT,
+    ImageEncoderConfig,
+    ImagePreprocessing,
+    ModelConfig,
+    dump_changes,
+    dump_config,
+    parse_config,
+)
+from aladin_network.errors import ConfigError
 from pydantic import ConfigDict
-
-from aladin.config import ImageEncoderConfig, ImagePreprocessing, ModelConfig
-from aladin.errors import ConfigError
-from aladin.strict_config import STRICT, dump_changes, dump_config, parse_config
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,17 +6,16 @@ from collections.abc import Callable
 
 import pytest
 import torch
-
-from aladin.config import (
+from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
     MatchingHeadConfig,
     TowerConfig,
     TrunkConfig,
 )
-from aladin.encoders.base import Features
-from aladin.errors import ConfigError
-from aladin.model import AladinModel
+from aladin_network.encoders.base import Features
+from aladin_network.errors import ConfigError
+from aladin_network.model import AladinModel
 
 Build = Callable[..., AladinModel]
 TRUNK = TrunkConfig(width=16, layers=0, heads=2)

@@ -12,22 +12,24 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from aladin_index.build.builder import build_index
+from aladin_network.calibration.calibration import (
+    Calibration,
+    DirectionCalibration,
+    write_calibration,
+)
+from aladin_network.calibration.features import LogisticModel, Term
+from aladin_network.checkpoint import read_model_id
+from aladin_service.http.app import create_app
+from aladin_service.intake.sources import image_items, text_items
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.worker import WorkerPlan
+from aladin_service.work.workers import ThreadWorkers
+from aladin_training.demo.scenes import draw_data_set
 from playwright.sync_api import Browser, expect
 
-from aladin.calibration.calibration import Calibration, DirectionCalibration
-from aladin.calibration.logistic import LogisticModel, Term
-from aladin.calibration.store import write_calibration
-from aladin.checkpoint import read_model_id
-from benchmarks.browser import NO_CHROMIUM, open_browser
-from benchmarks.search_page import SearchPage
-from index.building.builder import build_index
-from service.http.app import create_app
-from service.metrics import Metrics
-from service.settings import ServiceSettings
-from service.sources import image_items, text_items
-from service.work.thread_workers import ThreadWorkers
-from service.work.worker_plan import WorkerPlan
-from training.demo.scenes import draw_data_set
+from benchmarks.service.search_page import NO_CHROMIUM, SearchPage, open_browser
 
 # Three pages of photos, and many of captions.
 _PHOTOS, _PHOTO_PX = 64, 160

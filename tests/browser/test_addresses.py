@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
-from benchmarks.search_page import SearchPage
+from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from benchmarks.search_page import Answer, SearchPage, data_of
+from benchmarks.service.search_page import Answer, SearchPage, data_of
 
 pytestmark = pytest.mark.browser
 

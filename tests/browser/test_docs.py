@@ -9,10 +9,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from aladin_service.keys.keys_file import add_key
 from playwright.sync_api import Locator, expect
 
-from benchmarks.search_page import SearchPage
-from service.keys.keys_file import add_key
+from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser
 

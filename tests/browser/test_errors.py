@@ -11,8 +11,8 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from benchmarks.page_states import refuse
-from benchmarks.search_page import SearchPage
+from benchmarks.service.page_states import refuse
+from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser
 

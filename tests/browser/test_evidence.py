@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, expect
 
-from benchmarks.search_page import SearchPage, data_of
+from benchmarks.service.search_page import SearchPage, data_of
 
 pytestmark = pytest.mark.browser
 

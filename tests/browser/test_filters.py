@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from benchmarks.search_page import Answer, SearchPage
+from benchmarks.service.search_page import Answer, SearchPage
 
 pytestmark = pytest.mark.browser
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from benchmarks.search_page import SearchPage, data_of
+from benchmarks.service.search_page import SearchPage, data_of
 
 pytestmark = pytest.mark.browser
 

@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from aladin_index.build.builder import build_index
+from aladin_service.intake.sources import image_items
 from playwright.sync_api import expect
 
-from benchmarks.search_page import SearchPage
-from index.building.builder import build_index
-from service.sources import image_items
+from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser
 

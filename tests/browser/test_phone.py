@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from benchmarks.search_page import SearchPage
+from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser
 

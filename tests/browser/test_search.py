@@ -6,10 +6,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from aladin_index.settings import Target
 from playwright.sync_api import Route, expect
 
-from benchmarks.search_page import SearchPage, Way
-from index.settings import Target
+from benchmarks.service.search_page import SearchPage, Way
 
 pytestmark = pytest.mark.browser
 

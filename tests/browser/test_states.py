@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from benchmarks.page_states import STATES, Asked
-from benchmarks.page_tour import LOOKS, visit
+from benchmarks.service.page_states import LOOKS, STATES, Asked, visit
 
 pytestmark = pytest.mark.browser
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
-from service.http.access.scopes import NEEDED
+from aladin_service.http.access.policy import NEEDED
 
 START_S = 20.0
 # Of a search: the first one and `retries`.

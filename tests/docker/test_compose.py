@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import typer.main
 import yaml
-
-from service.cli import app
-from service.http.access.policy import make_policy
-from service.settings import ServiceSettings
+from aladin_service.cli import app
+from aladin_service.http.access.policy import make_policy
+from aladin_service.settings import ServiceSettings
 
 Tree = dict[str, Any]
 Compose = Callable[..., Tree]

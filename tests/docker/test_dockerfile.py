@@ -14,8 +14,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-
-from service.http.access.scopes import rows_of
+from aladin_service.http.access.policy import rows_of
 
 Instruction = tuple[str, str]
 PINNED = re.compile(r"^[a-z0-9./_-]+:\d+\.\d+\.\d+[a-z0-9.-]*@sha256:[0-9a-f]{64}$")
@@ -109,7 +108,7 @@ def test_whatever_is_copied_is_there_and_is_sent_to_the_builder(
 
 def test_what_is_compiled_here_is_not_sent_to_the_builder(root: Path) -> None:
     rules = (root / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    for name in ("index/kernel/_maxsim.so", "service/__pycache__"):
+    for name in ("index/aladin_index/kernel/_maxsim.so", "service/__pycache__"):
         assert any(
             fnmatch(name, rule) for rule in rules if not rule.startswith("!") and rule != "*"
         )

@@ -14,14 +14,12 @@ import kubernetes_validate
 import pytest
 import typer.main
 import yaml
-
-from index.remote.location import EngineLocation
-from service.cli import app
-from service.http.access.policy import make_policy
-from service.http.access.proxies import TrustedProxies
-from service.http.access.scopes import NEEDED
-from service.keys.keys_file import add_key
-from service.settings import ServiceSettings
+from aladin_index.format.engine_location import EngineLocation
+from aladin_service.cli import app
+from aladin_service.http.access.policy import NEEDED, make_policy
+from aladin_service.http.access.proxies import TrustedProxies
+from aladin_service.keys.keys_file import add_key
+from aladin_service.settings import ServiceSettings
 
 Tree = dict[str, Any]
 

@@ -13,17 +13,16 @@ from typing import Any, NamedTuple, get_args
 import promql_parser
 import pytest
 import yaml
+from aladin_index.engines.guard import EngineCall
+from aladin_index.format.manifest import FileEntry, Manifest, ModelEntry
+from aladin_service.client.answers import TookMs
+from aladin_service.http.access.policy import NEEDED
+from aladin_service.http.state_metrics import StateNow, render_state
+from aladin_service.observe.metrics import REJECTIONS, Metrics
+from aladin_service.search.job import Answered, QueueName
+from aladin_service.work.jobs import IndexState
+from aladin_service.work.workers import WorkersHealth
 from prometheus_client.parser import text_string_to_metric_families
-
-from index.manifest import FileEntry, Manifest, ModelEntry
-from service.answers.search import TookMs
-from service.http.access.scopes import NEEDED
-from service.http.state_metrics import StateNow, render_state
-from service.metrics import REJECTIONS, Metrics
-from service.work.guarded_engine import EngineCall
-from service.work.index_jobs import IndexState
-from service.work.search_job import Answered, Lane
-from service.work.workers import WorkersHealth
 
 DOCKER = Path(__file__).parents[2] / "docker"
 DASHBOARD = DOCKER / "grafana" / "dashboards" / "aladin.json"
@@ -48,7 +47,7 @@ def exposed() -> dict[str, Values]:
     """Return the values of each label of each series of a service to which all has happened."""
     metrics = Metrics()
     took_ms = TookMs(decode=1, encode=1, retrieve=1, rerank=1, total=4)
-    for lane in get_args(Lane):
+    for lane in get_args(QueueName):
         metrics.answered(lane, Answered(b"", 1, ("rerank_timeout",), took_ms, True))
     for reason in REJECTIONS:
         metrics.rejected(reason)

@@ -10,12 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 import typer.main
-
-from index.remote.location import ENGINE_KINDS, EngineLocation
-from service.cli import app
-from service.http.access.policy import make_policy
-from service.http.access.proxies import TrustedProxies
-from service.settings import ServiceSettings
+from aladin_index.format.engine_location import ENGINE_KINDS, EngineLocation
+from aladin_service.cli import app
+from aladin_service.http.access.policy import make_policy
+from aladin_service.http.access.proxies import TrustedProxies
+from aladin_service.settings import ServiceSettings
 
 Tree = dict[str, Any]
 Compose = Callable[..., Tree]

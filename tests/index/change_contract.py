@@ -9,19 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from aladin.checkpoint import Checkpoint
-from aladin.errors import (
+from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
+from aladin_index.open import open_writer
+from aladin_index.search.backend import ItemWriter, SearchBackend
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.checkpoint import Checkpoint
+from aladin_network.errors import (
     DuplicateItemError,
     IndexMismatchError,
     NoSuchTargetError,
     ShapeError,
     UnknownItemError,
 )
-from index.backend import ItemWriter, SearchBackend
-from index.changes.uploaded_photos import UploadedPhoto, photo_of
-from index.open import open_writer
-from index.searcher import TwoStageSearcher
+
 from tests.index.contract_index import ContractIndex, Publish, open_trusted, trusted
 from tests.index.contract_items import (
     ODD_IDS,

@@ -9,28 +9,38 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aladin_index.ann.ann_index import build_ann
+from aladin_index.ann.file import write_ann
+from aladin_index.build.builder import build_index
+from aladin_index.changes.writer import NewItems
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.format.disk import only_builder
+from aladin_index.format.manifest import AnnEntry, CollectionEntry
+from aladin_index.format.npy import write_npy
+from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.generations.writer import (
+    CollectionSource,
+    GoingLive,
+    describe_model,
+    install_model,
+    write_generation,
+)
+from aladin_index.items.tables import StoredItem, write_items
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.search.stored_collection import (
+    ANN,
+    EMBEDDINGS,
+    ITEMS,
+    StoredCollection,
+    open_collection,
+)
+from aladin_index.settings import BuildSettings, TokenDtype
+from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.types import NullProgress
 from PIL import Image
-
-from aladin.checkpoint import load_checkpoint
-from aladin.progress import NullProgress
-from index.ann.construction import build_ann
-from index.ann.file import write_ann
-from index.building.builder import build_index
-from index.building.generation_writer import SideSource, write_generation
-from index.building.publish import GoingLive, describe_model, install_model
-from index.building.side_writer import EncodedPart
-from index.building.source_items import ImageItem, TextItem
-from index.changes.writer import NewItems
-from index.disk import only_builder
-from index.items.tables import StoredItem, write_items
-from index.manifest import AnnEntry, SideEntry
-from index.npy import write_npy
-from index.reader import SearchIndex, open_index
-from index.searcher import TwoStageSearcher
-from index.settings import BuildSettings, TokenDtype
-from index.side import ANN, EMBEDDINGS, ITEMS, Side, open_side
-from index.tokens.codec import TokenCodec
-from index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
 
 TEXTS = [
     "a small red circle above a striped blue square",
@@ -116,13 +126,13 @@ def searcher(search_index: SearchIndex) -> TwoStageSearcher:
     return TwoStageSearcher(search_index)
 
 
-MakeSide = Callable[..., Side]
+MakeSide = Callable[..., StoredCollection]
 
 
 @pytest.fixture
 def make_side(tmp_path: Path) -> Iterator[MakeSide]:
     """Return a function that writes and opens a side with given embeddings and tokens."""
-    sides: list[Side] = []
+    sides: list[StoredCollection] = []
 
     def make(
         embeddings: np.ndarray,
@@ -133,7 +143,7 @@ def make_side(tmp_path: Path) -> Iterator[MakeSide]:
         oversample: float = 1.0,
         dtype: str = "float16",
         metadata: Sequence[dict[str, Any]] | None = None,
-    ) -> Side:
+    ) -> StoredCollection:
         folder = tmp_path / f"generation {len(sides)}"
         place = folder / "images"
         place.mkdir(parents=True)
@@ -169,7 +179,7 @@ def make_side(tmp_path: Path) -> Iterator[MakeSide]:
             ),
         )
         write_ann(place / ANN, build_ann(factory, embeddings, NullProgress()))
-        entry = SideEntry(
+        entry = CollectionEntry(
             count=count,
             left_out=0,
             embedding_dim=dim,
@@ -185,7 +195,7 @@ def make_side(tmp_path: Path) -> Iterator[MakeSide]:
                 recall_queries=1,
             ),
         )
-        sides.append(open_side(folder, "images", entry))
+        sides.append(open_collection(folder, "images", entry))
         return sides[-1]
 
     yield make
@@ -237,12 +247,12 @@ def write_made_up(tiny_checkpoint: Path) -> Callable[..., int]:
         with only_builder(root):
             model = describe_model(tiny_checkpoint, load_checkpoint(tiny_checkpoint).model_id)
             install_model(root, tiny_checkpoint, model)
-            sources: dict[Any, SideSource] = {}
+            sources: dict[Any, CollectionSource] = {}
             for target, new in sides.items():
                 codec = TokenCodec.train(dtype, new.tokens)
                 packed = codec.pack(new.tokens)
                 part = EncodedPart(new.items, new.embeddings, packed, new.lengths)
-                sources[target] = SideSource(embedding_dim=16, codec=codec, parts=[part])
+                sources[target] = CollectionSource(embedding_dim=16, codec=codec, parts=[part])
             return write_generation(
                 root, sources, model, BuildSettings(), "made up", going_live=going_live
             )

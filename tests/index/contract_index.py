@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from aladin_index.engines.connect import EngineOptions
+from aladin_index.format.engine_location import location_of
+from aladin_index.modality import DIRECTION_OF, Modality
+from aladin_index.open import open_backend
+from aladin_index.search.backend import SearchBackend
+from aladin_index.search.results import SearchResult
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.scoring.scores import Encoding
 
-from aladin.checkpoint import Checkpoint, load_checkpoint
-from aladin.encoding import Encoding
-from index.backend import SearchBackend
-from index.modality import DIRECTION_OF, Modality
-from index.open import open_backend
-from index.remote.connect import EngineOptions
-from index.remote.location import location_of
-from index.results import SearchResult
-from index.searcher import TwoStageSearcher
 from tests.index.contract_items import (
     Expected,
     KnownItems,

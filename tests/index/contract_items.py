@@ -9,22 +9,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-
-from aladin.calibration.calibration import Calibration
-from aladin.checkpoint import Checkpoint
-from aladin.encoding import Encoding
-from aladin.fusion import DirectionFusion
-from aladin.inference import encode_texts
-from index.building.generation_writer import SideSource, write_generation
-from index.building.publish import describe_model, install_model
-from index.building.side_writer import EncodedPart
-from index.changes.additions import new_items
-from index.changes.writer import NewItems
-from index.disk import only_builder
-from index.items.tables import StoredItem
-from index.modality import Modality
-from index.settings import BuildSettings, Target, TokenDtype
-from index.tokens.codec import TokenCodec
+from aladin_index.changes.writer import NewItems
+from aladin_index.encode.add import new_items
+from aladin_index.format.disk import only_builder
+from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.writer import (
+    CollectionSource,
+    describe_model,
+    install_model,
+    write_generation,
+)
+from aladin_index.items.tables import StoredItem
+from aladin_index.modality import Modality
+from aladin_index.settings import BuildSettings, Target, TokenDtype
+from aladin_index.tokens.codec import TokenCodec
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.checkpoint import Checkpoint
+from aladin_network.inference import encode_texts
+from aladin_network.scoring.fusion import DirectionFusion
+from aladin_network.scoring.scores import Encoding
 
 EMBEDDING_DIM, TOKEN_DIM = 16, 8
 # What an index takes for an id, and a database, an URL or a query language might not.
@@ -190,8 +193,8 @@ def write_collection(
         model = describe_model(checkpoint_folder, model_id)
         install_model(root, checkpoint_folder, model)
         codecs = {target: TokenCodec.train(dtype, new.tokens) for target, new in sides.items()}
-        sources: dict[Target, SideSource] = {
-            target: SideSource(
+        sources: dict[Target, CollectionSource] = {
+            target: CollectionSource(
                 embedding_dim=EMBEDDING_DIM,
                 codec=codecs[target],
                 parts=[

@@ -10,22 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from aladin.checkpoint import Checkpoint, load_checkpoint
-from aladin.encoding import Encoding
-from aladin.errors import InputError
-from aladin.images import read_image
-from aladin.inference import encode_photos, encode_texts
-from aladin.query_precision import QueryModels
-from index.building.builder import build_index
-from index.building.source_items import ImageItem, TextItem
-from index.changes.additions import AddSettings, add_items
-from index.changes.writer import ChangesWriter, NewItems
-from index.pair_scores import score_pair
-from index.reader import open_index
-from index.results import Hit
-from index.searcher import TwoStageSearcher
-from index.settings import TOKEN_DTYPES, BuildSettings
+from aladin_index.build.builder import build_index
+from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.encode.add import AddSettings, add_items
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.generations.reader import open_index
+from aladin_index.search.evidence import score_pair
+from aladin_index.search.results import Hit
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import TOKEN_DTYPES, BuildSettings
+from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.errors import InputError
+from aladin_network.inference import QueryModels, encode_photos, encode_texts
+from aladin_network.photos.decoding import read_image
+from aladin_network.scoring.scores import Encoding
 
 # As long as the network takes texts, and of few different words: they share regions.
 LONG = " ".join(["two red dogs run on the green grass"] * 3)

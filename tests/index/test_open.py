@@ -3,16 +3,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from aladin_index.changes.writer import ChangesWriter
+from aladin_index.engines.connect import EngineOptions
+from aladin_index.engines.writer import EngineWriter
+from aladin_index.format.engine_location import EngineLocation, write_location
+from aladin_index.generations.reader import SearchIndex
+from aladin_index.open import open_backend, open_writer
+from aladin_network.errors import EngineUnavailableError, IndexNotReadyError
 
-from aladin.errors import EngineUnavailableError, IndexNotReadyError
-from index.changes.writer import ChangesWriter
-from index.open import open_backend, open_writer
-from index.reader import SearchIndex
-from index.remote.connect import EngineOptions
-from index.remote.location import EngineLocation, write_location
-from index.remote.remote_writer import RemoteWriter
 from tests.index.backend_contract import BackendContract, Publish
-from tests.index.remote.memory_engine import MemoryEngine, MemoryServer
+from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 LOCATION = EngineLocation(engine="milvus", url="http://127.0.0.1:19530", name="photos")
 
@@ -49,7 +49,7 @@ def test_the_engine_that_a_folder_names_is_reached_as_the_options_say(
         clients.append(MemoryEngine(server))
         return clients[-1]
 
-    monkeypatch.setattr("index.open.connect", connect)
+    monkeypatch.setattr("aladin_index.open.connect", connect)
     options = EngineOptions(timeout_s=2)
     with pytest.raises(IndexNotReadyError, match="nothing was pushed"):
         open_backend(tmp_path, engine=options)
@@ -57,6 +57,6 @@ def test_the_engine_that_a_folder_names_is_reached_as_the_options_say(
     with pytest.raises(EngineUnavailableError):
         open_backend(tmp_path)
     assert [client.closed for client in clients] == [True, True]  # nobody else would
-    assert isinstance(open_writer(tmp_path, "of a model", engine=options), RemoteWriter)
+    assert isinstance(open_writer(tmp_path, "of a model", engine=options), EngineWriter)
     assert asked == [(LOCATION, options), (LOCATION, None), (LOCATION, options)]
     assert not clients[-1].closed

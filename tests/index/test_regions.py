@@ -12,34 +12,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-from aladin.checkpoint import load_checkpoint, save_checkpoint
-from aladin.config import (
+from aladin_index.build.builder import build_index
+from aladin_index.changes.database import changes_database
+from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.add import AddSettings, add_items
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.exchange.exporter import export_index
+from aladin_index.exchange.importer import import_index
+from aladin_index.generations.compact import compact_index
+from aladin_index.generations.merge import merge_indexes
+from aladin_index.generations.reader import open_index
+from aladin_index.items.store import ItemStore
+from aladin_index.items.tables import pack_boxes, unpack_boxes
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.search.stored_collection import ITEMS
+from aladin_index.settings import BuildSettings
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
     MatchingHeadConfig,
     TextEncoderConfig,
     TowerConfig,
 )
-from aladin.errors import DataError, IndexMismatchError, InputError
-from aladin.inference import encode_images, encode_texts
-from aladin.model import AladinModel
-from aladin.regions.region_set import RegionSet
-from index.building.builder import build_index
-from index.building.merge import merge_indexes
-from index.building.source_items import ImageItem, TextItem
-from index.changes.additions import AddSettings, add_items
-from index.changes.compact import compact_index
-from index.changes.database import changes_database
-from index.changes.writer import ChangesWriter
-from index.exchange.exporter import export_index
-from index.exchange.importer import import_index
-from index.items.boxes import pack_boxes, unpack_boxes
-from index.items.store import ItemStore
-from index.reader import open_index
-from index.searcher import TwoStageSearcher
-from index.settings import BuildSettings
-from index.side import ITEMS
+from aladin_network.errors import DataError, IndexMismatchError, InputError
+from aladin_network.inference import encode_images, encode_texts
+from aladin_network.model import AladinModel
+from aladin_network.photos.regions import RegionSet
 
 PHOTOS, DIM, MOST = 9, 5, 4
 SETTINGS = BuildSettings(shard_items=4, batch_size=2, token_dtype="float16")

@@ -11,18 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from aladin.calibration.calibration import Calibration
-from aladin.errors import EngineUnavailableError
-from index.backend import SearchSide
-from index.disk import only_builder
-from index.items.filter_tree import Filter
-from index.live_side import LiveSide
-from index.reader import SearchIndex, open_index
-from index.results import SearchResult
-from index.searcher import TwoStageSearcher
-from index.settings import Target
-from index.tuning.publish_entries import publish_entries
+from aladin_index.format.disk import only_builder
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.items.filters import Filter
+from aladin_index.measure.publish_entries import publish_entries
+from aladin_index.search.backend import Collection
+from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.results import SearchResult
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import Target
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.errors import EngineUnavailableError
 
 TEXT = "the yellow star is left of a white triangle"
 
@@ -41,7 +40,7 @@ def _no_answer(method: str, *_: Any) -> None:
 class EngineSide:
     """A side whose methods ask an engine first."""
 
-    def __init__(self, side: LiveSide, engine: Engine) -> None:
+    def __init__(self, side: LiveCollection, engine: Engine) -> None:
         self._side = side
         self._engine = engine
 
@@ -58,7 +57,7 @@ class EngineIndex:
         self.engine = Engine()
         self._index = index
 
-    def side(self, target: Target, filter: Filter | None = None) -> SearchSide:
+    def side(self, target: Target, filter: Filter | None = None) -> Collection:
         return EngineSide(self._index.side(target, filter), self.engine)  # type: ignore[return-value]
 
     def __getattr__(self, name: str) -> Any:

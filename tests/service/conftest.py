@@ -16,24 +16,23 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from aladin_index.build.builder import build_index
+from aladin_index.generations.info import describe
+from aladin_index.measure.publish_entries import store_calibration
+from aladin_network.calibration.calibration import Calibration, write_calibration
+from aladin_network.checkpoint import read_model_id
+from aladin_network.types import Progress
+from aladin_service.http.app import create_app
+from aladin_service.intake.sources import image_items, text_items
+from aladin_service.measure.calibrate import CalibrateOptions
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.worker import WorkerPlan
+from aladin_service.work.workers import ThreadWorkers
+from aladin_training.data import read_records
 from PIL import Image
 
-from aladin.calibration.calibration import Calibration
-from aladin.calibration.store import write_calibration
-from aladin.checkpoint import read_model_id
-from aladin.progress import Progress
-from index.building.builder import build_index
-from index.info import describe
-from index.tuning.calibrate import store_calibration
-from service.calibration.run import CalibrateOptions
-from service.http.app import create_app
-from service.metrics import Metrics
-from service.settings import ServiceSettings
-from service.sources import image_items, text_items
-from service.work.thread_workers import ThreadWorkers
-from service.work.worker_plan import WorkerPlan
 from tests.service.engine_world import EngineWorld
-from training.data import read_records
 
 CAPTIONS = [
     ("a red dog runs", "the small dog is red"),

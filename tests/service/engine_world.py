@@ -14,30 +14,28 @@ from typing import Any
 
 import httpx
 import numpy as np
+from aladin_index.devices.search_device import SearchDevice
+from aladin_index.engines.client import EngineClient, FoundItem
+from aladin_index.engines.connect import EngineOptions
+from aladin_index.engines.guard import OnCall, ignore_call
+from aladin_index.engines.push import PushSettings, push_index
+from aladin_index.format.engine_location import EngineLocation
+from aladin_index.items.filters import Filter
+from aladin_index.settings import Target
+from aladin_network.errors import EngineUnavailableError
+from aladin_service.http.app import create_app
+from aladin_service.observe.metrics import Metrics
+from aladin_service.photos.photo_bytes import ThumbnailCache
+from aladin_service.search.encoder import QueryEncoder
+from aladin_service.settings import QueryLimits, ServiceSettings
+from aladin_service.work.live_index import LiveIndex
+from aladin_service.work.sources import EngineAccess
+from aladin_service.work.worker import Worker
+from aladin_service.work.workers import ThreadWorkers
 from fastapi import FastAPI
 from numpy.typing import NDArray
 
-from aladin.errors import EngineUnavailableError
-from index.devices.search_device import SearchDevice
-from index.items.filter_tree import Filter
-from index.remote.client import EngineClient
-from index.remote.connect import EngineOptions
-from index.remote.entry import FoundEntry
-from index.remote.location import EngineLocation
-from index.remote.push import PushSettings, push_index
-from index.settings import Target
-from service.http.app import create_app
-from service.metrics import Metrics
-from service.photos.thumbnail_cache import ThumbnailCache
-from service.query_encoder import QueryEncoder
-from service.query_limits import QueryLimits
-from service.settings import ServiceSettings
-from service.work.find_source import EngineAccess
-from service.work.guarded_engine import OnCall, pass_over
-from service.work.live_index import LiveIndex
-from service.work.thread_workers import ThreadWorkers
-from service.work.worker import Worker
-from tests.index.remote.memory_engine import MemoryEngine, MemoryServer
+from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 LOCATION = EngineLocation(engine="qdrant", url="http://127.0.0.1:6333", name="tests")
 # Between two looks at the engine: tests wait for some.
@@ -71,7 +69,7 @@ class SlowEngine(MemoryEngine):
         width: int | None = None,
         with_tokens: bool = False,
         words: NDArray[np.float32] | None = None,
-    ) -> list[FoundEntry]:
+    ) -> list[FoundItem]:
         if self.hangs.is_set():
             self.hung += 1
             self._released.wait(self.timeout_s)
@@ -116,7 +114,7 @@ class EngineWorld:
         client: EngineClient | None = None,
         *,
         poll_s: float = POLL_S,
-        on_call: OnCall = pass_over,
+        on_call: OnCall = ignore_call,
     ) -> LiveIndex:
         """Follow the index; not opened yet."""
         return LiveIndex(

@@ -11,28 +11,28 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import (
-    DetrConfig,
-    DetrForObjectDetection,
-    DetrImageProcessorPil,
-)
-
-from aladin.checkpoint import load_checkpoint, save_checkpoint
-from aladin.config import (
+from aladin_index.build.builder import build_index
+from aladin_index.settings import BuildSettings
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
     MatchingHeadConfig,
     TextEncoderConfig,
     TowerConfig,
 )
-from aladin.encoders.transformers_model import quiet
-from aladin.model import AladinModel
-from aladin.regions.region_set import RegionSet, with_geometry
-from index.building.builder import build_index
-from index.settings import BuildSettings
-from service.sources import image_items, text_items
+from aladin_network.encoders.transformers_model import quiet
+from aladin_network.model import AladinModel
+from aladin_network.photos.regions import RegionSet, with_geometry
+from aladin_service.intake.sources import image_items, text_items
+from aladin_training.data.regions import open_regions
+from transformers import (
+    DetrConfig,
+    DetrForObjectDetection,
+    DetrImageProcessorPil,
+)
+
 from tests.aladin.detectors.small_detr import small_detr
-from training.data.regions import open_regions
 
 # Numbers of a region without its geometry; regions of a photo that the network takes.
 APPEARANCE, MOST = 8, 5

@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+from aladin_service.cli import app
 from typer.testing import CliRunner
-
-from service.cli import app
 
 ALADIN = Path(sys.executable).with_name("aladin")
 COMMANDS = [
@@ -58,7 +57,7 @@ def test_help_of_every_command_needs_no_torch_and_says_what_goes_in_and_comes_ou
     script = f"""
 import sys
 from typer.testing import CliRunner
-from service.cli import app
+from aladin_service.cli import app
 for command in {COMMANDS!r}:
     text = CliRunner().invoke(app, [*command, "--help"]).stdout
     assert "In: " in text and "Out: " in text, (command, text)

@@ -8,15 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from aladin.calibration.calibration import Calibration
-from aladin.calibration.store import CALIBRATION
-from aladin.errors import ConfigError
-from aladin.progress import NullProgress
-from index.reader import open_index
-from index.searcher import TwoStageSearcher
-from service.demo import calibrate_demo, run_demo
-from service.reports.tables import metrics_table
+from aladin_index.generations.reader import open_index
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.calibration.calibration import CALIBRATION, Calibration
+from aladin_network.errors import ConfigError
+from aladin_network.types import NullProgress
+from aladin_service.demo import calibrate_demo, run_demo
+from aladin_service.reports.tables import metrics_table
 
 QUICK = ["stage.teacher.epochs=1", "stage.student.epochs=1", "precision=float32"]
 
@@ -40,7 +38,7 @@ def out(
 
     folder = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.demo.calibrate_system", calibrate_without_a_fit)
+        patch.setattr("aladin_service.demo.calibrate_system", calibrate_without_a_fit)
         run_demo(folder, NullProgress(), scenes=48, overrides=QUICK)
     return folder
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import errno
 
 import pytest
-
-from aladin import errors
-from service.failures import exit_code, one_line
+from aladin_network import errors
+from aladin_service.failures import exit_code, one_line
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-
-from service.lru_cache import LruCache
+from aladin_service.lru_cache import LruCache
 
 
 class Texts(LruCache[str, str]):

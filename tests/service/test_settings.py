@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import ConfigError
-from index.remote.connect import EngineOptions
-from service.settings import ServiceSettings, read_settings
+from aladin_index.engines.connect import EngineOptions
+from aladin_network.errors import ConfigError
+from aladin_service.settings import ServiceSettings, read_settings
 
 
 def test_the_environment_sets_limits(monkeypatch: pytest.MonkeyPatch) -> None:

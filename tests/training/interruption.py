@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aladin.progress import NullProgress
+from aladin_network.types import NullProgress
 
 
 class InterruptionError(Exception):

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
-
-from aladin.config import (
+from aladin_network.config import (
     AlignmentHeadConfig,
     AttentionHeadConfig,
     ImageEncoderConfig,
@@ -21,17 +20,21 @@ from aladin.config import (
     TowerConfig,
     TrunkConfig,
 )
-from aladin.encoders.base import TextBatch
-from aladin.model import AladinModel, text_encoder_class
-from training.batch_source import WHOLE
-from training.batches import Share
-from training.losses.negatives import negative_mask
-from training.stage import AnchorsConfig, OfflineNegativesConfig, StageConfig, TaskConfig
-from training.tasks.batch import Batch, OfflineBatch
-from training.tasks.joint import JointTask
-from training.tasks.momentum import MomentumAnchor
-from training.tasks.online import OnlineBranches
-from training.tasks.scores import Encode, FrozenNetwork
+from aladin_network.encoders.base import TextBatch
+from aladin_network.model import AladinModel, text_encoder_class
+from aladin_training.batches.batch import Batch, OfflineBatch
+from aladin_training.batches.dataset import WHOLE
+from aladin_training.batches.plan import Share
+from aladin_training.config.stage import (
+    AnchorsConfig,
+    OfflineNegativesConfig,
+    StageConfig,
+    TaskConfig,
+)
+from aladin_training.losses.negatives import negative_mask
+from aladin_training.tasks.frozen import MomentumAnchor
+from aladin_training.tasks.joint import JointTask, OnlineBranches
+from aladin_training.tasks.scores import Encode, FrozenNetwork
 
 PHOTOS = 6
 WORDS = ["red", "blue", "circle", "square", "dog", "street", "above", "left"]

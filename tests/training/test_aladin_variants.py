@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 import torch
+from aladin_training.adapters.parts import part_of
+from aladin_training.config.recipe import load_recipe, recipes_folder
+from aladin_training.stages.run import run_recipe
 from safetensors.torch import load_file
 
-from training.recipe import load_recipe
-from training.run import run_recipe
-from training.tasks.parts import part_of
-
-RECIPES = Path(str(files("training") / "recipes"))
+RECIPES = recipes_folder()
 TRUNKS = {"image_trunk", "text_trunk"}
 TRAINED = {
     "a-ft": TRUNKS | {"alignment"},

@@ -7,20 +7,23 @@ from pathlib import Path
 
 import pytest
 import torch
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.config import AttentionHeadConfig
+from aladin_network.errors import InputError
+from aladin_network.model import AladinModel
+from aladin_network.photos.files import PhotoFile
+from aladin_network.scoring.fusion import DirectionFusion, Fusion, two_stage_ranks
+from aladin_network.scoring.metrics import (
+    mean_metrics,
+    retrieval_metrics,
+    retrieval_ranks,
+    summarize,
+)
+from aladin_network.scoring.scores import Encoding
+from aladin_network.scoring.separation import cross_retrieval_ranks, mean_difference
+from aladin_training.data import Record
+from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint, evaluate_encodings
 from torch.nn.functional import normalize
-
-from aladin.checkpoint import load_checkpoint
-from aladin.config import AttentionHeadConfig
-from aladin.encoding import Encoding
-from aladin.errors import InputError
-from aladin.fusion import DirectionFusion, Fusion
-from aladin.metrics import mean_metrics, retrieval_metrics, retrieval_ranks, summarize
-from aladin.model import AladinModel
-from aladin.photo_file import PhotoFile
-from aladin.separation import cross_retrieval_ranks, mean_difference
-from aladin.two_stage import two_stage_ranks
-from training.data import Record
-from training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint, evaluate_encodings
 
 FUSION = Fusion(
     text_to_image=DirectionFusion(weight=0.5, align_mean=2.0, align_std=0.5, match_std=0.3),

@@ -9,11 +9,10 @@ import tarfile
 from pathlib import Path
 
 import torch
-
-from aladin.progress import NullProgress
-from training.data import read_records
-from training.preparation import prepare_run
-from training.recipe import load_recipe
+from aladin_network.types import NullProgress
+from aladin_training.config.recipe import load_recipe
+from aladin_training.data import read_records
+from aladin_training.stages.preparation import prepare_run
 
 
 def test_the_inputs_of_a_run_on_tars_are_those_of_a_run_on_files(

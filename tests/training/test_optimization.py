@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from aladin_training.config.stage import ScheduleConfig, StageConfig, TaskConfig
+from aladin_training.optimization import build_optimizer, lr_factor, set_lr
 from torch import nn
-
-from training.optimization import build_optimizer, lr_factor, set_lr
-from training.stage import ScheduleConfig, StageConfig, TaskConfig
 
 
 class Network(nn.Module):

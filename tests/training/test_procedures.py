@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import aladin_training.loop
 import pytest
 import torch
+from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.errors import ConfigError, StaleNegativesError
+from aladin_network.types import NullProgress
+from aladin_training.batches.offline import OfflineNegatives
+from aladin_training.batches.plan import BatchRows
+from aladin_training.config.recipe import Recipe, load_recipe
+from aladin_training.config.stage import OfflineNegativesConfig
+from aladin_training.stages.preparation import prepare_run
+from aladin_training.stages.run import run_recipe
+from aladin_training.stages.setup import set_up_stage
+from aladin_training.tasks.joint import OnlineBranches
 from safetensors.torch import load_file
-
-import training.loop
-from aladin.checkpoint import Checkpoint, load_checkpoint
-from aladin.errors import ConfigError, StaleNegativesError
-from aladin.progress import NullProgress
-from training.batches import BatchRows
-from training.mining.negatives import OfflineNegatives
-from training.preparation import prepare_run
-from training.recipe import Recipe, load_recipe
-from training.run import run_recipe
-from training.stage import OfflineNegativesConfig
-from training.stage_setup import set_up_stage
-from training.tasks.online import OnlineBranches
 
 STAGES = {
     "offline": """
@@ -100,7 +99,7 @@ def weights(out: Path) -> dict[str, torch.Tensor]:
 def test_interrupted_stage_ends_with_the_same_weights(
     kind: str, recipe_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training.loop, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(aladin_training.loop, "SAVE_EVERY_S", 0.0)
     recipe = recipe_with(recipe_path, tmp_path, kind)
     store = tmp_path / "store"
     run_recipe(recipe, tmp_path / "unbroken", shared=store)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 import torch
-
-from aladin.checkpoint import load_checkpoint
-from aladin.images import read_image
-from aladin.inference import encode_photos, encode_texts
-from aladin.scoring import matching_scores
-from training.data import read_records
-from training.evaluation import evaluate_checkpoint
-from training.recipe import load_recipe
-from training.run import run_recipe
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.inference import encode_photos, encode_texts
+from aladin_network.photos.decoding import read_image
+from aladin_network.scoring.scores import matching_scores
+from aladin_training.config.recipe import load_recipe, recipes_folder
+from aladin_training.data import read_records
+from aladin_training.evaluation import evaluate_checkpoint
+from aladin_training.stages.run import run_recipe
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "data" / "flickr8k" / "captions.jsonl"
@@ -51,7 +49,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     data = folder / "captions.jsonl"
     data.write_text("\n".join(chosen) + "\n")
     recipe = load_recipe(
-        Path(str(files("training") / "recipes" / "flickr8k.toml")),
+        recipes_folder() / "flickr8k.toml",
         [
             f"data.source={data}",
             f"data.cache={folder / 'cache'}",

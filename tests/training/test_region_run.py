@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import ConfigError, InputError, RegionError
+from aladin_network.inference import encode_images
+from aladin_network.photos.regions import RegionSet
+from aladin_network.types import NullProgress
+from aladin_training.data import read_records
+from aladin_training.data.regions import RegionStore, open_regions
+from aladin_training.data.regions.checked import CheckedRegions
+from aladin_training.evaluation import encode_records, evaluate_checkpoint
+from aladin_training.mining.miner import mine_file
+from aladin_training.stages.preparation import prepare_run
+from aladin_training.stages.run import RunResult, run_recipe
 from safetensors.torch import load_file
 
-from aladin.checkpoint import load_checkpoint
-from aladin.errors import ConfigError, InputError, RegionError
-from aladin.inference import encode_images
-from aladin.progress import NullProgress
-from aladin.regions.region_set import RegionSet
 from tests.training.region_data import recipe_of, write_regions
-from training.data import read_records
-from training.data.regions import RegionStore, open_regions
-from training.data.regions.checked import CheckedRegions
-from training.evaluation import encode_records, evaluate_checkpoint
-from training.mining.job import mine_file
-from training.preparation import prepare_run
-from training.run import RunResult, run_recipe
 
 
 @pytest.fixture(scope="module")

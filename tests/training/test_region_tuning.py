@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 import torch
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import ConfigError
+from aladin_network.types import NullProgress
+from aladin_training.adapters.parts import check_tuning, start_tuning
+from aladin_training.batches.plan import BatchRows
+from aladin_training.config.stage import TuneConfig
+from aladin_training.data.regions import open_regions
+from aladin_training.evaluation import encode_records
+from aladin_training.stages.preparation import prepare_run
+from aladin_training.stages.run import run_recipe
+from aladin_training.tasks.joint import JointTask
 from safetensors.torch import load_file
 
-from aladin.checkpoint import load_checkpoint
-from aladin.errors import ConfigError
-from aladin.progress import NullProgress
 from tests.training.region_data import recipe_of, write_regions
-from training.batches import BatchRows
-from training.data.regions import open_regions
-from training.evaluation import encode_records
-from training.preparation import prepare_run
-from training.run import run_recipe
-from training.tasks.joint import JointTask
-from training.tuning.config import TuneConfig
-from training.tuning.encoders import check_tuning, start_tuning
 
 LAST = {"mode": "last", "layers": 1, "checkpointing": True}
 LORA = {"mode": "lora", "rank": 2}

@@ -7,16 +7,15 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from aladin_network.errors import ConfigError
+from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_training.config.stage import TASK_NAMES
+from aladin_training.parallel.numerics import RandomState, loss_scaler
+from aladin_training.step import Inputs, check_items_stand_alone, compute_gradients
 from torch import Tensor
 
-from aladin.encoding import Encoding, concatenate
-from aladin.errors import ConfigError
-from benchmarks.step_memory import counting_kept_bytes
+from benchmarks.training.step_memory import counting_kept_bytes
 from tests.training.step_cases import CASES, PHOTOS, batch_of, gradients, task_of
-from training.precision import loss_scaler
-from training.random_state import RandomState
-from training.stage import TASK_NAMES
-from training.step import Inputs, check_items_stand_alone, compute_gradients
 
 CPU = torch.device("cpu")
 UNSCALED = loss_scaler("float32", CPU)

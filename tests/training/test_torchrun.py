@@ -1,4 +1,4 @@
-"""The one command for several processes: ``torchrun -m service train``."""
+"""The one command for several processes: ``torchrun -m aladin_service train``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from aladin_network.checkpoint import load_checkpoint
+from aladin_training.config.recipe import load_recipe
+from aladin_training.stages.run import run_recipe
 from safetensors.torch import load_file
 from torch import Tensor
-
-from aladin.checkpoint import load_checkpoint
-from training.recipe import load_recipe
-from training.run import run_recipe
 
 ROOT = Path(__file__).parents[2]
 # Each process draws dropout of its own, so a comparison has to do without.
@@ -36,7 +35,7 @@ TUNED = [f"stage.joint.tune={json.dumps(TUNE)}", "stage.joint.chunk_size=3"]
 def torchrun(recipe: Path, out: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
     sets = [word for override in (*OVERRIDES, *overrides) for word in ("--set", override)]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", "-m", "service", "train", str(recipe)]
+    command += ["--nproc-per-node", "2", "-m", "aladin_service", "train", str(recipe)]
     command += ["--out", str(out), *sets]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
 

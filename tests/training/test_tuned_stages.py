@@ -8,31 +8,35 @@ import json
 from pathlib import Path
 from typing import Any
 
+import aladin_training.loop
+import aladin_training.stage_files
 import pytest
 import torch
+from aladin_network.checkpoint import Checkpoint, Provenance
+from aladin_network.encoders.base import Features, TextBatch
+from aladin_network.model import AladinModel
+from aladin_network.scoring.fusion import Fusion
+from aladin_network.types import NullProgress
+from aladin_training.batches.batch import Batch
+from aladin_training.batches.offline import OfflineNegatives
+from aladin_training.batches.plan import BatchPlan, BatchRows
+from aladin_training.config.recipe import Recipe, load_recipe
+from aladin_training.config.stage import (
+    AnchorsConfig,
+    OfflineNegativesConfig,
+    StageConfig,
+    TaskConfig,
+    TuneConfig,
+)
+from aladin_training.evaluation import encode_records
+from aladin_training.losses.triplet import TripletMarginLoss
+from aladin_training.stages.preparation import PreparedRun, prepare_run
+from aladin_training.stages.run import run_recipe
+from aladin_training.stages.setup import set_up_stage
+from aladin_training.tasks.frozen import Teacher
+from aladin_training.tasks.scores import BatchScores, encode_directly
 from safetensors.torch import load_file
 from torch.optim import AdamW
-
-import training.loop
-import training.run_log
-from aladin.checkpoint import Checkpoint, Provenance
-from aladin.encoders.base import Features, TextBatch
-from aladin.fusion import Fusion
-from aladin.model import AladinModel
-from aladin.progress import NullProgress
-from training.batches import BatchPlan, BatchRows
-from training.evaluation import encode_records
-from training.losses.triplet import TripletMarginLoss
-from training.mining.negatives import OfflineNegatives
-from training.preparation import PreparedRun, prepare_run
-from training.recipe import Recipe, load_recipe
-from training.run import run_recipe
-from training.stage import AnchorsConfig, OfflineNegativesConfig, StageConfig, TaskConfig
-from training.stage_setup import set_up_stage
-from training.tasks.batch import Batch
-from training.tasks.scores import BatchScores, encode_directly
-from training.tasks.teacher import Teacher
-from training.tuning.config import TuneConfig
 
 MODES: dict[str, dict[str, Any]] = {
     "full": {"mode": "full", "lr_decay": 0.5, "checkpointing": True},
@@ -115,8 +119,8 @@ ROWS = BatchRows(photos=[1, 2, 4, 8], captions=[1, 3, 7, 15], views=[0, 1, 0, 1]
 def test_a_tuned_stage_resumes_exactly_and_leaves_a_plain_checkpoint(
     mode: str, recipe_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training.loop, "SAVE_EVERY_S", 0.0)
-    monkeypatch.setattr(training.run_log.RunLog, "draw", lambda _: None)
+    monkeypatch.setattr(aladin_training.loop, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(aladin_training.stage_files.RunLog, "draw", lambda _: None)
     tune = json.dumps({"image_encoder": MODES[mode], "text_encoder": MODES[mode]})
     recipe = joint_alone(recipe_path, f"stage.joint.tune={tune}", "stage.joint.epochs=1")
     run_recipe(recipe, tmp_path / "unbroken")

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
-from aladin.calibration.examples import AskedQuery
-from aladin.calibration.scores import CandidateScores
+from aladin_network.calibration.features import CandidateScores
+from aladin_network.calibration.logistic_fit import AskedQuery
 
 
 def drawn_queries(

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from aladin.calibration.calibration import DirectionCalibration, ProbabilityModels
-from aladin.calibration.features import Feature
-from aladin.calibration.logistic import LogisticModel, Term
-from aladin.calibration.scores import CandidateScores
+from aladin_network.calibration.calibration import DirectionCalibration, ProbabilityModels
+from aladin_network.calibration.features import CandidateScores, Feature, LogisticModel, Term
 
 POOL = CandidateScores(
     rows=np.array([7, 3]),

@@ -6,11 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
-from aladin.calibration.examples import PAGE, AskedQuery, candidates_kept, make_examples
-from aladin.calibration.features import query_features
-from aladin.calibration.scores import POOL, CandidateScores
-from aladin.fusion import DirectionFusion
+from aladin_network.calibration.features import POOL, CandidateScores, query_features
+from aladin_network.calibration.logistic_fit import PAGE, AskedQuery, candidates_kept, make_examples
+from aladin_network.scoring.fusion import DirectionFusion
 
 
 def query(right: list[bool], match: list[float], align: list[float], photo: int = 4) -> AskedQuery:

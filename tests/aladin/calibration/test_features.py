@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from aladin.calibration.features import (
+from aladin_network.calibration.features import (
     FEATURE_SETS,
+    CandidateScores,
     hit_features,
     judged_features,
     query_features,
 )
-from aladin.calibration.scores import CandidateScores
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 POOL = CandidateScores(
     rows=np.array([7, 3, 5]),

@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
-from aladin.calibration.calibration import Calibration, FittedOn
-from aladin.calibration.examples import AskedQuery, make_examples
-from aladin.calibration.fit import AskedDirection, ReportQueries, fit_calibration
-from aladin.calibration.scores import POOL
-from aladin.errors import InputError
-from aladin.fusion import Direction, DirectionFusion, Fusion
-from aladin.strict_config import dump_config, parse_config
+from aladin_network.calibration.calibration import Calibration, FittedOn
+from aladin_network.calibration.features import POOL
+from aladin_network.calibration.fit import AskedDirection, ReportQueries, fit_calibration
+from aladin_network.calibration.logistic_fit import AskedQuery, make_examples
+from aladin_network.config import dump_config, parse_config
+from aladin_network.errors import InputError
+from aladin_network.scoring.fusion import Direction, DirectionFusion, Fusion
 
 DrawQueries = Callable[..., list[AskedQuery]]
 BOTH: tuple[Direction, Direction] = ("text_to_image", "image_to_text")

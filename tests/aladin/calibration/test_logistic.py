@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-
-from aladin.calibration.logistic import LogisticModel, Term
+from aladin_network.calibration.features import LogisticModel, Term
 
 MODEL = LogisticModel(
     intercept=-1.0,

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from aladin.calibration.calibration import LEAST_AUROC, Calibration, TextLengths
-from aladin.calibration.figures import Estimate
-from aladin.fusion import Direction
+from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, TextLengths
+from aladin_network.calibration.measures import Estimate
+from aladin_network.scoring.fusion import Direction
 
 DIRECTIONS: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
 

@@ -9,20 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from aladin.calibration.calibration import (
+from aladin_network.calibration.calibration import (
+    CALIBRATION,
     Calibration,
     DirectionCalibration,
     FittedOn,
     ProbabilityModels,
+    read_calibration,
+    write_calibration,
 )
-from aladin.calibration.examples import AskedQuery, make_examples
-from aladin.calibration.figures import CalibrationFigures, DirectionFigures
-from aladin.calibration.fit import compare_with_thresholds, measure
-from aladin.calibration.logistic import LogisticModel, Term
-from aladin.calibration.store import CALIBRATION, read_calibration, write_calibration
-from aladin.checkpoint import read_model_id
-from aladin.errors import CheckpointError
+from aladin_network.calibration.features import LogisticModel, Term
+from aladin_network.calibration.fit import compare_with_thresholds, measure
+from aladin_network.calibration.logistic_fit import AskedQuery, make_examples
+from aladin_network.calibration.measures import CalibrationFigures, DirectionFigures
+from aladin_network.checkpoint import read_model_id
+from aladin_network.errors import CheckpointError
 
 
 @pytest.fixture

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.conversion.aladin_release import LEFT, RENAMES, convert_aladin
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.inference import encode_images, encode_texts
+from aladin_network.model import AladinModel
+from aladin_network.photos.regions import RegionSet
 from torch import Tensor
-
-from aladin.checkpoint import load_checkpoint
-from aladin.conversion.aladin_release import LEFT, RENAMES, convert_aladin
-from aladin.errors import CheckpointError, ConfigError
-from aladin.inference import encode_images, encode_texts
-from aladin.model import AladinModel
-from aladin.regions.region_set import RegionSet
 
 
 def scores(model: AladinModel, images: list[Any], captions: list[str]) -> tuple[Tensor, Tensor]:

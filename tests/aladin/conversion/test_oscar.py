@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.conversion.oscar import RegionsOptions, convert_oscar, oscar_left, oscar_renames
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.inference import encode_images, encode_texts
+from aladin_network.model import AladinModel
+from aladin_network.photos.regions import RegionSet
 from torch.nn import functional as F
-
-from aladin.checkpoint import load_checkpoint
-from aladin.conversion.oscar import convert_oscar, oscar_left, oscar_renames
-from aladin.conversion.regions_network import RegionsOptions
-from aladin.errors import CheckpointError, ConfigError
-from aladin.inference import encode_images, encode_texts
-from aladin.model import AladinModel
-from aladin.regions.region_set import RegionSet
 
 OPTIONS = RegionsOptions(max_tokens=12, max_regions=5)
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from aladin.conversion.oscar_folder import read_oscar_config, read_oscar_tokenizer
-from aladin.errors import CheckpointError
+from aladin_network.conversion.oscar import read_oscar_config, read_oscar_tokenizer
+from aladin_network.errors import CheckpointError
 
 
 @pytest.fixture

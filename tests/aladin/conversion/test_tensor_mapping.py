@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from aladin_network.conversion.tensors import Left, MappedTensors, Rename, map_tensors
+from aladin_network.errors import CheckpointError
 from torch import Tensor
-
-from aladin.conversion.tensor_mapping import Left, MappedTensors, Rename, map_tensors
-from aladin.errors import CheckpointError
 
 RENAMES = [
     Rename(r"body\.(\d)\.(weight|bias)", r"net.layer\1.\2"),

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from aladin.conversion.torch_file import named_tensors, read_torch_file
-from aladin.errors import CheckpointError
+from aladin_network.conversion.tensors import named_tensors, read_torch_file
+from aladin_network.errors import CheckpointError
 
 
 class Command:

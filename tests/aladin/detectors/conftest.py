@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from aladin_network.encoders.transformers_model import quiet
 from transformers import (
     ConditionalDetrConfig,
     ConditionalDetrForObjectDetection,
@@ -22,7 +23,6 @@ from transformers import (
     YolosImageProcessorPil,
 )
 
-from aladin.encoders.transformers_model import quiet
 from tests.aladin.detectors.small_detr import QUERIES, small_detr
 
 WIDTH = 8

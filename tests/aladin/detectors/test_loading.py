@@ -6,12 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from aladin_network.detectors.base import DetectorSpec, detect_all, load_detector, parse_detector
+from aladin_network.errors import ConfigError
+from aladin_network.photos.regions import RegionSet
 from PIL import Image
-
-from aladin.detectors.base import detect_all
-from aladin.detectors.loading import DetectorSpec, load_detector, parse_detector
-from aladin.errors import ConfigError
-from aladin.regions.region_set import RegionSet
 
 
 class Brightness:

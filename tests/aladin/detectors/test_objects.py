@@ -7,13 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from aladin_network.detectors.base import detect_all, load_detector
+from aladin_network.encoders.transformers_model import quiet
+from aladin_network.errors import CheckpointError, ConfigError, InputError
 from PIL import Image
 from transformers import AutoModelForObjectDetection
-
-from aladin.detectors.base import detect_all
-from aladin.detectors.loading import load_detector
-from aladin.encoders.transformers_model import quiet
-from aladin.errors import CheckpointError, ConfigError, InputError
 
 WIDTH, QUERIES = 8, 6
 

@@ -11,14 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
-from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel, CLIPTextConfig, CLIPTextModelWithProjection
-from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
-from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
-
-from aladin.checkpoint import load_checkpoint, save_checkpoint
-from aladin.config import (
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
     ImagePreprocessing,
@@ -27,13 +21,17 @@ from aladin.config import (
     TextEncoderConfig,
     TowerConfig,
 )
-from aladin.encoders.hf_image import HFImageEncoder
-from aladin.encoders.hf_text import HFTextEncoder, longest_text
-from aladin.errors import CheckpointError, ConfigError
-from aladin.inference import encode_photos, encode_texts
-from aladin.model import AladinModel
-from aladin.query_precision import QueryModels
-from aladin.scoring import matching_scores
+from aladin_network.encoders.hf_image import HFImageEncoder
+from aladin_network.encoders.hf_text import HFTextEncoder, longest_text
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.inference import QueryModels, encode_photos, encode_texts
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import matching_scores
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModel, CLIPTextConfig, CLIPTextModelWithProjection
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 FAMILIES = [
     "clip",

@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
+from aladin_network.encoders.base import ImageEncoder
+from aladin_network.encoders.hf_image import HFImageEncoder
+from aladin_network.errors import CheckpointError, ConfigError
 from PIL import Image
 from transformers import (
     AutoConfig,
@@ -16,11 +20,6 @@ from transformers import (
     PreTrainedModel,
     ViTImageProcessor,
 )
-
-from aladin.config import ImageEncoderConfig, ImagePreprocessing
-from aladin.encoders.base import ImageEncoder
-from aladin.encoders.hf_image import HFImageEncoder
-from aladin.errors import CheckpointError, ConfigError
 
 SMALL = {
     "hidden_size": 24,

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from aladin.encoders.pretrained_tokenizer import load_tokenizer
-from aladin.errors import CheckpointError
+from aladin_network.encoders.hf_text import load_tokenizer
+from aladin_network.errors import CheckpointError
 
 
 @pytest.mark.parametrize("family", ["clip", "metaclip_2", "chinese_clip", "siglip", "siglip2"])

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+from aladin_network.config import TextEncoderConfig
+from aladin_network.encoders import TEXT_ENCODERS
+from aladin_network.encoders.base import TextEncoder
+from aladin_network.encoders.recurrent_text import (
+    GRUTextEncoder,
+    LSTMTextEncoder,
+    RecurrentTextEncoder,
+)
+from aladin_network.errors import ConfigError, TextTooLongError
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-
-from aladin.config import TextEncoderConfig
-from aladin.encoders import TEXT_ENCODERS
-from aladin.encoders.base import TextEncoder
-from aladin.encoders.recurrent_text import GRUTextEncoder, LSTMTextEncoder, RecurrentTextEncoder
-from aladin.errors import ConfigError, TextTooLongError
 
 CAPTIONS = ["a small red circle above a striped blue square", "two dogs run on the green grass"]
 TEXTS = ["a circle", "two dogs run on a small red square", "red"]

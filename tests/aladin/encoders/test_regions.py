@@ -11,12 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
-from torch import Tensor
-from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
-
-from aladin.checkpoint import load_checkpoint, save_checkpoint
-from aladin.config import (
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
     ImagePreprocessing,
@@ -24,14 +20,16 @@ from aladin.config import (
     TextEncoderConfig,
     TowerConfig,
 )
-from aladin.encoders.base import Features, concatenate_features
-from aladin.encoders.regions import RegionsImageEncoder
-from aladin.encoders.vocabulary import train_tokenizer
-from aladin.errors import ConfigError, InputError, RegionError
-from aladin.feature_cache import FeatureCache
-from aladin.inference import encode_images, encode_texts
-from aladin.model import AladinModel
-from aladin.regions.region_set import RegionSet, with_geometry
+from aladin_network.encoders.base import Features, concatenate_features
+from aladin_network.encoders.regions import RegionsImageEncoder
+from aladin_network.encoders.tokenized_text import train_tokenizer
+from aladin_network.errors import ConfigError, InputError, RegionError
+from aladin_network.inference import FeatureCache, encode_images, encode_texts
+from aladin_network.model import AladinModel
+from aladin_network.photos.regions import RegionSet, with_geometry
+from PIL import Image
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
 Build = Callable[..., AladinModel]
 DIM, HEADS = 16, 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aladin.encoders.vocabulary import train_tokenizer, train_word_tokenizer
+from aladin_network.encoders.tokenized_text import train_tokenizer, train_word_tokenizer
 
 CAPTIONS = ["A red circle.", "two Circles and a réd square"] * 3
 

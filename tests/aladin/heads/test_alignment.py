@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from aladin_network.config import AlignmentHeadConfig
+from aladin_network.encoders.base import Features
+from aladin_network.heads.alignment import AlignmentHead
 from torch.nn import functional as F
-
-from aladin.config import AlignmentHeadConfig
-from aladin.encoders.base import Features
-from aladin.heads.alignment import AlignmentHead
 
 
 @pytest.fixture

@@ -7,13 +7,12 @@ from typing import Literal
 
 import pytest
 import torch
+from aladin_network.config import AttentionHeadConfig
+from aladin_network.errors import ShapeError
+from aladin_network.heads.attention import AttentionHead, attention_weights
+from aladin_network.scoring.scores import Encoding
 from torch import Tensor
 from torch.nn import functional as F
-
-from aladin.config import AttentionHeadConfig
-from aladin.encoding import Encoding
-from aladin.errors import ShapeError
-from aladin.heads.attention import AttentionHead, attention_weights
 
 Form = Literal["official", "paper"]
 FORMS: tuple[Form, ...] = ("official", "paper")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from aladin_network.config import MatchingHeadConfig
+from aladin_network.encoders.base import Features
+from aladin_network.errors import ConfigError
+from aladin_network.heads.matching import MatchingHead
 from torch.nn import functional as F
-
-from aladin.config import MatchingHeadConfig
-from aladin.encoders.base import Features
-from aladin.errors import ConfigError
-from aladin.heads.matching import MatchingHead
 
 
 @pytest.fixture

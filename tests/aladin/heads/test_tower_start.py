@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
-
-from aladin.config import (
+from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
     MatchingHeadConfig,
@@ -16,9 +14,10 @@ from aladin.config import (
     TextEncoderConfig,
     TowerConfig,
 )
-from aladin.encoders.base import Projection
-from aladin.errors import ConfigError
-from aladin.heads.tower_start import TowerProjections, fit_to_towers, start_as
+from aladin_network.encoders.base import Projection
+from aladin_network.encoders.dual_encoder import TowerProjections, fit_to_towers, start_as
+from aladin_network.errors import ConfigError
+from torch import nn
 
 BARE = TowerConfig(trunk=None)
 MATCHING = MatchingHeadConfig(layers=0, start="towers")

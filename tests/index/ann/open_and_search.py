@@ -11,10 +11,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-
-from aladin.errors import IndexCorruptError
-from index.ann.ann_index import AnnIndex
-from index.ann.retrieval import retrieve
+from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.retrieval import retrieve
+from aladin_network.errors import IndexCorruptError
 
 _QUERIES, _LIMIT_S = 20, 120
 # What opening may allocate, besides what the process has.
@@ -26,7 +25,7 @@ def fates(vectors: np.ndarray, files: list[Path]) -> list[str]:
 
     Args:
         vectors: (items, dim) float32 that the indexes are of.
-        files: FAISS indexes, as `index.ann.file` writes them.
+        files: FAISS indexes, as `aladin_index.ann.file` writes them.
 
     Returns:
         For each file "sound" or "refused"; less than there are files where the child died.

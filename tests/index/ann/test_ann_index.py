@@ -6,15 +6,14 @@ import faiss
 import numpy as np
 import pytest
 import torch
+from aladin_index.ann import faiss_library
+from aladin_index.ann.ann_index import AnnIndex, build_ann, check_factory
+from aladin_index.ann.file import write_ann
+from aladin_index.ann.retrieval import exact_search
+from aladin_index.items.selection import Selection
+from aladin_network.errors import ConfigError, IndexCorruptError
+from aladin_network.types import NullProgress
 from torch.nn import functional as F
-
-from aladin.errors import ConfigError, IndexCorruptError
-from aladin.progress import NullProgress
-from index.ann.ann_index import AnnIndex
-from index.ann.construction import build_ann, check_factory
-from index.ann.exact import exact_search
-from index.ann.file import write_ann
-from index.selection import Selection
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -145,9 +144,8 @@ def test_progress_counts_the_vectors() -> None:
 
 def test_torch_is_imported_before_faiss_and_in_one_place() -> None:
     """With both CUDA builds installed, the libraries of the one that comes first win."""
-    import index.ann.ann_index
 
-    folder = Path(index.ann.__file__).parent
+    folder = Path(faiss_library.__file__).parent
     importing = [
         path
         for path in folder.rglob("*.py")

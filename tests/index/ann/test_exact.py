@@ -1,11 +1,10 @@
+import aladin_index.ann.retrieval
 import numpy as np
 import pytest
 import torch
+from aladin_index.ann.retrieval import exact_search, largest
+from aladin_index.items.selection import Selection
 from torch.nn import functional as F
-
-import index.ann.exact
-from index.ann.exact import exact_search, largest
-from index.selection import Selection
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -29,7 +28,7 @@ def test_chunks_make_no_difference(
 ) -> None:
     embeddings, query = unit_vectors(200, 8), unit_vectors(1, 8, seed=1)[0]
     rows = None if allowed is None else Selection(np.isin(np.arange(200), allowed))
-    monkeypatch.setattr(index.ann.exact, "_ROWS_AT_A_TIME", 3)
+    monkeypatch.setattr(aladin_index.ann.retrieval, "_ROWS_AT_A_TIME", 3)
     found, scores = exact_search(embeddings, query, 10, rows)
     among = range(200) if allowed is None else allowed
     expected = sorted(among, key=lambda row: -float(embeddings[row] @ query))[:10]

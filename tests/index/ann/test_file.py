@@ -4,12 +4,11 @@ import faiss
 import numpy as np
 import pytest
 import torch
+from aladin_index.ann.ann_index import build_ann
+from aladin_index.ann.file import read_ann, write_ann
+from aladin_network.errors import IndexCorruptError
+from aladin_network.types import NullProgress
 from torch.nn import functional as F
-
-from aladin.errors import IndexCorruptError
-from aladin.progress import NullProgress
-from index.ann.construction import build_ann
-from index.ann.file import read_ann, write_ann
 
 COUNT, DIM = 3000, 16
 VECTORS = F.normalize(torch.randn(COUNT, DIM, generator=torch.Generator().manual_seed(0))).numpy()

@@ -1,18 +1,17 @@
 from pathlib import Path
 
+import aladin_index.ann.first_stages
 import numpy as np
 import pytest
 import torch
+from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.first_stages import build_first_stages, check_first_stages
+from aladin_index.ann.retrieval import exact_search
+from aladin_index.format.npy import write_npy
+from aladin_index.settings import BuildSettings
+from aladin_network.errors import ConfigError
+from aladin_network.types import NullProgress
 from torch.nn import functional as F
-
-import index.ann.first_stage
-from aladin.errors import ConfigError
-from aladin.progress import NullProgress
-from index.ann.ann_index import AnnIndex
-from index.ann.exact import exact_search
-from index.ann.first_stage import check_first_stages, first_stages
-from index.npy import write_npy
-from index.settings import BuildSettings
 
 COUNT, DIM = 2000, 16
 
@@ -36,13 +35,13 @@ SHAPES = {"images": (COUNT, DIM), "texts": (300, DIM)}
 
 
 def build(folder: Path, **settings: object) -> dict[str, object]:
-    return first_stages(
+    return build_first_stages(
         folder, SHAPES, BuildSettings(default_candidates=20, **settings), NullProgress()
     )
 
 
 def try_in_turn(monkeypatch: pytest.MonkeyPatch, factories: list[str]) -> None:
-    monkeypatch.setattr(index.ann.first_stage, "factories_to_try", lambda *_: factories)
+    monkeypatch.setattr(aladin_index.ann.first_stages, "factories_to_try", lambda *_: factories)
 
 
 def test_the_entry_says_how_to_search_and_what_is_found(generation: Path) -> None:

@@ -1,12 +1,10 @@
 import numpy as np
 import torch
+from aladin_index.ann.ann_index import AnnIndex, build_ann
+from aladin_index.ann.retrieval import exact_search
+from aladin_index.ann.search_width import ann_recall, lowest_true_scores, sample_queries
+from aladin_network.types import NullProgress
 from torch.nn import functional as F
-
-from aladin.progress import NullProgress
-from index.ann.ann_index import AnnIndex
-from index.ann.construction import build_ann
-from index.ann.exact import exact_search
-from index.ann.recall import ann_recall, lowest_true_scores, sample_queries
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:

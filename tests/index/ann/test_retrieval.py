@@ -1,14 +1,11 @@
 import numpy as np
 import pytest
 import torch
+from aladin_index.ann.ann_index import AnnIndex, build_ann
+from aladin_index.ann.retrieval import exact_scores, exact_search, retrieve
+from aladin_index.items.selection import Selection
+from aladin_network.types import NullProgress
 from torch.nn import functional as F
-
-from aladin.progress import NullProgress
-from index.ann.ann_index import AnnIndex
-from index.ann.construction import build_ann
-from index.ann.exact import exact_search
-from index.ann.retrieval import exact_scores, retrieve
-from index.selection import Selection
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:

@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from aladin_index.ann.ann_index import AnnIndex, build_ann
+from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann.file import check_valid, read_ann, write_ann
+from aladin_index.ann.retrieval import retrieve
+from aladin_network.errors import IndexCorruptError
+from aladin_network.types import NullProgress
 from torch.nn import functional as F
 
-from aladin.errors import IndexCorruptError
-from aladin.progress import NullProgress
-from index.ann.ann_index import AnnIndex
-from index.ann.construction import build_ann
-from index.ann.faiss_library import faiss
-from index.ann.file import read_ann, write_ann
-from index.ann.retrieval import retrieve
-from index.ann.soundness import check_sound
 from tests.index.ann.open_and_search import fates
 
 COUNT, DIM = 3000, 16
@@ -97,28 +95,28 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
         return build_ann(factory, VECTORS, NullProgress())
 
     for factory in (FAST_SCAN, "Flat", "HNSW8,Flat", "IVF16,PQ16x4fs,RFlat", "PQ16x4fs"):
-        check_sound(built(factory))
+        check_valid(built(factory))
     index = built()
     index.M2 = 64
     with pytest.raises(RuntimeError, match="layout"):
-        check_sound(index)
+        check_valid(index)
     index = built()
     index.ntotal = COUNT - 1
     with pytest.raises(RuntimeError, match=f"expected rows below {COUNT - 1}, found {COUNT - 1}"):
-        check_sound(index)
+        check_valid(index)
     index.ntotal = COUNT + 1
     with pytest.raises(RuntimeError, match=f"expected lists of {COUNT + 1} vectors, got {COUNT}"):
-        check_sound(index)
+        check_valid(index)
     index = built()
     index.quantizer.add(VECTORS[:1])
     with pytest.raises(RuntimeError, match="with 17 centroids"):
-        check_sound(index)
+        check_valid(index)
     refined = built("IVF16,SQ8,RFlat")
     refined.refine_index.ntotal = 7
     with pytest.raises(RuntimeError, match="in both of its stages"):
-        check_sound(refined)
+        check_valid(refined)
     with pytest.raises(RuntimeError, match="a map of ids"):
-        check_sound(faiss.IndexIDMap2(faiss.IndexFlatIP(DIM)))
+        check_valid(faiss.IndexIDMap2(faiss.IndexFlatIP(DIM)))
 
 
 def test_sizes_of_lists_that_add_up_by_overflow_are_refused(tmp_path: Path) -> None:

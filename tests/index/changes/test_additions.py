@@ -8,19 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-from aladin.checkpoint import Checkpoint, load_checkpoint
-from aladin.errors import DuplicateItemError, InputError
-from aladin.progress import NullProgress
-from index.building.builder import build_index
-from index.building.source_items import ImageItem, TextItem, check_item
-from index.changes import writable
-from index.changes.additions import AddSettings, add_items, check_new
-from index.changes.writer import ChangesWriter
-from index.items.metadata_limits import MetadataLimits
-from index.reader import SearchIndex, open_index
-from index.searcher import TwoStageSearcher
-from index.settings import BuildSettings
+from aladin_index.build.builder import build_index
+from aladin_index.changes import writable
+from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.add import AddSettings, add_items, check_new
+from aladin_index.encode.source_items import ImageItem, TextItem, check_item
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import BuildSettings, MetadataLimits
+from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.errors import DuplicateItemError, InputError
+from aladin_network.types import NullProgress
 
 
 @pytest.fixture(scope="module")

@@ -8,23 +8,22 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import aladin_index.generations.compact as compact_module
 import numpy as np
 import pytest
-
-import index.changes.compact as compact_module
-from aladin.checkpoint import Checkpoint, load_checkpoint
-from aladin.errors import IndexWriteError, InputError, UnknownItemError
-from index.changes.compact import compact_index
-from index.changes.database import changes_database, changes_folder
-from index.changes.pending import pending_changes, with_changes_of
-from index.changes.rollback import rollback_index
-from index.changes.uploaded_photos import UploadedPhoto
-from index.changes.writer import ChangesWriter, NewItems
-from index.disk import only_builder
-from index.layout import generation_folder, live_generation, published_generations
-from index.manifest import read_manifest
-from index.reader import open_index
-from index.verify import verify_index
+from aladin_index.changes.database import changes_database, changes_folder
+from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.format.disk import only_builder
+from aladin_index.format.layout import generation_folder, live_generation, published_generations
+from aladin_index.format.manifest import read_manifest
+from aladin_index.generations.compact import compact_index
+from aladin_index.generations.earlier import rollback_index
+from aladin_index.generations.history import pending_changes, with_changes_of
+from aladin_index.generations.reader import open_index
+from aladin_index.generations.verify import verify_index
+from aladin_index.items.uploaded_photos import UploadedPhoto
+from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.errors import IndexWriteError, InputError, UnknownItemError
 
 MakeItems = Callable[..., NewItems]
 
@@ -273,7 +272,7 @@ def test_a_kill_leaves_the_old_generation_or_the_new_one_whole(
             die()
             yield
 
-        import index.building.publish as publish_module
+        import aladin_index.generations.writer as publish_module
 
         if place == "carry":
             compact_module.changes_lock = die_inside  # type: ignore[assignment]
@@ -322,7 +321,7 @@ def test_changes_that_go_with_their_generation_are_counted(
     assert compact_index(root).lost == {}
     writer.add("images", made_up(["y", "z"]), "error")
     rollback_index(root)  # to 1, from which generation 2 took over "x"
-    with caplog.at_level(logging.WARNING, "index.changes"):
+    with caplog.at_level(logging.WARNING, "aladin_index.changes"):
         report = compact_index(root, keep=0)
     assert (report.generation, report.dropped) == (3, [1, 2])
     assert report.lost == {2: {"images": (2, 0), "texts": (0, 0)}}

@@ -4,11 +4,10 @@ import threading
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import IndexCorruptError, IndexNotReadyError
-from index.changes.generation_lease import GenerationLease, lease_live_generation, sole_use
-from index.layout import generation_folder, set_live_generation
-from index.manifest import MANIFEST
+from aladin_index.format.layout import generation_folder, set_live_generation
+from aladin_index.format.locks import GenerationLease, lease_live_generation, sole_use
+from aladin_index.format.manifest import MANIFEST
+from aladin_network.errors import IndexCorruptError, IndexNotReadyError
 
 
 def generation(root: Path, number: int) -> None:

@@ -15,17 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-from aladin.checkpoint import Checkpoint, load_checkpoint
-from aladin.encoding import Encoding
-from aladin.errors import IndexCorruptError
-from index.changes.database import changes_database
-from index.changes.writer import ChangesWriter, NewItems
-from index.items.filter_tree import Filter
-from index.items.filters import parse_filter
-from index.live_side import LiveSide
-from index.reader import open_index
-from index.searcher import TwoStageSearcher
+from aladin_index.changes.database import changes_database
+from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.generations.reader import open_index
+from aladin_index.items.filters import Filter, parse_filter
+from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.errors import IndexCorruptError
+from aladin_network.scoring.scores import Encoding
 
 MakeItems = Callable[..., NewItems]
 
@@ -74,7 +72,7 @@ def test_a_snapshot_stays_as_it_was(root: Path, checkpoint: Checkpoint, made_up:
             new.lengths[0],
         ]
 
-        def passing(side: LiveSide, filter: Filter | None) -> list[int]:
+        def passing(side: LiveCollection, filter: Filter | None) -> list[int]:
             selection = replace(side, filter=filter).selection
             return [] if selection is None else selection.rows.tolist()
 

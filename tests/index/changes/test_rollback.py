@@ -5,16 +5,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import IndexCorruptError, InputError
-from index.changes.compact import compact_index
-from index.changes.database import changes_folder
-from index.changes.pending import with_changes_of
-from index.changes.rollback import rollback_index
-from index.changes.writer import ChangesWriter, NewItems
-from index.layout import PUBLISHING, generation_folder, live_generation, published_generations
-from index.manifest import read_manifest
-from index.reader import open_index
+from aladin_index.changes.database import changes_folder
+from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.format.layout import (
+    PUBLISHING,
+    generation_folder,
+    live_generation,
+    published_generations,
+)
+from aladin_index.format.manifest import read_manifest
+from aladin_index.generations.compact import compact_index
+from aladin_index.generations.earlier import rollback_index
+from aladin_index.generations.history import with_changes_of
+from aladin_index.generations.reader import open_index
+from aladin_network.errors import IndexCorruptError, InputError
 
 MakeItems = Callable[..., NewItems]
 
@@ -88,7 +92,7 @@ def test_a_generation_that_was_never_live_is_not_gone_back_to(
 
     writer.delete("images", ["a"])
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("index.building.publish.set_live_generation", killed)
+        patch.setattr("aladin_index.generations.writer.set_live_generation", killed)
         images = made_up(["a", "b", "c"])
         write_made_up(root, images=images, going_live=with_changes_of(root, 1))
     assert published_generations(root) == [1, 2]

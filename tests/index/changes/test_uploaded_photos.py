@@ -4,9 +4,8 @@ import hashlib
 from pathlib import Path
 
 import pytest
-
-from index.changes.uploaded_photos import UploadedPhoto, photo_of, sweep_photos
-from index.items.tables import StoredItem
+from aladin_index.items.tables import StoredItem
+from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of, sweep_photos
 
 
 def image(path: str | None) -> StoredItem:

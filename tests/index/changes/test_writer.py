@@ -11,8 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from aladin.errors import (
+from aladin_index.changes import writable
+from aladin_index.changes.database import changes_database
+from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.format.layout import CHANGES_LOCK, generation_folder
+from aladin_index.format.locks import changes_lock
+from aladin_index.format.manifest import read_manifest
+from aladin_index.generations.history import pending_changes
+from aladin_network.errors import (
     DuplicateItemError,
     IndexMismatchError,
     IndexNotReadyError,
@@ -22,13 +28,6 @@ from aladin.errors import (
     ShapeError,
     UnknownItemError,
 )
-from index.changes import writable
-from index.changes.database import changes_database
-from index.changes.lock import changes_lock
-from index.changes.pending import pending_changes
-from index.changes.writer import ChangesWriter, NewItems
-from index.layout import CHANGES_LOCK, generation_folder
-from index.manifest import read_manifest
 
 MakeItems = Callable[..., NewItems]
 
@@ -124,7 +123,7 @@ def test_a_disk_that_fails_in_the_middle_leaves_nothing(
     made_up: MakeItems,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import index.changes.writer as module
+    import aladin_index.changes.writer as module
 
     inserted = module.insert_encoding
     calls: list[int] = []
@@ -218,7 +217,7 @@ def test_a_folder_that_is_replaced_in_the_middle_of_a_call_fails_it(
     monkeypatch: pytest.MonkeyPatch,
     changes_before: int,
 ) -> None:
-    import index.changes.writer as module
+    import aladin_index.changes.writer as module
 
     for _ in range(changes_before):
         writer.add("images", made_up(["d"]), "error")

@@ -163,7 +163,7 @@ def task_error(cause: Exception) -> exceptions.RayTaskError:
 @pytest.fixture
 def fake_ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     """A cluster of two nodes of one core; looked at again at once."""
-    monkeypatch.setattr("index.cluster.pool._LOOK_S", 0.0)
+    monkeypatch.setattr("aladin_index.cluster.pool._LOOK_S", 0.0)
     return FakeRay()
 
 

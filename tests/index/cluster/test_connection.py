@@ -3,9 +3,8 @@ import sys
 import time
 
 import pytest
-
-from aladin.errors import ClusterError, ConfigError
-from index.cluster.connection import connected
+from aladin_index.cluster.ray_encoding import connected
+from aladin_network.errors import ClusterError, ConfigError
 
 
 def closed_port() -> int:

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aladin_index.cluster.pool import ATTEMPTS, WorkerPool, WorkerSettings
+from aladin_index.cluster.worker import WorkerFacts
+from aladin_network.errors import CheckpointError, ClusterError
 from ray.exceptions import ActorDiedError, ObjectLostError
-
-from aladin.errors import CheckpointError, ClusterError
-from index.cluster.pool import ATTEMPTS, WorkerPool
-from index.cluster.settings import WorkerSettings
-from index.cluster.worker import WorkerFacts
 
 SHARDS = {Path(f"shard-{number}"): range(10 * number, 10 * number + 10) for number in range(6)}
 
@@ -35,7 +33,7 @@ MakePool = Callable[..., WorkerPool]
 
 @pytest.fixture
 def make_pool(fake_ray: Any, monkeypatch: pytest.MonkeyPatch) -> MakePool:
-    monkeypatch.setattr("index.cluster.pool.ShardWorker", Worker)
+    monkeypatch.setattr("aladin_index.cluster.pool.ShardWorker", Worker)
 
     def make(check: Callable[[WorkerFacts], None] = lambda _: None, **settings: Any) -> WorkerPool:
         settings = {"start_timeout_s": 5.0} | settings

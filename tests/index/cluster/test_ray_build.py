@@ -11,17 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from aladin_index.build.builder import build_index
+from aladin_index.cluster.pool import WorkerSettings
+from aladin_index.cluster.ray_encoding import connected, ray_encoding
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.format.layout import BUILD
+from aladin_index.settings import BuildSettings
+from aladin_network.types import NullProgress
 from PIL import Image
 
-from aladin.progress import NullProgress
-from benchmarks.ray_nodes import RayNodes
-from index.building.builder import build_index
-from index.building.source_items import ImageItem, TextItem
-from index.cluster.connection import connected
-from index.cluster.ray_encoding import ray_encoding
-from index.cluster.settings import WorkerSettings
-from index.layout import BUILD
-from index.settings import BuildSettings
+from benchmarks.lib.ray_nodes import RayNodes
 
 pytestmark = pytest.mark.cluster
 

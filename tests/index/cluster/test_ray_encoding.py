@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-
-from aladin.errors import ClusterError, InputError
-from aladin.progress import NullProgress
-from index.building.builder import BuildReport, build_index
-from index.building.source_items import ImageItem, TextItem
-from index.cluster import worker
-from index.cluster.ray_encoding import ray_encoding
-from index.cluster.settings import WorkerSettings
-from index.layout import BUILD, published_generations
-from index.settings import BuildSettings
+from aladin_index.build.builder import BuildReport, build_index
+from aladin_index.cluster import worker
+from aladin_index.cluster.pool import WorkerSettings
+from aladin_index.cluster.ray_encoding import ray_encoding
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.format.layout import BUILD, published_generations
+from aladin_index.settings import BuildSettings
+from aladin_network.errors import ClusterError, InputError
+from aladin_network.types import NullProgress
 
 SETTINGS = BuildSettings(shard_items=4, batch_size=2, ann="exact")
 
@@ -131,7 +130,7 @@ def test_a_node_with_other_packages_is_refused(
     tmp_path: Path, fake_ray: Any, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = worker.decisive_versions() | {"torch": "1.0"}
-    monkeypatch.setattr("index.cluster.worker.decisive_versions", lambda: other)
+    monkeypatch.setattr("aladin_index.cluster.worker.decisive_versions", lambda: other)
     message = rf"node .*: expected torch {torch.__version__.partition('+')[0]}.* got 1\.0"
     with pytest.raises(ClusterError, match=message):
         build(tmp_path / "index", fake_ray)

@@ -1,9 +1,8 @@
 from typing import Any
 
 import pytest
-
-from aladin.errors import ConfigError
-from index.cluster.settings import WorkerSettings
+from aladin_index.cluster.pool import WorkerSettings
+from aladin_network.errors import ConfigError
 
 
 @pytest.mark.parametrize(

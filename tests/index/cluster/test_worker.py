@@ -4,38 +4,35 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from aladin.checkpoint import load_checkpoint
-from aladin.errors import CheckpointError, InputError
-from aladin.images import DEFAULT_LIMITS
-from aladin.progress import NullProgress
-from index.building.item_encoders import encoder_of
-from index.building.read_ahead import prepared_batches
-from index.building.shards import ShardFormat, shard_files, write_shard
-from index.building.source_items import ImageItem, TextItem
-from index.building.stage_seconds import StageSeconds
-from index.cluster.worker import (
-    Recipe,
+from aladin_index.build.shards import ShardFormat, shard_files, write_shard
+from aladin_index.cluster.worker import (
     ShardOrder,
     ShardWorker,
+    WorkerRecipe,
     decisive_versions,
     read_recipe_checkpoint,
     remove_left_behind,
 )
-from index.settings import BuildSettings
+from aladin_index.encode.item_encoders import StageSeconds, encoder_of, prepared_batches
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.settings import BuildSettings
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import CheckpointError, InputError
+from aladin_network.photos.decoding import DEFAULT_LIMITS
+from aladin_network.types import NullProgress
 
 
 @pytest.fixture
-def recipe(tiny_checkpoint: Path) -> Recipe:
+def recipe(tiny_checkpoint: Path) -> WorkerRecipe:
     """Of two items a batch."""
     checkpoint = read_recipe_checkpoint(tiny_checkpoint)
-    return Recipe(
+    return WorkerRecipe(
         build="some", checkpoint=checkpoint, settings=BuildSettings(batch_size=2), threads=1
     )
 
 
 def test_a_worker_makes_the_files_that_a_build_makes(
-    tmp_path: Path, tiny_checkpoint: Path, recipe: Recipe, images: list[ImageItem]
+    tmp_path: Path, tiny_checkpoint: Path, recipe: WorkerRecipe, images: list[ImageItem]
 ) -> None:
     gone = ImageItem(id="gone", path=tmp_path / "gone", uri="gone")
     broken = ImageItem(id="broken", path=tmp_path / "broken", uri="broken")
@@ -64,7 +61,7 @@ def test_a_worker_makes_the_files_that_a_build_makes(
     }
 
 
-def test_a_worker_encodes_both_sides(recipe: Recipe, texts: list[TextItem]) -> None:
+def test_a_worker_encodes_both_sides(recipe: WorkerRecipe, texts: list[TextItem]) -> None:
     worker = ShardWorker(recipe)
     worker.start()
     encoded = [
@@ -79,7 +76,7 @@ class Regions:
     """Regions that a node has opened."""
 
 
-def test_regions_are_opened_on_the_node(recipe: Recipe, images: list[ImageItem]) -> None:
+def test_regions_are_opened_on_the_node(recipe: WorkerRecipe, images: list[ImageItem]) -> None:
     worker = ShardWorker(pickle.loads(pickle.dumps(replace(recipe, open_regions=Regions))))
     worker.start()
     # The network of these tests reads photos, and says what it was given.
@@ -87,7 +84,7 @@ def test_regions_are_opened_on_the_node(recipe: Recipe, images: list[ImageItem])
         worker.encode(ShardOrder(target="images", rows=range(1), items=images[:1]))
 
 
-def test_a_worker_that_cannot_start_says_why(tmp_path: Path, recipe: Recipe) -> None:
+def test_a_worker_that_cannot_start_says_why(tmp_path: Path, recipe: WorkerRecipe) -> None:
     weights = {**recipe.checkpoint, "model.safetensors": recipe.checkpoint["config.json"]}
     with pytest.raises(CheckpointError, match=r"model\.safetensors: cannot be read"):
         ShardWorker(replace(recipe, checkpoint=weights)).start()

@@ -4,8 +4,7 @@ import threading
 from typing import Any
 
 import numpy as np
-
-from index.ann.faiss_library import faiss
+from aladin_index.ann.faiss_library import faiss
 
 
 class FakeCopy:
@@ -34,7 +33,7 @@ class FakeCopy:
 
 
 class FakeFaissCard:
-    """The part of the module that `index.devices.faiss_card` uses."""
+    """The part of the module that `aladin_index.devices.faiss_card` uses."""
 
     IndexIVFFlat = faiss.IndexIVFFlat
     IndexIVFScalarQuantizer = faiss.IndexIVFScalarQuantizer

@@ -6,16 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann.retrieval import exact_search
+from aladin_index.devices.faiss_card import FaissCard, GpuAnn, OwnerFailedError
+from aladin_index.items.selection import Selection
+from aladin_index.search.stored_collection import StoredCollection
 
-from index.ann.exact import exact_search
-from index.ann.faiss_library import faiss
-from index.devices.faiss_card import FaissCard, GpuAnn
-from index.devices.owner_thread import OwnerFailedError
-from index.selection import Selection
-from index.side import Side
 from tests.index.devices.fake_faiss_card import FakeFaissCard
 
-MakeSide = Callable[..., Side]
+MakeSide = Callable[..., StoredCollection]
 
 
 def unit_vectors(count: int, dim: int = 16) -> np.ndarray:
@@ -23,7 +22,7 @@ def unit_vectors(count: int, dim: int = 16) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def on_a_card(side: Side) -> tuple[FakeFaissCard, FaissCard, GpuAnn]:
+def on_a_card(side: StoredCollection) -> tuple[FakeFaissCard, FaissCard, GpuAnn]:
     """Copy a side to a card; the test closes the card."""
     library = FakeFaissCard()
     card = FaissCard(library)

@@ -4,8 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
-from index.devices.owner_thread import OwnerFailedError, OwnerThread
+from aladin_index.devices.faiss_card import OwnerFailedError, OwnerThread
 
 
 def test_one_thread_runs_everything_one_after_the_other() -> None:

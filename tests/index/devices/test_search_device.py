@@ -8,17 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from aladin_index.devices.search_device import DeviceHealth, GuardedSecondStage, SearchDevice
+from aladin_index.devices.torch_stages import TorchAlignment
+from aladin_index.generations.reader import open_index
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.search.stages import TokenAlignment
+from aladin_index.search.stored_collection import StoredCollection
 
-from index.devices.health import DeviceHealth, GuardedSecondStage
-from index.devices.search_device import SearchDevice
-from index.devices.torch_engines import TorchAlignment
-from index.reader import open_index
-from index.searcher import TwoStageSearcher
-from index.side import Side
-from index.stages import TokenAlignment
 from tests.index.devices.fake_faiss_card import FakeFaissCard
 
-MakeSide = Callable[..., Side]
+MakeSide = Callable[..., StoredCollection]
 # Nothing is put on it here: the library that stands for FAISS has the only card.
 CARD = torch.device("cuda", 0)
 

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 import torch
-
-from index.ann.exact import exact_search
-from index.devices.torch_engines import TorchAlignment, TorchExact
-from index.rerank import alignment_with_candidates
-from index.selection import Selection
-from index.tokens.codec import TokenCodec
-from index.tokens.store import TokenStore
+from aladin_index.ann.retrieval import exact_search
+from aladin_index.devices.torch_stages import TorchAlignment, TorchExact
+from aladin_index.items.selection import Selection
+from aladin_index.tokens.alignment import alignment_with_candidates
+from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.store import TokenStore
 
 CPU = torch.device("cpu")
 RANDOM = np.random.default_rng(0)
@@ -34,7 +33,7 @@ def test_the_nearest_are_among_those_found(dtype: torch.dtype) -> None:
 def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, query = unit_vectors(1000), unit_vectors(1)[0]
     whole = TorchExact(vectors, CPU, torch.float32).search(query, 50)
-    monkeypatch.setattr("index.devices.torch_engines._ROWS_AT_A_TIME", 37)
+    monkeypatch.setattr("aladin_index.devices.torch_stages._ROWS_AT_A_TIME", 37)
     in_blocks = TorchExact(vectors, CPU, torch.float32).search(query, 50)
     assert set(in_blocks) == set(whole)
 

@@ -8,15 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-from aladin.checkpoint import Checkpoint
-from aladin.errors import DataError, IndexMismatchError, InputError
-from aladin.inference import encode_texts
-from index.exchange.importer import import_index
-from index.items.tables import StoredItem
-from index.reader import open_index
-from index.searcher import TwoStageSearcher
-from index.settings import BuildSettings, Target
+from aladin_index.exchange.importer import import_index
+from aladin_index.generations.reader import open_index
+from aladin_index.items.tables import StoredItem
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import BuildSettings, Target
+from aladin_network.checkpoint import Checkpoint
+from aladin_network.errors import DataError, IndexMismatchError, InputError
+from aladin_network.inference import encode_texts
 
 WriteFolder = Callable[..., Path]
 UnitRows = Callable[..., np.ndarray]

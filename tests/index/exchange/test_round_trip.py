@@ -10,33 +10,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-from aladin.calibration.calibration import Calibration
-from aladin.calibration.store import write_calibration
-from aladin.checkpoint import Checkpoint
-from aladin.errors import ConfigError, IndexMismatchError, InputError
-from aladin.inference import encode_texts
-from index.building.builder import build_index
-from index.building.source_items import ImageItem, TextItem
-from index.changes.additions import AddSettings, add_items, stored_form
-from index.changes.uploaded_photos import UploadedPhoto
-from index.changes.writer import ChangesWriter, NewItems
-from index.disk import only_builder
-from index.exchange.exporter import export_index
-from index.exchange.importer import ImportReport, import_index
-from index.layout import generation_folder
-from index.live_side import LiveSide
-from index.reader import open_index
-from index.searcher import TwoStageSearcher
-from index.settings import BuildSettings, Target, TokenDtype
-from index.tokens.sample import codec_for
-from index.tuning.publish_entries import publish_entries
-from index.verify import verify_index
+from aladin_index.build.builder import build_index
+from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.encode.add import AddSettings, add_items, stored_form
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.exchange.exporter import export_index
+from aladin_index.exchange.importer import ImportReport, import_index
+from aladin_index.format.disk import only_builder
+from aladin_index.format.layout import generation_folder
+from aladin_index.generations.reader import open_index
+from aladin_index.generations.verify import verify_index
+from aladin_index.items.uploaded_photos import UploadedPhoto
+from aladin_index.measure.publish_entries import publish_entries
+from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import BuildSettings, Target, TokenDtype
+from aladin_index.tokens.store import codec_for
+from aladin_network.calibration.calibration import Calibration, write_calibration
+from aladin_network.checkpoint import Checkpoint
+from aladin_network.errors import ConfigError, IndexMismatchError, InputError
+from aladin_network.inference import encode_texts
 
 TARGETS: tuple[Target, Target] = ("images", "texts")
 
 
-def contents(side: LiveSide) -> dict[str, tuple[object, ...]]:
+def contents(side: LiveCollection) -> dict[str, tuple[object, ...]]:
     """What is known of each live item, in the order of the rows."""
     rows = sorted(side.items.rows_by_id().items(), key=lambda entry: entry[1])
     return {
@@ -216,7 +214,7 @@ def test_an_export_that_fails_leaves_nothing(
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("index.exchange.exporter.describe_paths", full_disk)
+    monkeypatch.setattr("aladin_index.exchange.exporter.describe_paths", full_disk)
     with pytest.raises(Exception, match="No space left on device; nothing was exported"):
         export_index(published, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,6 @@
 import math
 
-from index.items.filter_tree import (
+from aladin_index.items.filters import (
     And,
     Equal,
     Exists,

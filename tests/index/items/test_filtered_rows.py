@@ -4,12 +4,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from aladin_index.items.filters import parse_filter
+from aladin_index.items.store import rows_passing
+from aladin_index.items.tables import StoredItem, create_tables, insert_items
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-
-from index.items.filtered_rows import rows_passing
-from index.items.filters import parse_filter
-from index.items.tables import StoredItem, create_tables, insert_items
 
 FIELDS = ["x", "y", 'odd "name"', "", "and", "or", "not", "$gt", "it's; DROP TABLE items --"]
 TEXTS = [

@@ -7,19 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from aladin_index.format.disk import only_builder
+from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.reader import open_index
+from aladin_index.generations.writer import (
+    CollectionSource,
+    describe_model,
+    install_model,
+    write_generation,
+)
+from aladin_index.items.tables import StoredItem
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import BuildSettings
+from aladin_index.tokens.codec import TokenCodec
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.scoring.scores import Encoding
 from numpy.typing import NDArray
-
-from aladin.checkpoint import load_checkpoint
-from aladin.encoding import Encoding
-from index.building.generation_writer import SideSource, write_generation
-from index.building.publish import describe_model, install_model
-from index.building.side_writer import EncodedPart
-from index.disk import only_builder
-from index.items.tables import StoredItem
-from index.reader import open_index
-from index.searcher import TwoStageSearcher
-from index.settings import BuildSettings
-from index.tokens.codec import TokenCodec
 
 COUNT, DIM, TOKEN_DIM, QUERIES = 3000, 16, 8, 5
 FACTORIES = ["exact", "HNSW16,Flat", "IVF32,SQ8"]
@@ -94,7 +97,7 @@ def collection(
         for row in range(COUNT)
     ]
     lengths = np.full(COUNT, 2, dtype=np.int64)
-    source = SideSource(
+    source = CollectionSource(
         embedding_dim=DIM,
         codec=codec,
         parts=[EncodedPart(items, embeddings, codec.pack(tokens), lengths)],
@@ -114,7 +117,7 @@ def collection(
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether what passes is few enough to be searched exactly."""
     if not request.param:
-        monkeypatch.setattr("index.side.EXACT_UP_TO", 0)
+        monkeypatch.setattr("aladin_index.search.stored_collection.EXACT_UP_TO", 0)
     return request.param
 
 
@@ -145,7 +148,7 @@ def test_pages_of_a_filtered_search_neither_repeat_nor_skip(
     rerank: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("index.side.EXACT_UP_TO", 0)
+    monkeypatch.setattr("aladin_index.search.stored_collection.EXACT_UP_TO", 0)
     passing = [number for number in range(COUNT) if rule(number)]
     options: dict[str, Any] = {"num_candidates": 30, "rerank": rerank, "filter": spec}
     pages: list[int] = []

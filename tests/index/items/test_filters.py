@@ -2,10 +2,19 @@ import math
 import re
 
 import pytest
-
-from aladin.errors import InputError
-from index.items.filter_tree import And, Bound, Equal, Not, Range, Scalar
-from index.items.filters import MAX_DEPTH, MAX_TESTS, MAX_VALUES, parse_filter
+from aladin_index.items.filters import (
+    MAX_DEPTH,
+    MAX_TESTS,
+    MAX_VALUES,
+    And,
+    Bound,
+    Equal,
+    Not,
+    Range,
+    Scalar,
+    parse_filter,
+)
+from aladin_network.errors import InputError
 
 
 def test_every_form_is_read() -> None:

@@ -4,9 +4,8 @@ import json
 from typing import Any
 
 import pytest
-
-from aladin.errors import InputError
-from index.items.metadata_limits import MAX_METADATA_BYTES, MetadataLimits, check_metadata
+from aladin_index.settings import MAX_METADATA_BYTES, MetadataLimits, check_metadata
+from aladin_network.errors import InputError
 
 LIMITS = MetadataLimits(max_bytes=200, max_fields=10, max_depth=3)
 

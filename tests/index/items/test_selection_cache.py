@@ -1,9 +1,7 @@
 import threading
 
 import numpy as np
-
-from index.items.selection_cache import SelectionCache
-from index.selection import Selection
+from aladin_index.items.selection import Selection, SelectionCache
 
 
 def selection(count: int) -> Selection:

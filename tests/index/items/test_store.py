@@ -3,15 +3,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import aladin_index.items.store
 import numpy as np
 import pytest
-
-import index.items.store
-from aladin.errors import IndexCorruptError
-from index.items.filters import parse_filter
-from index.items.store import ItemStore
-from index.items.tables import StoredItem, write_items
-from index.selection import Selection
+from aladin_index.items.filters import parse_filter
+from aladin_index.items.selection import Selection
+from aladin_index.items.store import ItemStore
+from aladin_index.items.tables import StoredItem, write_items
+from aladin_network.errors import IndexCorruptError
 
 
 def stored(row: int, **fields: Any) -> StoredItem:
@@ -87,7 +86,7 @@ def test_a_selection_is_kept_and_so_are_those_of_its_tests(
     store: ItemStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     either = select(store, {"or": [{"x": 2}, {"x": "b"}]})
-    monkeypatch.setattr(index.items.store, "masks_of", None)  # what would look further
+    monkeypatch.setattr(aladin_index.items.store, "masks_of", None)  # what would look further
     assert select(store, {"or": [{"x": 2}, {"x": "b"}]}) is either
     both = select(store, {"x": 2}) & select(store, {"x": "b"})
     assert select(store, {"and": [{"x": 2}, {"x": "b"}]}).rows.tolist() == both.rows.tolist()

@@ -4,9 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from aladin.photo_file import PhotoFile
-from index.items.tables import (
+from aladin_index.items.tables import (
     StoredItem,
     count_fields,
     create_tables,
@@ -15,6 +13,7 @@ from index.items.tables import (
     unknown_fields,
     write_items,
 )
+from aladin_network.photos.files import PhotoFile
 
 
 def make_items(count: int, first: int = 0) -> list[StoredItem]:

@@ -7,13 +7,12 @@ import shutil
 
 import numpy as np
 import pytest
+from aladin_index.kernel import binding
+from aladin_index.kernel.binding import Kernel, KernelError, NativeTokens, Queries, load_kernel
+from aladin_index.settings import TOKEN_DTYPES, TokenDtype
+from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_index.tokens.store import TokenStore
 from numpy.typing import NDArray
-
-from index.kernel import binding
-from index.kernel.binding import Kernel, KernelError, NativeTokens, Queries, load_kernel
-from index.settings import TOKEN_DTYPES, TokenDtype
-from index.tokens.codec import PackedTokens, TokenCodec
-from index.tokens.store import TokenStore
 
 LOADED = load_kernel()
 PATHS = range(len(LOADED.paths) if LOADED else 0)

@@ -1,8 +1,7 @@
 """Constants that are easily added up by hand."""
 
 import pytest
-
-from index.plan.constants import (
+from aladin_index.plan.constants import (
     SCHEMA_VERSION,
     Constants,
     EncodingConstants,
@@ -15,7 +14,7 @@ from index.plan.constants import (
     SearchConstants,
     SearchWidth,
 )
-from index.settings import TOKEN_DTYPES
+from aladin_index.settings import TOKEN_DTYPES
 
 
 @pytest.fixture

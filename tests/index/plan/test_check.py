@@ -3,12 +3,11 @@
 import dataclasses
 
 import pytest
-
-from index.plan.check import compare
-from index.plan.constants import Constants, read_constants
-from index.plan.measurements import MeasuredRun, Measurements, read_measurements
-from index.plan.plan import make_plan
-from index.plan.workload import Workload
+from aladin_index.plan.check import compare
+from aladin_index.plan.constants import Constants, read_constants
+from aladin_index.plan.measurements import MeasuredRun, Measurements, read_measurements
+from aladin_index.plan.plan import make_plan
+from aladin_index.plan.workload import Workload
 
 
 def test_the_plan_is_within_a_quarter_of_what_was_measured() -> None:

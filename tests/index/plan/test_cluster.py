@@ -4,18 +4,17 @@ import dataclasses
 import math
 
 import pytest
-
-from index.plan.cluster import (
+from aladin_index.plan.constants import Constants
+from aladin_index.plan.costs import align_s
+from aladin_index.plan.plan import (
     OTHER_MACHINES,
     ROUND_TRIP_S,
     SEGMENT_BYTES,
     ClusterPlan,
     plan_cluster,
+    plan_embedded,
 )
-from index.plan.constants import Constants
-from index.plan.embedded import plan_embedded
-from index.plan.second_stage import align_s
-from index.plan.workload import Workload
+from aladin_index.plan.workload import Workload
 
 
 def planned(workload: Workload, constants: Constants) -> ClusterPlan:

@@ -3,11 +3,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from aladin.errors import ConfigError, InputError
-from aladin.strict_config import dump_config
-from index.plan.constants import Constants, read_constants
-from index.plan.measurements import read_measurements
+from aladin_index.plan.constants import Constants, read_constants
+from aladin_index.plan.measurements import read_measurements
+from aladin_network.config import dump_config
+from aladin_network.errors import ConfigError, InputError
 
 
 def written(folder: Path, data: Any) -> Path:
@@ -22,7 +21,7 @@ def test_what_is_written_is_read(constants: Constants, tmp_path: Path) -> None:
 
 def test_the_packaged_ones_are_read() -> None:
     constants = read_constants()
-    assert constants.command.startswith("python -m benchmarks.constants")
+    assert constants.command.startswith("python -m benchmarks.search.constants")
     sizes = [size for size, _ in constants.first_stage.flat_s]
     lists = [each.lists for each in constants.first_stage.widths]
     assert sizes == sorted(sizes)

@@ -3,14 +3,10 @@
 import dataclasses
 
 import pytest
-
-from index.plan.build_time import build_time
-from index.plan.constants import Constants
-from index.plan.embedded import plan_embedded
-from index.plan.first_stage import first_stage_of
-from index.plan.second_stage import align_s, pack_s
-from index.plan.sizes import index_sizes
-from index.plan.workload import Workload
+from aladin_index.plan.constants import Constants
+from aladin_index.plan.costs import align_s, build_time, first_stage_of, index_sizes, pack_s
+from aladin_index.plan.plan import plan_embedded
+from aladin_index.plan.workload import Workload
 
 SMALL = Workload(items=10_000, machine_cores=2, queries_per_s=1.0)
 

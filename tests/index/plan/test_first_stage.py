@@ -4,18 +4,11 @@ import dataclasses
 import math
 
 import pytest
-
-from aladin.errors import ConfigError
-from index.ann.choice import ann_options
-from index.plan.constants import Constants
-from index.plan.first_stage import (
-    build_s,
-    compared_rows,
-    first_stage_of,
-    search_s,
-    training_bytes,
-)
-from index.plan.workload import Workload
+from aladin_index.ann.first_stages import ann_options
+from aladin_index.plan.constants import Constants
+from aladin_index.plan.costs import build_s, compared_rows, first_stage_of, search_s, training_bytes
+from aladin_index.plan.workload import Workload
+from aladin_network.errors import ConfigError
 
 
 @pytest.mark.parametrize("items", [500, 50_000, 50_001, 100_000, 3_000_000, 10**9])

@@ -1,10 +1,8 @@
 import math
 
 import pytest
-
-from index.plan.latency import Latency
-from index.plan.machines import fewest_machines, machines_for_load
-from index.plan.workload import Workload
+from aladin_index.plan.latency import Latency, fewest_machines, machines_for_load
+from aladin_index.plan.workload import Workload
 
 
 @pytest.mark.parametrize("start", [1, 3, 7])

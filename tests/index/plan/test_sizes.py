@@ -5,14 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from index.plan.constants import Constants
-from index.plan.first_stage import first_stage_of
-from index.plan.sizes import embedding_bytes, index_sizes, token_bytes
-from index.plan.workload import Workload
-from index.settings import TOKEN_DTYPES, TokenDtype
-from index.side import ANN, EMBEDDINGS, Side
-from index.tokens.store import CENTROIDS, OFFSETS, token_files
+from aladin_index.plan.constants import Constants
+from aladin_index.plan.costs import embedding_bytes, first_stage_of, index_sizes, token_bytes
+from aladin_index.plan.workload import Workload
+from aladin_index.search.stored_collection import ANN, EMBEDDINGS, StoredCollection
+from aladin_index.settings import TOKEN_DTYPES, TokenDtype
+from aladin_index.tokens.store import CENTROIDS, OFFSETS, token_files
 
 # NumPy's header is this long, and FAISS's not much longer.
 _NPY_HEADER, _ANN_HEADER = 128, 200
@@ -21,7 +19,7 @@ ITEMS, DIM, TOKENS, TOKEN_DIM = 60, 16, 5, 8
 
 @pytest.mark.parametrize("dtype", TOKEN_DTYPES)
 def test_the_sizes_are_those_of_the_files(
-    dtype: TokenDtype, constants: Constants, make_side: Callable[..., Side]
+    dtype: TokenDtype, constants: Constants, make_side: Callable[..., StoredCollection]
 ) -> None:
     random = np.random.default_rng(0)
     side = make_side(

@@ -1,7 +1,6 @@
 import pytest
-
-from aladin.errors import ConfigError
-from index.plan.workload import Workload
+from aladin_index.plan.workload import Workload
+from aladin_network.errors import ConfigError
 
 
 @pytest.mark.parametrize(

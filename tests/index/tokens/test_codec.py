@@ -2,10 +2,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from aladin.errors import ConfigError, ShapeError
-from index.settings import TOKEN_DTYPES
-from index.tokens.codec import PackedTokens, TokenCodec
+from aladin_index.settings import TOKEN_DTYPES
+from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_network.errors import ConfigError, ShapeError
 
 
 def clustered(count: int, dim: int = 16, seed: int = 0) -> np.ndarray:

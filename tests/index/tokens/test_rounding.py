@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
-
-from index.kernel.binding import load_kernel
-from index.tokens import rounding
-from index.tokens.rounding import ErrorFeedback, round_to_levels
-from index.tokens.scalar_codes import LEVELS
+from aladin_index.kernel.binding import load_kernel
+from aladin_index.tokens import quantisation as rounding
+from aladin_index.tokens.quantisation import LEVELS, ErrorFeedback, round_to_levels
 
 INT8 = np.arange(-127, 128, dtype=np.int8)
 

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-
-from index.tokens.scalar_codes import LEVELS, Bits, code_bytes, dequantise, quantise
+from aladin_index.tokens.quantisation import LEVELS, Bits, code_bytes, dequantise, quantise
 
 
 def normal_vectors(count: int, dim: int) -> np.ndarray:

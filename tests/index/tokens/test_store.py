@@ -3,13 +3,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aladin_index.format.npy import write_npy
+from aladin_index.settings import TOKEN_DTYPES
+from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TOKENS, TokenStore, token_files
+from aladin_network.errors import IndexCorruptError, ShapeError
 from numpy.typing import NDArray
-
-from aladin.errors import IndexCorruptError, ShapeError
-from index.npy import write_npy
-from index.settings import TOKEN_DTYPES
-from index.tokens.codec import PackedTokens, TokenCodec
-from index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TOKENS, TokenStore, token_files
 
 LENGTHS = [3, 0, 1, 5, 0, 2]
 COUNT, TOTAL, DIM = len(LENGTHS), sum(LENGTHS), 8
@@ -117,7 +116,7 @@ def test_warming_asks_for_the_pages_of_the_rows(
     items = write(tmp_path, "int8")
     store = open_store(tmp_path, "int8")
     asked: list[NDArray[Any]] = []
-    monkeypatch.setattr("index.tokens.store.read_ahead", asked.append)
+    monkeypatch.setattr("aladin_index.tokens.store.read_ahead", asked.append)
     store.warm(2, 4)
     assert [part.shape for part in asked] == [(6, DIM), (6,)]
     np.testing.assert_array_equal(asked[0], store.stored.values[3:9])

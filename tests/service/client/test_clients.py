@@ -14,9 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
-
-from aladin.errors import ConfigError, InputError
-from service.client import (
+from aladin_network.errors import ConfigError, InputError
+from aladin_service.client import (
     AladinClient,
     AsyncAladinClient,
     ClientError,
@@ -479,7 +478,7 @@ def test_both_clients_have_the_same_methods() -> None:
 def test_a_client_needs_neither_the_network_nor_the_service() -> None:
     script = """
 import sys
-import service.client
+import aladin_service.client
 heavy = {"torch", "numpy", "faiss", "fastapi", "uvicorn", "PIL", "typer"} & set(sys.modules)
 assert not heavy, heavy
 """

@@ -9,18 +9,17 @@ from pathlib import Path
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from service.client import AladinClient, RefusedInputError
-from service.client.additions import NewItem, NewPhoto, NewText, add_call, add_calls
-from service.client.pictures import (
+from aladin_service.client import AladinClient, RefusedInputError
+from aladin_service.client.additions import NewItem, NewPhoto, NewText, add_call, add_calls
+from aladin_service.client.pictures import (
     base64_chunks,
     can_be_sent_again,
     json_list_chunks,
     open_picture,
     picture_bytes,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 class Pipe(io.RawIOBase):

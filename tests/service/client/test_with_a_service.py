@@ -10,9 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from PIL import Image
-
-from service.client import (
+from aladin_service.client import (
     AladinClient,
     AsyncAladinClient,
     ConflictError,
@@ -25,7 +23,8 @@ from service.client import (
     async_client,
     sync_client,
 )
-from service.evidence.png import read_evidence
+from aladin_service.evidence.png import read_evidence
+from PIL import Image
 
 
 @pytest.mark.parametrize("module", [sync_client, async_client])

@@ -10,18 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aladin_index.format.layout import generation_folder, live_generation
+from aladin_index.format.manifest import read_manifest
+from aladin_network.calibration.calibration import (
+    CALIBRATION,
+    TextLengths,
+    read_calibration,
+    sample_photos,
+)
+from aladin_network.checkpoint import load_checkpoint, read_model_id
+from aladin_network.inference import encode_texts
+from aladin_service.cli import app
 from click.testing import Result
 from PIL import Image
 from typer.testing import CliRunner
-
-from aladin.calibration.calibration import TextLengths
-from aladin.calibration.photo_sample import sample_photos
-from aladin.calibration.store import CALIBRATION, read_calibration
-from aladin.checkpoint import load_checkpoint, read_model_id
-from aladin.inference import encode_texts
-from index.layout import generation_folder, live_generation
-from index.manifest import read_manifest
-from service.cli import app
 
 WORDS = ("red", "dog", "man", "street", "star", "grass", "blue", "circle")
 
@@ -51,8 +53,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def few_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have two folds of each kind: every one takes a fit for each choice."""
-    monkeypatch.setattr("aladin.calibration.logistic_fit.CHOOSING_FOLDS", 2)
-    monkeypatch.setattr("aladin.calibration.logistic_fit.JUDGING_FOLDS", 2)
+    monkeypatch.setattr("aladin_network.calibration.logistic_fit.CHOOSING_FOLDS", 2)
+    monkeypatch.setattr("aladin_network.calibration.logistic_fit.JUDGING_FOLDS", 2)
 
 
 @pytest.fixture

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from aladin_index.generations import reader as file_pages
+from aladin_service.cli import app
+from aladin_service.settings import QueryLimits
+from aladin_service.work.live_index import LiveIndex
 from typer.testing import CliRunner
-
-from index import file_pages
-from service.cli import app
-from service.query_limits import QueryLimits
-from service.work.live_index import LiveIndex
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def test_warm_reads_every_generation_ahead(
     index_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
-    monkeypatch.setattr("index.reader.read_ahead", read.append)
+    monkeypatch.setattr("aladin_index.generations.reader.read_ahead", read.append)
     cold = LiveIndex(index_folder, QueryLimits())
     cold.open()
     cold.close()

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aladin_index.engines.connect import EngineOptions
+from aladin_index.format.engine_location import EngineLocation
+from aladin_service.cli import app
 from typer.testing import CliRunner, Result
 
-from index.remote.connect import EngineOptions
-from index.remote.location import EngineLocation
-from service.cli import app
-from tests.index.remote.memory_engine import MemoryEngine
+from tests.index.engines.memory_engine import MemoryEngine
 from tests.service.engine_world import EngineWorld
 
 WORDS = "two dogs run on the green grass"
@@ -27,7 +27,7 @@ def options(world: EngineWorld, monkeypatch: pytest.MonkeyPatch) -> list[EngineO
         asked.append(options)
         return MemoryEngine(world.server)
 
-    monkeypatch.setattr("index.open.connect", connect)
+    monkeypatch.setattr("aladin_index.open.connect", connect)
     return asked
 
 

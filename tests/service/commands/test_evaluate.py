@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 import torch
+from aladin_index.build.builder import build_index
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.inference import encode_photos, encode_texts
+from aladin_network.scoring.separation import cross_retrieval_ranks
+from aladin_service.cli import app
+from aladin_service.intake.sources import image_items, text_items
 from PIL import Image
 from typer.testing import CliRunner
-
-from aladin.checkpoint import load_checkpoint
-from aladin.inference import encode_photos, encode_texts
-from aladin.separation import cross_retrieval_ranks
-from index.building.builder import build_index
-from service.cli import app
-from service.sources import image_items, text_items
 
 HEADS = ("matching", "alignment")
 

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from aladin_index.format.evaluations import read_evaluations
+from aladin_index.measure.curve import DEFAULT_NUMBERS
+from aladin_service.cli import app
+from aladin_service.commands.evaluate import evaluate
 from PIL import Image
 from typer.testing import CliRunner
-
-from index.curve.candidate_curve import DEFAULT_NUMBERS
-from index.evaluations import read_evaluations
-from service.cli import app
-from service.commands.evaluate import evaluate
 
 
 class Run(NamedTuple):

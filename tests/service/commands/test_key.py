@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from aladin_service.cli import app
+from aladin_service.keys.api_key import digest
+from aladin_service.keys.keys_file import read_keys
 from typer.testing import CliRunner, Result
-
-from service.cli import app
-from service.keys.api_key import digest
-from service.keys.keys_file import read_keys
 
 
 @pytest.fixture

@@ -9,19 +9,16 @@ from typing import Any
 
 import pytest
 import torch
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.inference import encode_photos, encode_texts
+from aladin_network.photos.decoding import read_image
+from aladin_service.cli import app
+from aladin_service.commands.mine import Score, mine
+from aladin_training.batches.offline import MinedFrom, OfflineNegatives, load_negatives
+from aladin_training.config.recipe import DataConfig
+from aladin_training.data import read_records
+from aladin_training.mining.miner import MEMORY_BUDGET_BYTES, mine_file
 from typer.testing import CliRunner, Result
-
-from aladin.checkpoint import load_checkpoint, save_checkpoint
-from aladin.images import read_image
-from aladin.inference import encode_photos, encode_texts
-from service.cli import app
-from service.commands.mine import Score, mine
-from training.data import read_records
-from training.mining.file import load_negatives
-from training.mining.job import mine_file
-from training.mining.miner import MEMORY_BUDGET_BYTES
-from training.mining.negatives import MinedFrom, OfflineNegatives
-from training.recipe import DataConfig
 
 
 def run(checkpoint: Path, data: Path, out: Path, *more: str) -> Result:

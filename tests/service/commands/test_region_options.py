@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from aladin_network.checkpoint import save_checkpoint
+from aladin_network.config import ImageEncoderConfig
+from aladin_network.model import AladinModel
+from aladin_service.cli import app
 from PIL import Image
 from typer.testing import CliRunner
-
-from aladin.checkpoint import save_checkpoint
-from aladin.config import ImageEncoderConfig
-from aladin.model import AladinModel
-from service.cli import app
 
 COUNT = 24
 
@@ -164,7 +163,7 @@ def test_a_network_of_photos_has_no_use_for_regions(
 
 DETECTOR = """
 import numpy as np
-from aladin.regions.region_set import RegionSet, with_geometry
+from aladin_network.photos.regions import RegionSet, with_geometry
 
 BOXES = np.array([[0, 0, 0.5, 0.5], [0.25, 0, 1, 0.75]], np.float32)
 

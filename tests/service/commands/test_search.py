@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aladin_index.generations.info import describe
+from aladin_index.measure.publish_entries import store_calibration
+from aladin_network.calibration.calibration import Calibration
+from aladin_service.cli import app
+from aladin_service.evidence.png import read_evidence
 from typer.testing import CliRunner
-
-from aladin.calibration.calibration import Calibration
-from index.info import describe
-from index.tuning.calibrate import store_calibration
-from service.cli import app
-from service.evidence.png import read_evidence
 
 
 def aladin(*words: object) -> str:
@@ -207,7 +206,7 @@ def test_the_users_mistakes(url: str, words: list[str], says: str) -> None:
 def test_a_service_is_asked_without_what_searches_need(url: str) -> None:
     script = f"""
 import sys
-from service.cli import app
+from aladin_service.cli import app
 app(["search", "--url", {url!r}, "a dog"], standalone_mode=False)
 heavy = {{"torch", "numpy", "faiss", "fastapi", "PIL"}} & set(sys.modules)
 assert not heavy, heavy

@@ -7,10 +7,9 @@ import socket
 from pathlib import Path
 
 import pytest
+from aladin_index.format.engine_location import EngineLocation, write_location
+from aladin_service.cli import app
 from typer.testing import CliRunner
-
-from index.remote.location import EngineLocation, write_location
-from service.cli import app
 
 
 def test_a_port_that_is_taken(index_folder: Path) -> None:

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from aladin_network.checkpoint import load_checkpoint
+from aladin_service.cli import app
 from typer.testing import CliRunner, Result
-
-from aladin.checkpoint import load_checkpoint
-from service.cli import app
 
 RECIPE = Path(__file__).parents[3] / "training" / "recipes" / "demo.toml"
 

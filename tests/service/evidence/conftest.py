@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 
 import pytest
-
-from service.answers.explained_pair import ExplainedPair
-from service.answers.search import Evidence
+from aladin_service.client.answers import Evidence
+from aladin_service.evidence.png import ExplainedPair
 
 # A grid of 2 x 2 cells, and the whole photo.
 CELLS = [

@@ -4,8 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-
-from service.evidence.colours import (
+from aladin_service.evidence.drawing import (
     AGAINST,
     BLACK,
     FAINT_INK,

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
+from aladin_service.evidence.drawing import Page, Photo, Rectangle, Text, draw_page
 from PIL import Image
-
-from service.evidence.drawing import draw_page
-from service.evidence.marks import Page, Photo, Rectangle, Text
 
 RED, BLUE, WHITE = (200, 0, 0), (0, 0, 200), (255, 255, 255)
 

@@ -1,14 +1,7 @@
 from __future__ import annotations
 
 import pytest
-
-from service.evidence.fonts import (
-    font,
-    is_missing,
-    printable,
-    shortened,
-    width_px,
-)
+from aladin_service.evidence.drawing import font, is_missing, printable, shortened, width_px
 
 
 @pytest.mark.parametrize(

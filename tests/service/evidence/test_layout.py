@@ -5,14 +5,18 @@ from collections.abc import Callable
 from itertools import combinations
 
 import pytest
-
-from service.answers.explained_pair import ExplainedPair
-from service.evidence.colours import PALETTE, contrast
-from service.evidence.fonts import width_px
-from service.evidence.layout import lay_out
-from service.evidence.marks import Page, Photo, Rectangle, Text
-from service.evidence.photo_panel import LABEL_PX
-from service.evidence.text_flow import NUMBER_PX, WORD_PX
+from aladin_service.evidence.drawing import (
+    PALETTE,
+    Page,
+    Photo,
+    Rectangle,
+    Text,
+    contrast,
+    width_px,
+)
+from aladin_service.evidence.layout import LABEL_PX, lay_out
+from aladin_service.evidence.png import ExplainedPair
+from aladin_service.evidence.text import NUMBER_PX, WORD_PX
 
 MakePair = Callable[..., ExplainedPair]
 

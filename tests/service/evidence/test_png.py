@@ -5,11 +5,9 @@ import math
 from collections.abc import Callable
 
 import pytest
+from aladin_network.errors import InputError
+from aladin_service.evidence.png import ExplainedPair, read_evidence, stack_pngs, write_png
 from PIL import Image
-
-from aladin.errors import InputError
-from service.answers.explained_pair import ExplainedPair
-from service.evidence.png import read_evidence, stack_pngs, write_png
 
 MakePair = Callable[..., ExplainedPair]
 

@@ -3,11 +3,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
-from service.answers.explained_pair import ExplainedPair
-from service.answers.search import Evidence
-from service.evidence.colours import PALETTE
-from service.evidence.words import MAX_PLAIN_CHARS, text_pieces
+from aladin_service.client.answers import Evidence
+from aladin_service.evidence.drawing import PALETTE
+from aladin_service.evidence.png import ExplainedPair
+from aladin_service.evidence.words import MAX_PLAIN_CHARS, text_pieces
 
 MakePair = Callable[..., ExplainedPair]
 

@@ -3,9 +3,8 @@ from __future__ import annotations
 import doctest
 
 import pytest
-
-from service.evidence import writing_direction
-from service.evidence.writing_direction import are_right_to_left, visual_order
+from aladin_service.evidence import text as writing_direction
+from aladin_service.evidence.text import are_right_to_left, visual_order
 
 # Capitals stand for a script that runs from right to left, as in the examples of UAX 9.
 HEBREW = {"DOG": "כלב", "RED": "אדום", "RUNS": "רץ"}

@@ -12,23 +12,22 @@ from typing import Any
 
 import httpx
 import pytest
-from PIL import Image
-
-from aladin.errors import (
+from aladin_network.errors import (
     AladinError,
     EngineUnavailableError,
     IndexNotReadyError,
     OverloadedError,
 )
-from service.answers.search import TookMs
-from service.http import batch_feed
-from service.http.app import create_app
-from service.metrics import Metrics
-from service.queries import TextQuery
-from service.settings import ServiceSettings
-from service.work.job import Job
-from service.work.search_job import Answered, Lane, SearchJob
-from service.work.workers import WorkersHealth
+from aladin_service.client.answers import TookMs
+from aladin_service.http.app import create_app
+from aladin_service.http.routes import batch as batch_feed
+from aladin_service.observe.metrics import Metrics
+from aladin_service.queries import TextQuery
+from aladin_service.search.job import Answered, QueueName, SearchJob
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.worker import Job
+from aladin_service.work.workers import WorkersHealth
+from PIL import Image
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +55,7 @@ class Gate:
     def health(self) -> WorkersHealth:
         return WorkersHealth(wanted=1, alive=1, generation=1)
 
-    def refusal(self, lane: Lane) -> OverloadedError | None:
+    def refusal(self, lane: QueueName) -> OverloadedError | None:
         del lane
         return OverloadedError(0.001) if len(self.waiting) >= self.line else None
 

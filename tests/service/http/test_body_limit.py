@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from aladin_service.http.error_responses import BodiesTooLargeError, error_response
+from aladin_service.http.limits import BodyLimit
 from starlette.types import Message, Receive, Scope, Send
-
-from service.http.body_limit import BodyLimit
-from service.http.errors import BodiesTooLargeError, error_response
 
 pytestmark = pytest.mark.anyio
 

@@ -14,15 +14,14 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from aladin_index.build.builder import build_index
+from aladin_index.changes.writer import ChangesWriter
+from aladin_index.format.layout import generation_folder, live_generation
+from aladin_index.format.manifest import read_manifest
+from aladin_index.generations.compact import compact_index
+from aladin_index.generations.earlier import rollback_index
+from aladin_service.intake.sources import image_items, text_items
 from PIL import Image
-
-from index.building.builder import build_index
-from index.changes.compact import compact_index
-from index.changes.rollback import rollback_index
-from index.changes.writer import ChangesWriter
-from index.layout import generation_folder, live_generation
-from index.manifest import read_manifest
-from service.sources import image_items, text_items
 
 pytestmark = pytest.mark.anyio
 

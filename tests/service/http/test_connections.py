@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 
 import pytest
-
-from service.http.access.proxies import TrustedProxies
-from service.http.connections import PROBE_PLACES, ConnectionLimits
-from service.settings import ServiceSettings
+from aladin_service.http.access.proxies import TrustedProxies
+from aladin_service.http.connections import PROBE_PLACES, ConnectionLimits
+from aladin_service.settings import ServiceSettings
 
 
 class Connection:

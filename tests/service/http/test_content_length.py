@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from service.http.content_length import ENDLESS_BYTES, declared_length
+from aladin_service.http.limits import ENDLESS_BYTES, declared_length
 
 
 @pytest.mark.parametrize(

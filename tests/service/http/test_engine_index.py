@@ -11,11 +11,11 @@ from typing import Any
 
 import httpx
 import pytest
+from aladin_index.engines.client import FoundItem
 from PIL import Image
 from prometheus_client.parser import text_string_to_metric_families
 
-from index.remote.entry import FoundEntry
-from tests.index.remote.memory_engine import MemoryEngine
+from tests.index.engines.memory_engine import MemoryEngine
 from tests.service.engine_world import EngineWorld, SlowEngine
 
 pytestmark = pytest.mark.anyio
@@ -182,7 +182,7 @@ async def test_without_tokens_the_first_stage_orders_and_the_answer_says_so(
 ) -> None:
     found = MemoryEngine.search
 
-    def search(*args: Any, **options: Any) -> list[FoundEntry]:
+    def search(*args: Any, **options: Any) -> list[FoundItem]:
         """Find items without their tokens, as an engine does whose messages are full."""
         return found(*args, **options | {"with_tokens": False})
 

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from aladin_index.build.builder import build_index
+from aladin_network.photos.decoding import decode_image
+from aladin_service.evidence.png import ExplainedPair, read_evidence
+from aladin_service.intake.sources import image_items, text_items
 from PIL import ExifTags, Image
-
-from aladin.images import decode_image
-from index.building.builder import build_index
-from service.answers.explained_pair import ExplainedPair
-from service.evidence.png import read_evidence
-from service.sources import image_items, text_items
 
 pytestmark = pytest.mark.anyio
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from aladin_service.http.error_responses import cut_message, describe_faults, invalid_input
 from pydantic import BaseModel, ValidationError
-
-from service.http.errors import invalid_input
-from service.http.fault_text import cut_message, describe_faults
 
 
 def fault(name: str, kind: str = "missing") -> dict[str, Any]:

@@ -16,10 +16,10 @@ from pathlib import Path
 import httpx
 import pytest
 import uvicorn
+from aladin_service.http.server import GracefulServer
 from fastapi import FastAPI
 
-from benchmarks.service_process import ServiceProcess
-from service.http.graceful_server import GracefulServer
+from benchmarks.lib.service_process import ServiceProcess
 
 pytestmark = pytest.mark.anyio
 

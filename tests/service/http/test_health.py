@@ -9,13 +9,12 @@ from typing import Any
 
 import httpx
 import pytest
+from aladin_service.http.app import create_app
+from aladin_service.http.routes import health as health_router
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.workers import WorkersHealth
 from fastapi import FastAPI
-
-from service.http.app import create_app
-from service.http.routers import health as health_router
-from service.metrics import Metrics
-from service.settings import ServiceSettings
-from service.work.workers import WorkersHealth
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-
-from service.work.search_job import Answered, SearchJob
-from service.work.thread_workers import ThreadWorkers
+from aladin_service.search.job import Answered, SearchJob
+from aladin_service.work.workers import ThreadWorkers
 
 pytestmark = pytest.mark.anyio
 

@@ -12,15 +12,14 @@ from typing import Any
 import httpcore
 import httpx
 import pytest
+from aladin_service.http.app import create_app
+from aladin_service.intake.photo_fetcher import PhotoFetcher
+from aladin_service.intake.pinned_network import IpAddress
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.worker import WorkerPlan
+from aladin_service.work.workers import ThreadWorkers
 from PIL import Image
-
-from service.http.app import create_app
-from service.intake.addresses import IpAddress
-from service.intake.photo_fetcher import PhotoFetcher
-from service.metrics import Metrics
-from service.settings import ServiceSettings
-from service.work.thread_workers import ThreadWorkers
-from service.work.worker_plan import WorkerPlan
 
 pytestmark = pytest.mark.anyio
 

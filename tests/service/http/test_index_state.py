@@ -14,30 +14,29 @@ from typing import Any, cast
 
 import httpx
 import pytest
-
-from aladin.errors import OverloadedError
-from index.building.builder import build_index
-from index.building.source_items import ImageItem
-from index.changes.compact import compact_index
-from index.changes.rollback import rollback_index
-from index.evaluations import Evaluation, store_evaluation
-from index.layout import generation_folder
-from index.manifest import FidelityPoint, Tuning, read_manifest
-from index.tuning.publish_entries import publish_entries
-from service.http.access.policy import make_policy
-from service.http.searching import run_search
-from service.http.state import ServiceState
-from service.intake.photo_fetcher import PhotoFetcher
-from service.keys.api_key import SCOPES
-from service.keys.keys_file import add_key
-from service.metrics import Metrics
-from service.queries import SearchOptions, TextQuery
-from service.settings import ServiceSettings
-from service.sources import image_items, text_items
-from service.work.index_jobs import ReportIndex
-from service.work.search_job import Answered, SearchJob
-from service.work.worker_plan import WorkerPlan
-from service.work.workers import Workers
+from aladin_index.build.builder import build_index
+from aladin_index.encode.source_items import ImageItem
+from aladin_index.format.evaluations import Evaluation, store_evaluation
+from aladin_index.format.layout import generation_folder
+from aladin_index.format.manifest import FidelityPoint, Tuning, read_manifest
+from aladin_index.generations.compact import compact_index
+from aladin_index.generations.earlier import rollback_index
+from aladin_index.measure.publish_entries import publish_entries
+from aladin_network.errors import OverloadedError
+from aladin_service.http.access.policy import make_policy
+from aladin_service.http.search_requests import run_search
+from aladin_service.http.state import ServiceState
+from aladin_service.intake.photo_fetcher import PhotoFetcher
+from aladin_service.intake.sources import image_items, text_items
+from aladin_service.keys.api_key import SCOPES
+from aladin_service.keys.keys_file import add_key
+from aladin_service.observe.metrics import Metrics
+from aladin_service.queries import SearchOptions, TextQuery
+from aladin_service.search.job import Answered, SearchJob
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.jobs import ReportIndex
+from aladin_service.work.worker import WorkerPlan
+from aladin_service.work.workers import Workers
 
 pytestmark = pytest.mark.anyio
 

@@ -13,11 +13,10 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from aladin_index.build.builder import build_index
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_service.intake.sources import image_items
 from PIL import Image
-
-from index.building.builder import build_index
-from index.building.source_items import ImageItem, TextItem
-from service.sources import image_items
 
 pytestmark = pytest.mark.anyio
 

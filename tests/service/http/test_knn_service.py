@@ -16,9 +16,8 @@ from urllib.parse import quote
 import httpx
 import numpy as np
 import pytest
+from aladin_index.generations.reader import open_index
 from PIL import Image
-
-from index.reader import open_index
 
 pytestmark = pytest.mark.anyio
 

@@ -6,12 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from aladin_network.errors import OverloadedError
+from aladin_service.http.limits import OverloadGate
+from aladin_service.search.job import QueueName
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
-
-from aladin.errors import OverloadedError
-from service.http.overload_gate import OverloadGate
-from service.work.search_job import Lane
 
 pytestmark = pytest.mark.anyio
 
@@ -21,9 +20,9 @@ class FullWorkers:
 
     def __init__(self, *, full: bool = True) -> None:
         self.full = full
-        self.asked: list[Lane] = []
+        self.asked: list[QueueName] = []
 
-    def refusal(self, lane: Lane) -> OverloadedError | None:
+    def refusal(self, lane: QueueName) -> OverloadedError | None:
         """Refuse, or not."""
         self.asked.append(lane)
         return OverloadedError(0.3) if self.full else None

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
-PAGE = files("service").joinpath("page")
+PAGE = files("aladin_service").joinpath("page")
 SCRIPTS = {
     file.name: file.read_text(encoding="utf-8")
     for file in PAGE.iterdir()

@@ -11,20 +11,20 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aladin_service.photos.photo_bytes as photo_bytes
+import aladin_service.work.jobs as photo_jobs
 import httpx
 import pytest
+from aladin_network.photos.decoding import decoded_image
+from aladin_service.http.app import create_app
+from aladin_service.http.error_responses import HUNG_UP
+from aladin_service.observe.metrics import Metrics
+from aladin_service.photos.photo_bytes import PhotoBytes
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.worker import LANE_THREADS, WorkerPlan
+from aladin_service.work.workers import ThreadWorkers
 from PIL import Image
 
-import service.photos.photo_bytes as photo_bytes
-import service.work.photo_jobs as photo_jobs
-from aladin.images import decoded_image
-from service.http.app import create_app
-from service.http.errors import HUNG_UP
-from service.metrics import Metrics
-from service.photos.photo_bytes import PhotoBytes
-from service.settings import ServiceSettings
-from service.work.thread_workers import ThreadWorkers
-from service.work.worker_plan import LANE_THREADS, WorkerPlan
 from tests.aladin.pictures import long_png, webp_of
 
 pytestmark = pytest.mark.anyio

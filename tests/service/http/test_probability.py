@@ -13,11 +13,10 @@ from typing import Any
 
 import httpx
 import pytest
+from aladin_index.generations.info import describe
+from aladin_index.measure.publish_entries import store_calibration
+from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, TextLengths
 from PIL import Image
-
-from aladin.calibration.calibration import LEAST_AUROC, Calibration, TextLengths
-from index.info import describe
-from index.tuning.calibrate import store_calibration
 
 pytestmark = pytest.mark.anyio
 

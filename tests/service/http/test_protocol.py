@@ -12,12 +12,11 @@ from functools import partial
 
 import pytest
 import uvicorn
+from aladin_service.http.access.proxies import TrustedProxies
+from aladin_service.http.connections import PROBE_PLACES
+from aladin_service.http.server import server_config
+from aladin_service.settings import ServiceSettings
 from starlette.types import Receive, Scope, Send
-
-from service.http.access.proxies import TrustedProxies
-from service.http.connections import PROBE_PLACES
-from service.http.server_config import server_config
-from service.settings import ServiceSettings
 
 LARGE = 64 * 2**20  # more than the kernel buffers for a client that does not read
 
@@ -253,7 +252,7 @@ def test_only_probes_are_answered_at_the_limit() -> None:
 
 
 def test_at_the_limit_there_is_little_time_for_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.http.protocol._PROBE_HEAD_S", 0.2)
+    monkeypatch.setattr("aladin_service.http.connections._PROBE_HEAD_S", 0.2)
     with serving(max_connections=1) as (connect, _), ExitStack() as stack:
         (served,) = hold(stack, connect, 1)
         for sent in (b"", HALF_HEAD, b"GET /healthz HTTP/1.1\r\n"):
@@ -290,7 +289,7 @@ def test_a_websocket_is_a_request_like_any_other() -> None:
 
 
 def test_a_body_that_goes_on_after_its_answer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.http.protocol._TAIL_S", 0.3)
+    monkeypatch.setattr("aladin_service.http.connections._TAIL_S", 0.3)
     with serving() as (connect, _), connect() as client:
         client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
         with pytest.raises(OSError):

@@ -15,16 +15,16 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from aladin_network.detectors.base import load_detector
+from aladin_network.errors import ConfigError
+from aladin_network.inference import encode_images, encode_texts
+from aladin_network.model import AladinModel
+from aladin_network.photos.region_files import write_region_npz
+from aladin_network.photos.regions import RegionSet
+from aladin_network.scoring.scores import Encoding
+from aladin_service.intake.image_reader import check_detector
 from PIL import Image
 
-from aladin.detectors.loading import load_detector
-from aladin.encoding import Encoding
-from aladin.errors import ConfigError
-from aladin.inference import encode_images, encode_texts
-from aladin.model import AladinModel
-from aladin.regions.npz import write_region_npz
-from aladin.regions.region_set import RegionSet
-from service.image_reader import check_detector
 from tests.service.region_world import (
     DIM,
     HEIGHT,

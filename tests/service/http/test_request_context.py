@@ -10,20 +10,24 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
+from aladin_network.errors import OverloadedError
+from aladin_service.client.answers import TookMs
+from aladin_service.http.error_responses import install_error_handlers
+from aladin_service.http.request_context import RequestContext
+from aladin_service.observe.logs import (
+    LogSetup,
+    StderrHandler,
+    current_request,
+    log_to_stderr,
+    note_search,
+)
+from aladin_service.observe.metrics import Metrics
+from aladin_service.queries import SearchOptions, TextQuery
+from aladin_service.search.job import Answered, SearchJob
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import PlainTextResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
-
-from aladin.errors import OverloadedError
-from service.answers.search import TookMs
-from service.http.errors import install_error_handlers
-from service.http.request_context import RequestContext
-from service.metrics import Metrics
-from service.queries import SearchOptions, TextQuery
-from service.telemetry.logs import LogSetup, StderrHandler, log_to_stderr
-from service.telemetry.request_record import current_request, note_search
-from service.work.search_job import Answered, SearchJob
 
 SECRETS = ["Bearer-s3cret", "k3y-s3cret", "a private query", "pa55word"]
 ANSWERED = Answered(

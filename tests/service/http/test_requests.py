@@ -10,18 +10,17 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from aladin_service.http.access.policy import make_policy
+from aladin_service.http.error_responses import install_error_handlers
+from aladin_service.http.limits import BodyLimit
+from aladin_service.http.request_context import RequestContext
+from aladin_service.http.search_requests import SearchRequest
+from aladin_service.http.state import ServiceState
+from aladin_service.intake.photo_fetcher import PhotoFetcher
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.workers import Workers
 from fastapi import FastAPI
-
-from service.http.access.policy import make_policy
-from service.http.body_limit import BodyLimit
-from service.http.errors import install_error_handlers
-from service.http.request_context import RequestContext
-from service.http.requests import SearchRequest
-from service.http.state import ServiceState
-from service.intake.photo_fetcher import PhotoFetcher
-from service.metrics import Metrics
-from service.settings import ServiceSettings
-from service.work.workers import Workers
 
 LIMIT_BYTES = 100_000
 TIMEOUT_S = 0.2

@@ -11,11 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.inference import encode_photos, encode_texts
+from aladin_network.scoring.scores import matching_scores
 from PIL import Image
-
-from aladin.checkpoint import load_checkpoint
-from aladin.inference import encode_photos, encode_texts
-from aladin.scoring import matching_scores
 
 pytestmark = pytest.mark.anyio
 

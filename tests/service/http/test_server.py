@@ -137,7 +137,7 @@ def test_where_it_is_asked_to_it_waits_for_an_index(index_folder: Path, tmp_path
 @contextmanager
 def started(index: Path, log: Path, *options: str) -> Generator[tuple[str, Path]]:
     """Run ``aladin serve`` on a free port; yields its URL and log once it listens."""
-    command = [sys.executable, "-m", "service", "serve", index, "--port", "0", *options]
+    command = [sys.executable, "-m", "aladin_service", "serve", index, "--port", "0", *options]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 import uvicorn
+from aladin_service.http.access.policy import make_policy
+from aladin_service.http.access.proxies import TrustedProxies
+from aladin_service.http.app import create_app
+from aladin_service.http.server import server_config
+from aladin_service.keys.keys_file import add_key
+from aladin_service.observe.logs import FIELDS
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
 
-from service.http.access.policy import make_policy
-from service.http.access.proxies import TrustedProxies
-from service.http.app import create_app
-from service.http.server_config import server_config
-from service.keys.keys_file import add_key
-from service.metrics import Metrics
-from service.settings import ServiceSettings
-from service.telemetry.log_format import FIELDS
 from tests.service.http.access.conftest import FakeWorkers
 
 SEARCH = ("POST", "/v1/search/images", json.dumps({"text": "a dog"}))

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
-PAGE = files("service").joinpath("page")
+PAGE = files("aladin_service").joinpath("page")
 HTML = PAGE.joinpath("state.html").read_text(encoding="utf-8")
 
 

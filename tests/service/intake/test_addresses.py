@@ -5,8 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 
 import pytest
-
-from service.intake.addresses import is_public
+from aladin_service.intake.pinned_network import is_public
 
 
 @pytest.mark.parametrize("address", ["93.184.215.14", "8.8.8.8", "2606:4700::1111"])

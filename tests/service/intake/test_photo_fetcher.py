@@ -17,12 +17,14 @@ from typing import Any
 
 import httpcore
 import pytest
-
-from aladin.errors import AladinError, ImageTooLargeError
-from service.intake.addresses import IpAddress
-from service.intake.photo_fetcher import ImageUrlFailedError, PhotoFetcher
-from service.intake.photo_url import ImageUrlRefusedError
-from service.settings import ServiceSettings
+from aladin_network.errors import AladinError, ImageTooLargeError
+from aladin_service.intake.photo_fetcher import (
+    ImageUrlFailedError,
+    ImageUrlRefusedError,
+    PhotoFetcher,
+)
+from aladin_service.intake.pinned_network import IpAddress
+from aladin_service.settings import ServiceSettings
 
 pytestmark = pytest.mark.anyio
 

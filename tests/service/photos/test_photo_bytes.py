@@ -10,12 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-
-from aladin.decoding_memory import DecodingMemory
-from aladin.images import DEFAULT_LIMITS, ImageLimits
-from aladin.photo_file import PhotoFile
-from service.photos.photo_bytes import (
+from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
+from aladin_network.photos.files import PhotoFile
+from aladin_network.photos.memory import DecodingMemory
+from aladin_service.photos.photo_bytes import (
     PhotoBytes,
     PhotoGoneError,
     cut_photo,
@@ -23,6 +21,7 @@ from service.photos.photo_bytes import (
     resized_photo,
     rewritten_photo,
 )
+from PIL import Image
 
 ORIENTATION, MAKE = 0x0112, 0x010F
 MEMORY = DecodingMemory()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from service.photos.photo_bytes import PhotoBytes
-from service.photos.thumbnail_cache import ThumbnailCache
+from aladin_service.photos.photo_bytes import PhotoBytes, ThumbnailCache
 
 
 def test_a_photo_takes_a_bit_more_than_its_bytes() -> None:

@@ -5,20 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from aladin.errors import InputError
-from aladin.fusion import Direction
-from index.curve.curve_points import (
+from aladin_index.measure.curve_points import (
     CandidateCurve,
     CurvePoint,
     DirectionQuality,
+    Estimate,
     Quality,
+    SearchTime,
     SearchTimes,
 )
-from index.curve.photo_bootstrap import Estimate
-from index.curve.search_times import SearchTime
-from service.reports.curve_file import write_curve
-from service.reports.curve_plot import curve_figure
+from aladin_network.errors import InputError
+from aladin_network.scoring.fusion import Direction
+from aladin_service.reports.curve_plot import curve_figure, write_curve
 
 NUMBERS = [1, 10, 100, 5000]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.work.admission import AdmissionLimit
+from aladin_service.work.query_queue import AdmissionLimit
 
 
 def room(limit: AdmissionLimit) -> int:

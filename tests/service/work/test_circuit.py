@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from aladin.errors import EngineError, EngineUnavailableError
-from service.work.circuit import Circuit
+from aladin_index.engines.guard import Circuit
+from aladin_network.errors import EngineError, EngineUnavailableError
 
 GONE = EngineUnavailableError("milvus", "no answer in 10 s")
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from service.work import deadly_generations
-from service.work.deadly_generations import Attempt, DeadlyGenerations, is_fault
+from aladin_service.work import crashing_generations as deadly_generations
+from aladin_service.work.crashing_generations import Attempt, CrashingGenerations, is_fault
 
 FIRST, SECOND = Attempt((1, 10), 1), Attempt((1, 11), 2)
 
@@ -32,7 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.mark.parametrize("how", ["SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGSYS"])
 def test_one_fault_while_it_is_opened_is_enough(how: str) -> None:
-    deadly = DeadlyGenerations()
+    deadly = CrashingGenerations()
     assert is_fault(how)
     assert deadly.ended_opening(SECOND, how)
     assert not deadly.ended_opening(SECOND, how)  # it is known
@@ -43,7 +42,7 @@ def test_one_fault_while_it_is_opened_is_enough(how: str) -> None:
 
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "exit status 1", "exit status 0"])
 def test_an_end_that_may_come_from_elsewhere_counts_when_it_comes_twice_in_a_row(how: str) -> None:
-    deadly = DeadlyGenerations()
+    deadly = CrashingGenerations()
     assert not is_fault(how)
     assert not deadly.ended_opening(SECOND, how)
     assert not deadly.ended_opening(FIRST, how)
@@ -55,7 +54,7 @@ def test_an_end_that_may_come_from_elsewhere_counts_when_it_comes_twice_in_a_row
 
 
 def test_three_faults_within_a_minute_while_it_is_searched(clock: Clock) -> None:
-    deadly = DeadlyGenerations()
+    deadly = CrashingGenerations()
     for second in (100.0, 131.0, 160.1, 191.1):  # three of them always take longer
         clock.now_s = second
         assert not deadly.ended_searching(SECOND, "SIGSEGV")
@@ -73,7 +72,7 @@ def test_three_faults_within_a_minute_while_it_is_searched(clock: Clock) -> None
 
 
 def test_a_trial_is_due_less_and_less_often_until_it_succeeds(clock: Clock) -> None:
-    deadly = DeadlyGenerations()
+    deadly = CrashingGenerations()
     assert not deadly.retry_is_due
     deadly.ended_opening(SECOND, "SIGSEGV")
     waits: list[float] = []
@@ -97,7 +96,7 @@ def test_a_trial_is_due_less_and_less_often_until_it_succeeds(clock: Clock) -> N
 
 
 def test_what_another_worker_has_opened_is_not_refused() -> None:
-    deadly = DeadlyGenerations()
+    deadly = CrashingGenerations()
     deadly.ended_opening(SECOND, "SIGSEGV")
     assert not deadly.opened(FIRST)
     assert deadly.opened(SECOND)

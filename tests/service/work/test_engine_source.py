@@ -11,20 +11,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import (
+from aladin_index.settings import Target
+from aladin_network.errors import (
     AladinError,
     EngineError,
     EngineUnavailableError,
     GenerationRefusedError,
     IndexNotReadyError,
 )
-from index.settings import Target
-from service.item_changes import TextToAdd
-from service.queries import SearchOptions, TextQuery
-from service.work import engine_source
-from service.work.live_index import LiveIndex, LiveState
-from tests.index.remote.memory_engine import MemoryEngine, MemoryServer
+from aladin_service.intake.item_changes import TextToAdd
+from aladin_service.queries import SearchOptions, TextQuery
+from aladin_service.work import engine_source
+from aladin_service.work.live_index import LiveIndex, LiveState
+
+from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 from tests.service.engine_world import EngineWorld, SlowEngine
 
 _LONG_S = 20.0

@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from aladin.errors import EngineError, EngineUnavailableError, InputError
-from index.remote.client import EngineClient, SideSchema
-from index.tokens.codec import TokenCodec
-from service.work.circuit import Circuit
-from service.work.guarded_engine import EngineCall, GuardedEngine
+from aladin_index.engines.client import CollectionSchema, EngineClient
+from aladin_index.engines.guard import Circuit, EngineCall, GuardedEngine
+from aladin_index.tokens.codec import TokenCodec
+from aladin_network.errors import EngineError, EngineUnavailableError, InputError
 
 QUERY = np.ones(2, dtype=np.float32)
-SCHEMA = SideSchema(embedding_dim=2, codec=TokenCodec("float16", 2), max_tokens=3, count=4)
+SCHEMA = CollectionSchema(embedding_dim=2, codec=TokenCodec("float16", 2), max_tokens=3, count=4)
 # Of each method, how it is called.
 CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "generations": ((), {}),
@@ -108,7 +106,7 @@ def test_the_seconds_of_a_call_are_those_that_it_took(
 ) -> None:
     readings = iter([100.0, 102.5])
     clock = SimpleNamespace(perf_counter=lambda: next(readings))
-    monkeypatch.setattr("service.work.guarded_engine.time", clock)
+    monkeypatch.setattr("aladin_index.engines.guard.time", clock)
     guarded.count(1, "images")
     assert [call.seconds for call in calls] == [2.5]
 

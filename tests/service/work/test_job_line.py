@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
-
-from aladin.errors import ImageError, OverloadedError, ShuttingDownError, WorkerDiedError
-from service.work.job import Job, JobLane
-from service.work.job_line import JobLine, JobLines
-from service.work.worker import Worker
+from aladin_network.errors import ImageError, OverloadedError, ShuttingDownError, WorkerDiedError
+from aladin_service.work.job_queue import JobQueue, JobQueues
+from aladin_service.work.worker import Job, JobQueueName, Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +49,7 @@ def no_collections() -> Iterator[None]:
     gc.enable()
 
 
-async def serve(line: JobLine, jobs: int) -> None:
+async def serve(line: JobQueue, jobs: int) -> None:
     """Do so many jobs, as a worker would."""
     for _ in range(jobs):
         waiting = await line.next_job()
@@ -63,7 +61,7 @@ async def serve(line: JobLine, jobs: int) -> None:
 
 @pytest.mark.usefixtures("no_collections")
 async def test_of_a_refused_photo_nothing_stays_when_its_client_has_been_told() -> None:
-    line = JobLine(1)
+    line = JobQueue(1)
     worker = asyncio.create_task(serve(line, 1))
     photo = Photo()
     gone = weakref.ref(photo)
@@ -78,7 +76,7 @@ async def test_of_a_refused_photo_nothing_stays_when_its_client_has_been_told() 
 
 
 async def test_a_burst_is_taken_as_far_as_workers_are_free_and_some_may_wait() -> None:
-    line = JobLine(1)
+    line = JobQueue(1)
     workers = [asyncio.create_task(serve(line, 2)) for _ in range(3)]
     await asyncio.sleep(0)  # each waits for a job
     burst = await asyncio.gather(*(line.do(Nothing()) for _ in range(6)), return_exceptions=True)
@@ -88,7 +86,7 @@ async def test_a_burst_is_taken_as_far_as_workers_are_free_and_some_may_wait() -
 
 
 async def test_without_room_to_wait_a_free_worker_is_needed() -> None:
-    line = JobLine(0)
+    line = JobQueue(0)
     with pytest.raises(OverloadedError):
         await line.do(Nothing())
     worker = asyncio.create_task(serve(line, 1))
@@ -98,7 +96,7 @@ async def test_without_room_to_wait_a_free_worker_is_needed() -> None:
 
 
 async def test_whoever_is_withdrawn_is_passed_over() -> None:
-    line = JobLine(2)
+    line = JobQueue(2)
     withdrawn = asyncio.create_task(line.do(Refuse(Photo())))
     kept = asyncio.create_task(line.do(Nothing()))
     await asyncio.sleep(0)
@@ -110,7 +108,7 @@ async def test_whoever_is_withdrawn_is_passed_over() -> None:
 
 
 async def test_a_closed_line_fails_those_that_wait_and_takes_nobody() -> None:
-    line = JobLine(1)
+    line = JobQueue(1)
     waiting = asyncio.create_task(line.do(Nothing()))
     await asyncio.sleep(0)
     line.close(WorkerDiedError())
@@ -121,7 +119,7 @@ async def test_a_closed_line_fails_those_that_wait_and_takes_nobody() -> None:
 
 
 async def test_whoever_hangs_up_gives_the_place_back_at_once() -> None:
-    line = JobLine(1)
+    line = JobQueue(1)
     for _ in range(3):  # nobody serves the line
         photo = Photo()
         gone = weakref.ref(photo)
@@ -143,12 +141,12 @@ class Change(Nothing):
     """Belongs to the changes of an index."""
 
     @property
-    def lane(self) -> JobLane:
+    def lane(self) -> JobQueueName:
         return "write"
 
 
 async def test_a_full_lane_holds_up_no_other() -> None:
-    lines = JobLines({"read": 1, "write": 1})
+    lines = JobQueues({"read": 1, "write": 1})
     waiting = asyncio.create_task(lines.do(Nothing()))
     await asyncio.sleep(0)
     with pytest.raises(OverloadedError):

@@ -12,30 +12,32 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
-from aladin.errors import (
+from aladin_index.changes.writer import ChangesWriter
+from aladin_index.format.disk import only_builder
+from aladin_index.format.layout import (
+    CURRENT,
+    NEW_GENERATION,
+    generation_folder,
+    set_live_generation,
+)
+from aladin_index.format.locks import sole_use
+from aladin_index.format.manifest import read_manifest, write_manifest
+from aladin_index.generations.earlier import rollback_index
+from aladin_index.generations.writer import publish_generation
+from aladin_network.errors import (
     GenerationRefusedError,
     IndexCorruptError,
     IndexNotReadyError,
     UnknownItemError,
 )
-from index.building.publish import publish_generation
-from index.changes.generation_lease import sole_use
-from index.changes.rollback import rollback_index
-from index.changes.writer import ChangesWriter
-from index.disk import only_builder
-from index.layout import CURRENT, NEW_GENERATION, generation_folder, set_live_generation
-from index.manifest import read_manifest, write_manifest
-from service.item_changes import TextToAdd
-from service.queries import SearchOptions, TextQuery
-from service.query_limits import QueryLimits
-from service.settings import ServiceSettings
-from service.work import live_index
-from service.work.files_source import FilesSource
-from service.work.item_jobs import AddTexts, GetItem
-from service.work.live_index import LiveIndex, LiveState
-from service.work.worker import Worker
-from service.work.worker_plan import WorkerPlan
+from aladin_service.intake.item_changes import TextToAdd
+from aladin_service.queries import SearchOptions, TextQuery
+from aladin_service.settings import QueryLimits, ServiceSettings
+from aladin_service.work import live_index
+from aladin_service.work.jobs import AddTexts, GetItem
+from aladin_service.work.live_index import LiveIndex, LiveState
+from aladin_service.work.sources import FilesSource
+from aladin_service.work.worker import Worker, WorkerPlan
 
 
 @pytest.fixture

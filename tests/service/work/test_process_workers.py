@@ -16,9 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from aladin.decoding_memory import WithdrawnError, check_wanted
-from aladin.errors import (
+from aladin_index.format.disk import only_builder
+from aladin_index.format.engine_location import EngineLocation, write_location
+from aladin_index.format.layout import CURRENT, NEW_GENERATION, generation_folder
+from aladin_index.format.manifest import read_manifest, write_manifest
+from aladin_index.generations.compact import compact_index
+from aladin_index.generations.earlier import rollback_index
+from aladin_index.generations.reader import SearchIndex
+from aladin_index.generations.writer import publish_generation
+from aladin_network.errors import (
     EngineUnavailableError,
     GenerationRefusedError,
     IndexNotReadyError,
@@ -26,31 +32,29 @@ from aladin.errors import (
     UnknownItemError,
     WorkerDiedError,
 )
-from index.building.publish import publish_generation
-from index.changes.compact import compact_index
-from index.changes.rollback import rollback_index
-from index.disk import only_builder
-from index.layout import CURRENT, NEW_GENERATION, generation_folder
-from index.manifest import read_manifest, write_manifest
-from index.reader import SearchIndex
-from index.remote.location import EngineLocation, write_location
-from service.item_changes import TextToAdd
-from service.metrics import Metrics
-from service.queries import Query, SearchOptions, Target, TextQuery
-from service.settings import ServiceSettings
-from service.work import deadly_generations, process_workers, worker_link
-from service.work.files_source import FilesSource
-from service.work.index_jobs import DescribeIndex
-from service.work.item_jobs import AddTexts, GetItem
-from service.work.job import Job
-from service.work.live_index import LiveState
-from service.work.messages import UnforeseenError
-from service.work.process_workers import ProcessWorkers
-from service.work.search_job import Answered, SearchJob
-from service.work.worker import Worker
-from service.work.worker_link import WorkerLink
-from service.work.worker_plan import WorkerPlan
-from service.work.worker_start import prepare_processes, try_in_process
+from aladin_network.photos.memory import WithdrawnError, check_wanted
+from aladin_service.intake.item_changes import TextToAdd
+from aladin_service.observe.metrics import Metrics
+from aladin_service.queries import Query, SearchOptions, Target, TextQuery
+from aladin_service.search.job import Answered, SearchJob
+from aladin_service.settings import ServiceSettings
+from aladin_service.work import (
+    crashing_generations as deadly_generations,
+)
+from aladin_service.work import (
+    processes as process_workers,
+)
+from aladin_service.work import (
+    worker_link,
+)
+from aladin_service.work.jobs import AddTexts, DescribeIndex, GetItem
+from aladin_service.work.live_index import LiveState
+from aladin_service.work.messages import UnforeseenError
+from aladin_service.work.process_start import prepare_processes, try_in_process
+from aladin_service.work.processes import ProcessWorkers
+from aladin_service.work.sources import FilesSource
+from aladin_service.work.worker import Job, Worker, WorkerPlan
+from aladin_service.work.worker_link import WorkerLink
 
 pytestmark = pytest.mark.anyio
 

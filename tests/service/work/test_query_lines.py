@@ -8,15 +8,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from aladin.errors import AladinError, OverloadedError, ShuttingDownError, WorkerDiedError
-from service.answers.search import TookMs
-from service.metrics import Metrics
-from service.queries import EmbeddingQuery, ItemQuery, PhotoQuery, Query, SearchOptions, TextQuery
-from service.settings import ServiceSettings
-from service.work.batch import Batch
-from service.work.query_lines import QueryLines, lane_of
-from service.work.search_job import Answered, SearchJob
+from aladin_network.errors import AladinError, OverloadedError, ShuttingDownError, WorkerDiedError
+from aladin_service.client.answers import TookMs
+from aladin_service.observe.metrics import Metrics
+from aladin_service.queries import (
+    EmbeddingQuery,
+    ItemQuery,
+    PhotoQuery,
+    Query,
+    SearchOptions,
+    TextQuery,
+)
+from aladin_service.search.job import Answered, SearchJob
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.query_queue import Batch, QueryQueue, queue_of
 
 pytestmark = pytest.mark.anyio
 
@@ -34,12 +39,12 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("service.work.query_lines.time.monotonic", clock)
+    monkeypatch.setattr("aladin_service.work.query_queue.time.monotonic", clock)
     return clock
 
 
-def open_lines(**settings: Any) -> QueryLines:
-    return QueryLines(ServiceSettings(**settings), Metrics())
+def open_lines(**settings: Any) -> QueryQueue:
+    return QueryQueue(ServiceSettings(**settings), Metrics())
 
 
 def job(query: Query) -> SearchJob:
@@ -47,7 +52,7 @@ def job(query: Query) -> SearchJob:
     return SearchJob(query=query, target="images", options=SearchOptions(), received_s=received_s)
 
 
-def ask(lines: QueryLines, *queries: Query) -> list[asyncio.Task[Answered]]:
+def ask(lines: QueryQueue, *queries: Query) -> list[asyncio.Task[Answered]]:
     """Have queries join the lines, in their order; not all tests look at each answer."""
     tasks = [asyncio.create_task(lines.answer(job(query))) for query in queries]
     for task in tasks:
@@ -99,7 +104,7 @@ async def turn() -> None:
     ],
 )
 def test_queries_wait_with_their_own_kind(query: Query, lane: str) -> None:
-    assert lane_of(query) == lane
+    assert queue_of(query) == lane
 
 
 async def test_what_waits_goes_together_up_to_the_limit_and_each_gets_its_own_answer() -> None:
@@ -264,7 +269,7 @@ async def test_a_free_slot_is_no_waiting_line() -> None:
     assert await settled(tasks) == [b"0", b"0", OverloadedError]
 
 
-async def learn(lines: QueryLines, clock: Clock, size: int, seconds: float) -> None:
+async def learn(lines: QueryQueue, clock: Clock, size: int, seconds: float) -> None:
     """Have a batch of texts take some time."""
     tasks = ask(lines, *texts(*map(str, range(size))))
     await turn()
@@ -274,7 +279,7 @@ async def learn(lines: QueryLines, clock: Clock, size: int, seconds: float) -> N
     assert await settled(tasks) == [str(place).encode() for place in range(size)]
 
 
-async def admitted(lines: QueryLines, most: int) -> tuple[int, OverloadedError]:
+async def admitted(lines: QueryQueue, most: int) -> tuple[int, OverloadedError]:
     """Send texts until one is refused; return how many were not, and the refusal."""
     for number in range(most):
         (task,) = ask(lines, TextQuery("one more"))
@@ -286,7 +291,7 @@ async def admitted(lines: QueryLines, most: int) -> tuple[int, OverloadedError]:
     raise AssertionError("none was refused")
 
 
-async def run_at_once(lines: QueryLines, clock: Clock, count: int, seconds: float) -> None:
+async def run_at_once(lines: QueryQueue, clock: Clock, count: int, seconds: float) -> None:
     """Have texts come together and be answered one by one, some time each."""
     tasks = ask(lines, *texts(*map(str, range(count))))
     await turn()
@@ -408,7 +413,7 @@ async def test_a_slot_that_is_cancelled_loses_no_query() -> None:
 
 async def test_what_waits_and_what_goes_together_is_counted() -> None:
     metrics = Metrics()
-    lines = QueryLines(ServiceSettings(), metrics)
+    lines = QueryQueue(ServiceSettings(), metrics)
     read: Callable[[], str] = lambda: metrics.render().decode()  # noqa: E731
     tasks = ask(lines, *texts("a", "b", "c"), ItemQuery("i"))
     await turn()

@@ -14,26 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import aladin_service.work.workers as thread_workers
 import pytest
-
-import service.work.thread_workers as thread_workers
-from aladin.errors import (
+from aladin_network.errors import (
     IndexNotReadyError,
     InputError,
     OverloadedError,
     ShuttingDownError,
     WorkerDiedError,
 )
-from service.metrics import Metrics
-from service.queries import ItemQuery, SearchOptions, TextQuery
-from service.settings import ServiceSettings
-from service.work.item_jobs import GetItem
-from service.work.job import Job
-from service.work.search_job import Answered, SearchJob
-from service.work.thread_workers import ThreadWorkers
-from service.work.worker import Emit, Worker
-from service.work.worker_plan import WorkerPlan
-from service.work.worker_thread import WorkerThread
+from aladin_service.observe.metrics import Metrics
+from aladin_service.queries import ItemQuery, SearchOptions, TextQuery
+from aladin_service.search.job import Answered, SearchJob
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.jobs import GetItem
+from aladin_service.work.worker import Emit, Job, Worker, WorkerPlan
+from aladin_service.work.workers import ThreadWorkers, WorkerThread
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-
-from aladin.errors import DuplicateItemError, ImageError
-from service.work.messages import Done, PlacesAnswered, Unwanted
-from service.work.wire import Wire, pack, read_message
+from aladin_network.errors import DuplicateItemError, ImageError
+from aladin_service.work.messages import Done, PlacesAnswered, Unwanted, Wire, pack, read_message
 
 
 @pytest.fixture

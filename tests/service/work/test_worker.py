@@ -11,22 +11,20 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import aladin_service.intake.image_reader as image_reader
+import aladin_service.search.encoder as query_encoder
 import pytest
 import torch
-from PIL import Image
-
-import service.image_reader as image_reader
-import service.query_encoder as query_encoder
-from aladin.encoding import Encoding
-from aladin.errors import (
+from aladin_network.errors import (
     ImageError,
     InputError,
     ShapeError,
     TextTooLongError,
     UnknownItemError,
 )
-from aladin.model import AladinModel
-from service.queries import (
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import Encoding
+from aladin_service.queries import (
     EmbeddingQuery,
     ItemQuery,
     PhotoQuery,
@@ -35,10 +33,10 @@ from service.queries import (
     Target,
     TextQuery,
 )
-from service.settings import ServiceSettings
-from service.work.search_job import Answered, SearchJob
-from service.work.worker import Worker
-from service.work.worker_plan import WorkerPlan
+from aladin_service.search.job import Answered, SearchJob
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.worker import Worker, WorkerPlan
+from PIL import Image
 
 Encoded = Callable[..., bytes]
 

@@ -6,10 +6,9 @@ import socket
 from pathlib import Path
 
 import pytest
-
-from service.settings import ServiceSettings
-from service.work import worker_start
-from service.work.worker_plan import WorkerPlan
+from aladin_service.settings import ServiceSettings
+from aladin_service.work import process_start as worker_start
+from aladin_service.work.worker import WorkerPlan
 
 
 def test_a_start_that_fails_leaves_no_socket(

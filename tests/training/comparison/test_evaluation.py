@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from aladin_training.comparison.evaluation import RunEvaluation, load_evaluation
+from aladin_training.comparison.plan import Plan, PlannedRun
 from safetensors.torch import save_file
-
-from training.comparison.evaluation import RunEvaluation, load_evaluation
-from training.comparison.plan import Plan, PlannedRun
 
 TEXT_RANKS, IMAGE_RANKS = [0, 4, 9, 10, 0, 0, 2, 30], [0, 0, 5, 10]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
-from training.comparison.evaluation import RunEvaluation
-from training.comparison.figures import mean_curve, panels
-from training.comparison.plan import Plan
-from training.comparison.summary import summarize_plan
+from aladin_training.comparison.evaluation import RunEvaluation
+from aladin_training.comparison.figures import mean_curve, panels
+from aladin_training.comparison.plan import Plan
+from aladin_training.comparison.summary import summarize_plan
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import torch
-
-from training.comparison.histogram import BINS, score_histogram
+from aladin_training.comparison.evaluation import BINS, score_histogram
 
 
 def test_every_pair_is_counted_once_in_its_own_bin() -> None:

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import ConfigError
-from training.comparison.plan import Plan, find_recipes, load_plan
-from training.recipe import Recipe
+from aladin_network.errors import ConfigError
+from aladin_training.comparison.plan import Plan, find_recipes, load_plan
+from aladin_training.config.recipe import Recipe
 
 
 def test_a_folder_stands_for_its_recipes_in_order(tmp_path: Path) -> None:

@@ -7,11 +7,9 @@ import os
 import time
 
 import pytest
-
-from aladin.errors import ConfigError
-from aladin.progress import Progress
-from training.comparison.processes import describe, run_in_processes
-from training.comparison.run_progress import RunState
+from aladin_network.errors import ConfigError
+from aladin_network.types import Progress
+from aladin_training.comparison.processes import RunState, describe, run_in_processes
 
 
 class InOrder:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from training.comparison.plan import Plan, PlannedRun
-from training.comparison.queue import RunQueue
-from training.recipe import Recipe
+from aladin_training.comparison.plan import Plan, PlannedRun
+from aladin_training.comparison.runner import RunQueue
+from aladin_training.config.recipe import Recipe
 
 
 def test_a_shared_start_is_waited_for_only_if_nothing_else_is_left(

@@ -10,13 +10,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-
-from training.comparison.conditions import conditions
-from training.comparison.evaluation import RunEvaluation
-from training.comparison.plan import Plan
-from training.comparison.report import write_report
-from training.comparison.summary import Comparison, summarize_plan
-from training.recipe import Recipe
+from aladin_training.comparison.conditions import conditions
+from aladin_training.comparison.evaluation import RunEvaluation
+from aladin_training.comparison.plan import Plan
+from aladin_training.comparison.report import write_report
+from aladin_training.comparison.summary import Comparison, summarize_plan
+from aladin_training.config.recipe import Recipe
 
 ALL, HALF = [0] * 8, [0] * 4 + [50] * 4
 VOID = {"meta", "img"}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from training.comparison.run_progress import ActiveRuns, RunProgress, RunState
+from aladin_training.comparison.processes import ActiveRuns, RunProgress, RunState
 
 
 class Recorder:
@@ -30,7 +29,7 @@ class Recorder:
 
 def test_states_are_told_with_the_steps_since_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("training.comparison.run_progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("aladin_training.comparison.processes.time.monotonic", lambda: now)
     told: list[RunState] = []
     progress = RunProgress(told.append)
     progress.start(5000, "captions")

@@ -8,17 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from aladin.checkpoint import load_checkpoint
-from aladin.progress import NullProgress
-from training.comparison.compare import compare
-from training.comparison.evaluation import load_evaluation
-from training.comparison.plan import Plan
-from training.comparison.runner import is_trained, perform_all
-from training.comparison.summary import summarize_plan
-from training.data import read_records
-from training.evaluation import evaluate_checkpoint
-from training.recipe import Recipe
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.types import NullProgress
+from aladin_training.comparison.compare import compare
+from aladin_training.comparison.evaluation import load_evaluation
+from aladin_training.comparison.plan import Plan
+from aladin_training.comparison.runner import is_trained, perform_all
+from aladin_training.comparison.summary import summarize_plan
+from aladin_training.config.recipe import Recipe
+from aladin_training.data import read_records
+from aladin_training.evaluation import evaluate_checkpoint
 
 
 class InterruptionError(BaseException):
@@ -108,8 +107,8 @@ def test_another_split_is_evaluated_without_training(compared: Plan) -> None:
 def test_an_interrupted_comparison_ends_alike(
     compared: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.comparison.run_progress._TELL_EVERY_S", 0.0)
-    monkeypatch.setattr("training.loop.SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr("aladin_training.comparison.processes._TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("aladin_training.loop.SAVE_EVERY_S", 0.0)
     plan = dataclasses.replace(compared, out=tmp_path / "out", seeds=(0,))
     with pytest.raises(InterruptionError):
         perform_all(plan, 1, Interrupt(7))

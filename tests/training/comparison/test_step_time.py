@@ -8,21 +8,20 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from aladin.progress import NullProgress
-from training.comparison.random_sources import RandomSources
-from training.comparison.step_time import (
+from aladin_network.types import NullProgress
+from aladin_training.batches.batch import Batch
+from aladin_training.comparison.step_time import (
+    RandomSources,
     StepTime,
     load_step_times,
     measure_step_times,
     save_step_times,
 )
-from training.loop import StageTrainer
-from training.preparation import prepare_run
-from training.recipe import Recipe
-from training.stage import OfflineNegativesConfig
-from training.tasks.batch import Batch
-from training.tasks.joint import LossReport
+from aladin_training.config.recipe import Recipe
+from aladin_training.config.stage import OfflineNegativesConfig
+from aladin_training.loop import StageTrainer
+from aladin_training.stages.preparation import prepare_run
+from aladin_training.tasks.joint import LossReport
 
 FINAL = {
     "boosted": {
@@ -62,7 +61,7 @@ def test_the_final_stage_s_steps_are_taken_in_turn_with_the_baseline_s(
         return sum(seconds[name] for name in taken)
 
     monkeypatch.setattr(StageTrainer, "train_step", recorded)
-    monkeypatch.setattr("training.comparison.step_time.time.perf_counter", clock)
+    monkeypatch.setattr("aladin_training.comparison.step_time.time.perf_counter", clock)
     times = measure_step_times(recipes, recipes[0], rounds=2)
     assert times == {
         "base": StepTime(2000, 2000, 1),

@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-
-from training.comparison.evaluation import RunEvaluation
-from training.comparison.plan import Plan
-from training.comparison.summary import difference, spread, summarize_plan
-from training.recipe import Recipe
+from aladin_training.comparison.evaluation import RunEvaluation
+from aladin_training.comparison.plan import Plan
+from aladin_training.comparison.summary import difference, spread, summarize_plan
+from aladin_training.config.recipe import Recipe
 
 FinishRun = Callable[..., RunEvaluation]
 

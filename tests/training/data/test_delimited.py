@@ -6,10 +6,9 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import DataError
-from training.data import Record, iter_records, read_records
-from training.data.delimited import open_csv
+from aladin_network.errors import DataError
+from aladin_training.data import Record, iter_records, read_records
+from aladin_training.data.tables import open_csv
 
 
 def write(folder: Path, content: str | bytes, name: str = "data.csv") -> Path:

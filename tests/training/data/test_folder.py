@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from aladin_network.errors import DataError
+from aladin_training.data import iter_records, read_records
 from PIL import Image
-
-from aladin.errors import DataError
-from training.data import iter_records, read_records
 
 
 @pytest.fixture

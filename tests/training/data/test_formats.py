@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import DataError
-from training.data import KNOWN_FORMATS, iter_records, read_records
+from aladin_network.errors import DataError
+from aladin_training.data import KNOWN_FORMATS, iter_records, read_records
 
 CAPTIONS = {"a": ["one dog", "a dog"], "b": ["two, dogs"], "c": ['"three" dogs']}
 SPLITS = {"a": "train", "b": "train", "c": "val"}

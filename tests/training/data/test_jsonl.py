@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from aladin_network.errors import DataError
+from aladin_training.data import read_records
 from PIL import Image
-
-from aladin.errors import DataError
-from training.data import read_records
 
 Write = Callable[..., Path]
 

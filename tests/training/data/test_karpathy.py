@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aladin_network.errors import DataError
+from aladin_training.data import read_records
 from PIL import Image
-
-from aladin.errors import DataError
-from training.data import read_records
 
 
 def photo(filename: str, split: str, *captions: str, **fields: Any) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import DataError
-from training.data import iter_records, read_records
+from aladin_network.errors import DataError
+from aladin_training.data import iter_records, read_records
 
 WriteParquet = Callable[..., Path]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import DataError
-from training.data.patterns import common_folder, expand
+from aladin_network.errors import DataError
+from aladin_training.data.formats import common_folder, expand
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from aladin.errors import DataError
-from training.data import read_records
-from training.data.regions import open_regions, region_key
+from aladin_network.errors import DataError
+from aladin_training.data import read_records
+from aladin_training.data.regions import open_regions, region_key
 
 IMAGES = np.random.default_rng(0).normal(size=(4, 3, 5)).astype(np.float32)
 

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import DataError
-from training.data.tar_members import TarMember, walk_tar
+from aladin_network.errors import DataError
+from aladin_training.data.webdataset import TarMember, walk_tar
 
 LONG = "/".join(["ein langer Ordner mit Umlauten äöü"] * 6) + "/photo.jpg"
 MEMBERS = [

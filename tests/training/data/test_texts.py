@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from aladin_network.errors import DataError
+from aladin_training.data.texts import TextRecord, iter_texts
 from PIL import Image
-
-from aladin.errors import DataError
-from training.data.texts import TextRecord, iter_texts
 
 
 @pytest.fixture

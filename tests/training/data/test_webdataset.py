@@ -8,12 +8,11 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import DataError
-from aladin.images import read_image
-from training.data import iter_records, read_records
-from training.data import webdataset as module
-from training.data.skipped import OnSkip
+from aladin_network.errors import DataError
+from aladin_network.photos.decoding import read_image
+from aladin_training.data import iter_records, read_records
+from aladin_training.data import webdataset as module
+from aladin_training.data.records import OnSkip
 
 Picture = Callable[[int], bytes]
 WriteTar = Callable[..., Path]
@@ -162,7 +161,7 @@ def test_no_tar_is_opened_before_the_one_before_is_used_up(
         return original(path, root, on_skip)
 
     original = module.read_tar
-    monkeypatch.setattr("training.data.folder.read_tar", read_tar)
+    monkeypatch.setattr("aladin_training.data.folder.read_tar", read_tar)
     records = iter_records(tmp_path, require_captions=False)
     assert opened == []
     assert [record.id for record in islice(records, 4)] == [f"0.tar/0-{n}.jpg" for n in range(4)]

@@ -7,9 +7,8 @@ import re
 from random import Random
 
 import pytest
-
-from training.demo.captions import Mention, Statement, write_captions
-from training.demo.layout import COLOURS, SHAPES, Scene, SceneObject, deal_group
+from aladin_training.demo.captions import Mention, Statement, write_captions
+from aladin_training.demo.layout import COLOURS, SHAPES, Scene, SceneObject, deal_group
 
 SIZES = {"small": "small", "little": "small", "tiny": "small"} | {
     "big": "big", "large": "big", "huge": "big"

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import combinations
 from random import Random
 
-from training.demo.layout import BACKGROUNDS, SHAPES, deal_group
+from aladin_training.demo.layout import BACKGROUNDS, SHAPES, deal_group
 
 
 def test_scenes_of_a_group_show_the_same_things() -> None:

@@ -7,12 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import ConfigError
-from aladin.images import read_image
-from training.data import read_records
-from training.demo import scenes as module
-from training.demo.scenes import draw_data_set
+from aladin_network.errors import ConfigError
+from aladin_network.photos.decoding import read_image
+from aladin_training.data import read_records
+from aladin_training.demo import scenes as module
+from aladin_training.demo.scenes import draw_data_set
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from aladin_training.losses.negatives import negative_mask
 from torch import Tensor
-
-from training.losses.negatives import negative_mask
 
 
 @pytest.fixture(params=["diagonal", "image ids"])

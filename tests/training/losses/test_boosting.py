@@ -6,12 +6,11 @@ import math
 
 import pytest
 import torch
+from aladin_network.errors import ConfigError, ShapeError
+from aladin_training.losses.boosting import BoostingLoss
+from aladin_training.losses.negatives import negative_mask
+from aladin_training.losses.triplet import TripletMarginLoss
 from torch import Tensor
-
-from aladin.errors import ConfigError, ShapeError
-from training.losses.boosting import BoostingLoss
-from training.losses.negatives import negative_mask
-from training.losses.triplet import TripletMarginLoss
 
 FORMS = [("relative", True), ("relative", False), ("absolute", True), ("absolute", False)]
 

@@ -7,13 +7,12 @@ from itertools import product
 
 import pytest
 import torch
+from aladin_network.errors import ConfigError, ShapeError
+from aladin_training.losses.gradient import GradientObjective
+from aladin_training.losses.negatives import negative_mask
+from aladin_training.losses.triplet import TripletMarginLoss
 from torch import Tensor
 from torch.nn import functional as F
-
-from aladin.errors import ConfigError, ShapeError
-from training.losses.gradient import GradientObjective
-from training.losses.negatives import negative_mask
-from training.losses.triplet import TripletMarginLoss
 
 TRIPLET_WEIGHTS = ["con", "nca", "cir"]
 PAIR_WEIGHTS = ["con", "lin", "sig", "lin_ms", "sig_ms"]

@@ -6,12 +6,11 @@ import math
 
 import pytest
 import torch
+from aladin_network.errors import ConfigError, ShapeError
+from aladin_training.losses.infonce import InfoNCELoss
+from aladin_training.losses.negatives import negative_mask
 from torch import Tensor
 from torch.nn import functional as F
-
-from aladin.errors import ConfigError, ShapeError
-from training.losses.infonce import InfoNCELoss
-from training.losses.negatives import negative_mask
 
 
 def reference(

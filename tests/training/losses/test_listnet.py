@@ -6,10 +6,9 @@ import math
 
 import pytest
 import torch
+from aladin_network.errors import ConfigError, ShapeError
+from aladin_training.losses.listnet import ListNetLoss
 from torch import Tensor
-
-from aladin.errors import ConfigError, ShapeError
-from training.losses.listnet import ListNetLoss
 
 
 def softmax(values: list[float]) -> list[float]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-
-from aladin.errors import ShapeError
-from training.losses.negatives import diagonal_pairs, negative_mask
+from aladin_network.errors import ShapeError
+from aladin_training.losses.negatives import diagonal_pairs, negative_mask
 
 
 def test_pairs_of_one_image_are_no_negatives() -> None:

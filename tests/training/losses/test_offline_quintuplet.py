@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from aladin_network.errors import ConfigError, ShapeError
+from aladin_training.losses.negatives import negative_mask
+from aladin_training.losses.offline_quintuplet import OfflineQuintupletLoss, OfflineScores
+from aladin_training.losses.triplet import TripletMarginLoss
 from torch import Tensor
-
-from aladin.errors import ConfigError, ShapeError
-from training.losses.negatives import negative_mask
-from training.losses.offline_quintuplet import OfflineQuintupletLoss, OfflineScores
-from training.losses.triplet import TripletMarginLoss
 
 FORMS = ["triplet", "quintuplet", "adaptive"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from training.losses import LOSSES
-from training.losses.boosting import BoostingLoss
-from training.losses.gradient import GradientObjective
-from training.losses.infonce import InfoNCELoss
-from training.losses.intra_modal import IntraModalConstraintLoss
-from training.losses.listnet import ListNetLoss
-from training.losses.offline_quintuplet import OfflineQuintupletLoss
-from training.losses.triplet import TripletMarginLoss
+from aladin_training.losses import LOSSES
+from aladin_training.losses.boosting import BoostingLoss
+from aladin_training.losses.gradient import GradientObjective
+from aladin_training.losses.infonce import InfoNCELoss
+from aladin_training.losses.intra_modal import IntraModalConstraintLoss
+from aladin_training.losses.listnet import ListNetLoss
+from aladin_training.losses.offline_quintuplet import OfflineQuintupletLoss
+from aladin_training.losses.triplet import TripletMarginLoss
 
 
 def test_names_of_the_losses() -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from aladin_network.errors import ShapeError
+from aladin_training.losses.negatives import negative_mask
+from aladin_training.losses.triplet import TripletMarginLoss
 from torch import Tensor
-
-from aladin.errors import ShapeError
-from training.losses.negatives import negative_mask
-from training.losses.triplet import TripletMarginLoss
 
 
 def reference(

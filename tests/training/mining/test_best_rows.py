@@ -6,9 +6,8 @@ import itertools
 
 import pytest
 import torch
+from aladin_training.mining.sweep import BestRows
 from torch import Tensor
-
-from training.mining.best_rows import BestRows
 
 
 def slow_best(scores: Tensor, excluded: Tensor, k: int) -> list[list[int]]:

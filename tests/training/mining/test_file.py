@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 import torch
+from aladin_network.errors import DataError, StaleNegativesError
+from aladin_training.batches.offline import (
+    MinedFrom,
+    OfflineNegatives,
+    load_negatives,
+    save_negatives,
+)
 from safetensors.torch import load_file, save_file
-
-from aladin.errors import DataError, StaleNegativesError
-from training.mining.file import load_negatives, save_negatives
-from training.mining.negatives import MinedFrom, OfflineNegatives
 
 MINED_FROM = MinedFrom(
     data="d" * 64, model_id="e" * 64, score="matching", num_texts=3, num_images=2

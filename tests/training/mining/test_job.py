@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from aladin_network.types import NullProgress
+from aladin_training.mining.miner import mine_file
 from PIL import Image
-
-from aladin.progress import NullProgress
-from training.mining.job import mine_file
 
 
 class Recorder(NullProgress):

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import aladin_training.batches.dataset
 import pytest
 import torch
-
-import training.dataset
-from aladin.errors import InputError
-from aladin.model import AladinModel
-from aladin.progress import NullProgress
-from aladin.scoring import ScoreName
-from training.data import Record, read_records
-from training.dataset import PairDataset
-from training.mining import encodings
-from training.mining.miner import mine_negatives
-from training.mining.negatives import MinedFrom
+from aladin_network.errors import InputError
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import ScoreName
+from aladin_network.types import NullProgress
+from aladin_training.batches.dataset import PairDataset
+from aladin_training.batches.offline import MinedFrom
+from aladin_training.data import Record, read_records
+from aladin_training.mining import miner as encodings
+from aladin_training.mining.miner import mine_negatives
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ def test_keeps_the_hardest_of_the_whole_matrix(
 ) -> None:
     dataset = prepare(records, model, tmp_path)
     images, texts = dataset.encode(model)
-    monkeypatch.setattr(training.dataset, "READ_A_BATCH", 5)
+    monkeypatch.setattr(aladin_training.batches.dataset, "READ_A_BATCH", 5)
     mined = mine_negatives(model, "teacher", dataset, score, num_texts=4, num_images=3)
     assert mined.mined_from == MinedFrom(
         data=dataset.digest, model_id="teacher", score=score, num_texts=4, num_images=3

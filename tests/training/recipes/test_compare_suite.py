@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 import torch
+from aladin_training.config.recipe import Recipe, load_recipe, recipes_folder
+from aladin_training.demo.scenes import draw_data_set
+from aladin_training.stages.run import run_recipe
 from safetensors.torch import load_file
 
-from training.demo.scenes import draw_data_set
-from training.recipe import Recipe, load_recipe
-from training.run import run_recipe
-
 SUITE = sorted(
-    path
-    for path in Path(str(files("training") / "recipes" / "compare")).glob("*.toml")
-    if not path.stem.startswith("_")
+    path for path in (recipes_folder() / "compare").glob("*.toml") if not path.stem.startswith("_")
 )
 
 

@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from aladin_network.encoders.base import TextBatch
+from aladin_network.types import NullProgress
+from aladin_training.batches.batch import Batch
+from aladin_training.streaming.stream import PhotoStream, open_stream
 from PIL import Image
-
-from aladin.encoders.base import TextBatch
-from aladin.progress import NullProgress
-from training.streaming.photo_stream import PhotoStream
-from training.streaming.tar_stream import open_stream
-from training.tasks.batch import Batch
 
 
 class RedOfPhoto:

@@ -8,13 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from aladin.errors import DataError
-from aladin.progress import NullProgress
-from training.data.skipped import OnSkip
-from training.streaming import shards as shards_module
-from training.streaming.counts import count_shards
-from training.streaming.shards import Shard, ShardCount, find_shards
+from aladin_network.errors import DataError
+from aladin_network.types import NullProgress
+from aladin_training.data.records import OnSkip
+from aladin_training.streaming import shards as shards_module
+from aladin_training.streaming.shards import Shard, ShardCount, count_shards, find_shards
 
 Picture = Callable[[int], bytes]
 WriteTar = Callable[..., Path]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from training.streaming.order import Lanes, shard_order
+from aladin_training.streaming.draws import Lanes, shard_order
 
 
 def drawn(photos: int, batch_size: int, shuffle: int, epoch: int = 0, seed: str = "0") -> list[int]:

@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aladin_network.errors import ConfigError, DataError
+from aladin_network.photos.decoding import ImageLimits
+from aladin_network.photos.files import PhotoFile
+from aladin_training.batches.plan import Share
+from aladin_training.streaming import stream as samples_module
+from aladin_training.streaming import streamed_batches as batches_module
+from aladin_training.streaming.draws import Lanes
+from aladin_training.streaming.stream import PhotoStream
+from aladin_training.streaming.streamed_batches import StreamedBatches
 from PIL import Image
-
-from aladin.errors import ConfigError, DataError
-from aladin.images import ImageLimits
-from aladin.photo_file import PhotoFile
-from training.batches import Share
-from training.streaming import samples as samples_module
-from training.streaming import streamed_batches as batches_module
-from training.streaming.order import Lanes
-from training.streaming.photo_stream import PhotoStream
-from training.streaming.streamed_batches import StreamedBatches
 
 COUNTS = [5, 1, 7, 4, 6]  # 23 photos
 Open = Callable[..., PhotoStream]
@@ -125,7 +124,7 @@ def test_going_on_decodes_nothing_that_came_before_and_opens_no_tar_before(
     open_photos: Open,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("training.streaming.draws.LEAST_SPARES", 8)
+    monkeypatch.setattr("aladin_training.streaming.draws.LEAST_SPARES", 8)
     photos = open_photos(numbered_tars([8] * 6), shuffle=4)
     batches = StreamedBatches(photos, 4, None, "0")
     decoded, opened = 0, set[str]()
@@ -181,7 +180,7 @@ def test_each_process_reads_the_bytes_of_its_own_photos_alone(
             wanted += read.content is not None
             yield read
 
-    monkeypatch.setattr("training.streaming.draws.read_samples", counting)
+    monkeypatch.setattr("aladin_training.streaming.draws.read_samples", counting)
     batches = StreamedBatches(photos, 4, None, "0")
     for rank in range(2):
         wanted = 0
@@ -341,7 +340,7 @@ def test_many_missing_photos_change_nothing_in_going_on(
             members.append((f"{number}.txt", caption.encode()))
         path = write_tar(f"tars/{shard:05d}.tar", members)
         path.with_name(f"{shard:05d}_stats.json").write_text(json.dumps({"successes": 5}))
-    monkeypatch.setattr("training.streaming.draws.LEAST_SPARES", 10)
+    monkeypatch.setattr("aladin_training.streaming.draws.LEAST_SPARES", 10)
     batches = StreamedBatches(open_photos(path.parent), 2, None, "0")
     for epoch in range(3):
         whole = [read_batch(batch) for batch in batches.epoch(epoch)]
@@ -353,7 +352,7 @@ def test_many_missing_photos_change_nothing_in_going_on(
 def test_tars_that_lack_most_of_what_was_counted_are_refused(
     numbered_tars: Callable[..., Path], open_photos: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.streaming.draws.LEAST_SPARES", 10)
+    monkeypatch.setattr("aladin_training.streaming.draws.LEAST_SPARES", 10)
     folder = numbered_tars([5])
     (folder / "00000_stats.json").write_text(json.dumps({"successes": 50}))
     with pytest.raises(DataError, match=r"too many photos .* without \*_stats\.json"):

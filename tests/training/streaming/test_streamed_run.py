@@ -6,17 +6,17 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import aladin_training.loop
 import pytest
 import torch
+from aladin_network.errors import ConfigError, DataError
+from aladin_network.types import NullProgress
+from aladin_training.config.recipe import Recipe, StreamConfig, load_recipe
+from aladin_training.stages.preparation import prepare_run
+from aladin_training.stages.run import run_recipe
 from safetensors.torch import load_file
 
-import training.loop
-from aladin.errors import ConfigError, DataError
-from aladin.progress import NullProgress
 from tests.training.interruption import InterruptAfter, InterruptionError
-from training.preparation import prepare_run
-from training.recipe import Recipe, StreamConfig, load_recipe
-from training.run import run_recipe
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_resume_inside_an_epoch_ends_with_the_same_weights(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(training.loop, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(aladin_training.loop, "SAVE_EVERY_S", 0.0)
     # One encoder is trained; the other is frozen, and encodes what is shown all the same.
     recipe = streamed(recipe_path, data_set, tars, "model.image_encoder.frozen=false")
     run_recipe(recipe, tmp_path / "unbroken")

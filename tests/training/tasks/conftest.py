@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
-
-from aladin.model import AladinModel
-from training.losses.negatives import negative_mask
-from training.tasks.batch import Batch, OfflineBatch
+from aladin_network.model import AladinModel
+from aladin_training.batches.batch import Batch, OfflineBatch
+from aladin_training.losses.negatives import negative_mask
 
 CAPTIONS = ["two dogs", "a red circle", "a man rides a motorcycle", "green grass"]
 OTHERS = ["a dog", "blue paint", "a bus", "an empty road"]

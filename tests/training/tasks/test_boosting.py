@@ -7,17 +7,15 @@ from collections.abc import Callable
 
 import pytest
 import torch
-
-from aladin.model import AladinModel
-from training.losses.boosting import BoostingLoss
-from training.losses.triplet import TripletMarginLoss
-from training.stage import AnchorsConfig, StageConfig, TaskConfig, TaskName
-from training.tasks.batch import Batch
-from training.tasks.joint import JointTask
-from training.tasks.momentum import MomentumAnchor, momentum
-from training.tasks.online import OnlineBranches
-from training.tasks.parts import reset_part
-from training.tasks.scores import FrozenNetwork
+from aladin_network.model import AladinModel
+from aladin_training.adapters.parts import reset_part
+from aladin_training.batches.batch import Batch
+from aladin_training.config.stage import AnchorsConfig, StageConfig, TaskConfig, TaskName
+from aladin_training.losses.boosting import BoostingLoss
+from aladin_training.losses.triplet import TripletMarginLoss
+from aladin_training.tasks.frozen import MomentumAnchor, momentum
+from aladin_training.tasks.joint import JointTask, OnlineBranches
+from aladin_training.tasks.scores import FrozenNetwork
 
 Pairs = Callable[[AladinModel], Batch]
 Build = Callable[..., AladinModel]

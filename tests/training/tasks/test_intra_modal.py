@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-
-from aladin.model import AladinModel
-from training.losses.intra_modal import IntraModalConstraintLoss
-from training.losses.triplet import TripletMarginLoss
-from training.stage import StageConfig, TaskConfig
-from training.tasks.batch import Batch
-from training.tasks.joint import JointTask
+from aladin_network.model import AladinModel
+from aladin_training.batches.batch import Batch
+from aladin_training.config.stage import StageConfig, TaskConfig
+from aladin_training.losses.intra_modal import IntraModalConstraintLoss
+from aladin_training.losses.triplet import TripletMarginLoss
+from aladin_training.tasks.joint import JointTask
 
 
 def test_both_modalities_are_constrained(

@@ -7,15 +7,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
-
-from aladin.encoders.base import TextBatch
-from aladin.errors import ConfigError
-from aladin.model import AladinModel
-from training.losses.negatives import negative_mask
-from training.stage import StageConfig, TaskConfig
-from training.tasks.batch import Batch
-from training.tasks.joint import JointTask, build_loss, build_tasks
-from training.tasks.parts import part_of
+from aladin_network.encoders.base import TextBatch
+from aladin_network.errors import ConfigError
+from aladin_network.model import AladinModel
+from aladin_training.adapters.parts import part_of
+from aladin_training.batches.batch import Batch
+from aladin_training.config.stage import StageConfig, TaskConfig
+from aladin_training.losses.negatives import negative_mask
+from aladin_training.tasks.joint import JointTask, build_loss, build_tasks
 
 CAPTIONS = ["two dogs", "a red circle", "a man rides a motorcycle", "green grass"]
 ALIGNMENT = TaskConfig(loss="triplet")
@@ -91,7 +90,7 @@ def test_only_the_chosen_parts_are_trained_and_the_rest_stays_in_evaluation_mode
 def test_matching_alone_computes_no_alignment(build_tiny: Callable[..., AladinModel]) -> None:
     model = build_tiny()
     task = JointTask(model, stage({"matching": MATCHING}))
-    with unittest.mock.patch("aladin.model.alignment_scores") as alignment_scores:
+    with unittest.mock.patch("aladin_network.model.alignment_scores") as alignment_scores:
         task(batch_for(model)).total.backward()
     alignment_scores.assert_not_called()
     assert "alignment" not in touched(model)

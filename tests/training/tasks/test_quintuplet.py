@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-
-from aladin.errors import ConfigError
-from aladin.model import AladinModel
-from training.losses.offline_quintuplet import OfflineQuintupletLoss, OfflineScores
-from training.stage import OfflineNegativesConfig, StageConfig, TaskConfig
-from training.tasks.batch import Batch
-from training.tasks.joint import JointTask
+from aladin_network.errors import ConfigError
+from aladin_network.model import AladinModel
+from aladin_training.batches.batch import Batch
+from aladin_training.config.stage import OfflineNegativesConfig, StageConfig, TaskConfig
+from aladin_training.losses.offline_quintuplet import OfflineQuintupletLoss, OfflineScores
+from aladin_training.tasks.joint import JointTask
 
 Pairs = Callable[[AladinModel], Batch]
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from aladin_network.errors import ConfigError
+from aladin_training.losses.boosting import BoostingLoss
+from aladin_training.losses.gradient import GradientObjective
+from aladin_training.losses.negatives import negative_mask
+from aladin_training.losses.triplet import TripletMarginLoss
+from aladin_training.tasks.pair_tasks import BoostingTask, rank
 from torch import Tensor, nn
-
-from aladin.errors import ConfigError
-from training.losses.boosting import BoostingLoss
-from training.losses.gradient import GradientObjective
-from training.losses.negatives import negative_mask
-from training.losses.triplet import TripletMarginLoss
-from training.tasks.boosting import BoostingTask
-from training.tasks.ranking import rank
 
 
 class Scores:

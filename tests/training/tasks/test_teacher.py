@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from aladin.checkpoint import Checkpoint, load_checkpoint
-from aladin.fusion import DirectionFusion, Fusion
-from aladin.model import AladinModel
-from aladin.scoring import matching_scores
-from training.losses.listnet import ListNetLoss
-from training.losses.negatives import negative_mask
-from training.stage import StageConfig, TaskConfig
-from training.tasks.batch import Batch
-from training.tasks.joint import JointTask
-from training.tasks.teacher import Teacher
+from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.model import AladinModel
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
+from aladin_network.scoring.scores import matching_scores
+from aladin_training.batches.batch import Batch
+from aladin_training.config.stage import StageConfig, TaskConfig
+from aladin_training.losses.listnet import ListNetLoss
+from aladin_training.losses.negatives import negative_mask
+from aladin_training.tasks.frozen import Teacher
+from aladin_training.tasks.joint import JointTask
 
 CAPTIONS = ["two dogs", "a red circle", "green grass"]
 FUSION = Fusion(text_to_image=DirectionFusion(weight=0.25, align_std=2.0, match_mean=0.5))

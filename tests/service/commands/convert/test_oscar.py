@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import torch
+from aladin_network.checkpoint import load_checkpoint
+from aladin_service.cli import app
 from typer.testing import CliRunner, Result
-
-from aladin.checkpoint import load_checkpoint
-from service.cli import app
 
 
 def run(*words: object) -> Result:

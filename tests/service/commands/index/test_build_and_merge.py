@@ -11,15 +11,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aladin_index.build import builder
+from aladin_index.build.builder import BuildReport
+from aladin_index.cluster.pool import WorkerSettings
+from aladin_index.settings import BuildSettings
+from aladin_network.errors import ClusterError
+from aladin_service.cli import app
+from aladin_service.commands.index.build import fields_of
 from typer.testing import CliRunner, Result
-
-from aladin.errors import ClusterError
-from index.building import builder
-from index.building.builder import BuildReport
-from index.cluster.settings import WorkerSettings
-from index.settings import BuildSettings
-from service.cli import app
-from service.commands.index.build import fields_of
 
 
 def aladin(*words: object) -> Result:
@@ -36,7 +35,7 @@ def test_options_reach_the_build(
         given.append(arguments[4])
         return build(*arguments[:4])  # these few photos cannot be built as the options say
 
-    monkeypatch.setattr("index.building.builder.build_index", build_index)
+    monkeypatch.setattr("aladin_index.build.builder.build_index", build_index)
     source = ["--model", tiny_checkpoint, "--images", data_file, "--out", tmp_path / "out"]
     assert aladin("index", "build", *source).exit_code == 0
     options = ["--ann", "IVF16,SQ8", "--memory-budget", "8GiB", "--ann-recall", "0.95"]
@@ -98,8 +97,8 @@ def test_options_reach_the_workers_of_a_cluster(
         given.append(arguments)
         yield None  # and so it is this process that encodes
 
-    monkeypatch.setattr("index.cluster.connection.connected", connected)
-    monkeypatch.setattr("index.cluster.ray_encoding.ray_encoding", ray_encoding)
+    monkeypatch.setattr("aladin_index.cluster.ray_encoding.connected", connected)
+    monkeypatch.setattr("aladin_index.cluster.ray_encoding.ray_encoding", ray_encoding)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     source = ["--model", tiny_checkpoint, "--images", data_file, "--out", tmp_path / "out"]
     assert aladin("index", "build", *source, "--ray", "head:6379").exit_code == 0
@@ -108,7 +107,7 @@ def test_options_reach_the_workers_of_a_cluster(
     devices = [(*options, "--device", "cpu"), (*options, "--device", "cuda"), ("--device", "auto")]
     for more in devices:
         with monkeypatch.context() as patch:
-            patch.setattr("index.building.builder.build_index", stop)
+            patch.setattr("aladin_index.build.builder.build_index", stop)
             assert aladin("index", "build", *source, "--ray", "head:6379", *more).exit_code == 1
     assert [ray.address for ray, *_ in given] == ["head:6379"] * 4
     assert [settings.device for _, _, settings, *_ in given] == ["cpu", "cpu", "cuda", "cuda"]

@@ -9,16 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aladin_index.generations.info import IndexInfo, describe
+from aladin_index.measure.publish_entries import store_calibration
+from aladin_network.calibration.calibration import Calibration, sample_photos, write_calibration
+from aladin_network.checkpoint import read_model_id
+from aladin_service.cli import app
+from aladin_service.reports.index_facts import calibration_warnings, index_facts, taken_over_line
 from typer.testing import CliRunner, Result
-
-from aladin.calibration.calibration import Calibration
-from aladin.calibration.photo_sample import sample_photos
-from aladin.calibration.store import write_calibration
-from aladin.checkpoint import read_model_id
-from index.info import IndexInfo, describe
-from index.tuning.calibrate import store_calibration
-from service.cli import app
-from service.reports.index_facts import calibration_warnings, index_facts, taken_over_line
 
 
 def info(*words: object) -> Result:

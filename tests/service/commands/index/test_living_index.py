@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aladin_service.cli import app
 from typer.testing import CliRunner
-
-from service.cli import app
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from aladin_index.format.layout import live_generation
+from aladin_service.cli import app
 from click.testing import Result
 from typer.testing import CliRunner
-
-from index.layout import live_generation
-from service.cli import app
 
 
 def aladin(*words: object, code: int = 0) -> Result:
@@ -128,12 +127,12 @@ def test_a_build_that_is_stopped_says_how_to_go_on(
     out = tmp_path / "index"
     words = ["index", "build", "--model", tiny_checkpoint, "--images", data_file, "--out", out]
     with monkeypatch.context() as patch:
-        patch.setattr("index.building.shard_encoding.write_shard", stopped)
+        patch.setattr("aladin_index.build.shard_encoding.write_shard", stopped)
         result = CliRunner().invoke(app, [str(word) for word in words])
         assert result.exit_code == 130
         resume = "stopped: the same command with --resume goes on from there"
         assert resume in result.stderr.splitlines()
-        patch.setattr("index.building.builder.load_checkpoint", stopped)
+        patch.setattr("aladin_index.build.builder.load_checkpoint", stopped)
         other = [str(word) for word in [*words[:-1], tmp_path / "other"]]
         assert "stopped: nothing was encoded yet" in CliRunner().invoke(app, other).stderr
     assert "a build was cut short here" in aladin("search", out, "dog", code=2).stderr

@@ -13,10 +13,9 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from aladin_service.cli import app
 from click.testing import Result
 from typer.testing import CliRunner
-
-from service.cli import app
 
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
@@ -133,7 +132,7 @@ async def test_without_a_root_they_are_warned_of_and_shown_unless_the_service_ha
         assert await status(client, "stolen") == 200
     async with service(index=index, photos_root=tmp_path / "set") as client:
         assert await status(client, "own") == 200
-        with caplog.at_level(logging.WARNING, "service.photos"):
+        with caplog.at_level(logging.WARNING, "aladin_service.photos"):
             answer = await client.get("/v1/images/stolen")
         assert answer.status_code == 404
         assert str(tmp_path) not in answer.text

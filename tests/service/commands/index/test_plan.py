@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aladin_index.plan.constants import PACKAGED_CONSTANTS, read_constants
+from aladin_index.plan.plan import plan_embedded
+from aladin_index.plan.workload import Workload
+from aladin_service.cli import app
 from typer.testing import CliRunner, Result
-
-from index.plan.constants import PACKAGED_CONSTANTS, read_constants
-from index.plan.embedded import plan_embedded
-from index.plan.workload import Workload
-from service.cli import app
 
 
 def plan(*words: object) -> Result:
@@ -71,7 +70,7 @@ def test_the_form_of_the_json_stays() -> None:
         *("segments", "segment_items", "query_nodes", "service_machines", "other_machines"),
     }
     assert (data["embedded"]["basis"], data["cluster"]["basis"]) == ("checked", "extrapolated")
-    assert data["constants"]["command"].startswith("python -m benchmarks.constants")
+    assert data["constants"]["command"].startswith("python -m benchmarks.search.constants")
 
 
 def test_a_table_says_what_is_extrapolated_and_what_cannot_be() -> None:

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from aladin_index.format.engine_location import EngineLocation, location_of
+from aladin_service.cli import app
 from typer.testing import CliRunner, Result
-
-from index.remote.location import EngineLocation, location_of
-from service.cli import app
 
 
 def aladin(*words: object) -> Result:

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from aladin_service.cli import app
 from typer.testing import CliRunner, Result
-
-from service.cli import app
 
 WARNING = "warning: images: IVF3,Flat finds 0."
 
@@ -27,7 +26,7 @@ def test_a_first_stage_that_finds_less_than_was_asked_for_is_a_warning(
     exact, lists = tmp_path / "exact", ["--ann", "IVF3,Flat"]
     assert "warning" not in aladin(*build, "--out", exact).stderr
     # One list of three is searched, whatever was wanted.
-    monkeypatch.setattr("index.ann.ann_index.AnnIndex.widths", [1])
+    monkeypatch.setattr("aladin_index.ann.ann_index.AnnIndex.widths", [1])
     built = aladin(*build, "--out", tmp_path / "lists", *lists)
     assert WARNING in built.stderr
     assert "0.99 was wanted" in built.stderr

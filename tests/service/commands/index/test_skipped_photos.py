@@ -10,10 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from aladin_service.cli import app
 from click.testing import Result
 from typer.testing import CliRunner
-
-from service.cli import app
 
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 

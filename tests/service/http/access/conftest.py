@@ -9,21 +9,20 @@ from typing import Any, cast
 
 import httpx
 import pytest
-
-from aladin.errors import UnknownItemError
-from index.changes.writer import AddReport, DeleteReport
-from service.answers.search import TookMs
-from service.http.access.policy import make_policy
-from service.http.app import create_app
-from service.item_changes import TimedAddReport
-from service.keys.api_key import Scope
-from service.keys.keys_file import add_key
-from service.metrics import Metrics
-from service.settings import ServiceSettings
-from service.work.item_jobs import AddTexts, DeleteItem
-from service.work.job import Job
-from service.work.search_job import Answered, Lane, SearchJob
-from service.work.workers import WorkersHealth
+from aladin_index.changes.writer import AddReport, DeleteReport
+from aladin_network.errors import UnknownItemError
+from aladin_service.client.answers import TookMs
+from aladin_service.http.access.policy import make_policy
+from aladin_service.http.app import create_app
+from aladin_service.intake.item_changes import TimedAddReport
+from aladin_service.keys.api_key import Scope
+from aladin_service.keys.keys_file import add_key
+from aladin_service.observe.metrics import Metrics
+from aladin_service.search.job import Answered, QueueName, SearchJob
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.jobs import AddTexts, DeleteItem
+from aladin_service.work.worker import Job
+from aladin_service.work.workers import WorkersHealth
 
 
 class FakeWorkers:
@@ -54,7 +53,7 @@ class FakeWorkers:
         took_ms = TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0)
         return Answered(body=b'{"hits":[]}', generation=1, degraded=(), took_ms=took_ms)
 
-    def refusal(self, lane: Lane) -> None:
+    def refusal(self, lane: QueueName) -> None:
         """Refuse nothing."""
         del lane
 

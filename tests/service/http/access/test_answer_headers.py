@@ -7,12 +7,10 @@ from typing import Any
 
 import httpx
 import pytest
+from aladin_service.http.access.control import AccessControl, AnswerHeaders
+from aladin_service.http.access.policy import make_policy
+from aladin_service.settings import ServiceSettings
 from starlette.types import Receive, Scope, Send
-
-from service.http.access.answer_headers import AnswerHeaders
-from service.http.access.control import AccessControl
-from service.http.access.policy import make_policy
-from service.settings import ServiceSettings
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-
-from service.http.access.scopes import NEEDED
-from service.keys.keys_file import add_key, remove_key
+from aladin_service.http.access.policy import NEEDED
+from aladin_service.keys.keys_file import add_key, remove_key
 
 pytestmark = pytest.mark.anyio
 

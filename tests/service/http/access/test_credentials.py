@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from aladin_service.http.access.control import presented_key
+from aladin_service.http.errors import UnauthorizedError
 from starlette.datastructures import Headers
-
-from service.http.access.credentials import presented_key
-from service.http.access.errors import UnauthorizedError
 
 
 def headers(*pairs: tuple[str, str]) -> Headers:

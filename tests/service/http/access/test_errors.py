@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from service.http.access.errors import (
+from aladin_service.http.errors import (
     AccessError,
     CrossSiteError,
     KeysMissingError,

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from aladin.errors import ConfigError
-from service.http.access.errors import KeysMissingError, RateLimitedError
-from service.http.access.key_ring import KeyRing
-from service.keys.keys_file import add_key, remove_key
+from aladin_network.errors import ConfigError
+from aladin_service.http.access.policy import KeyRing
+from aladin_service.http.errors import KeysMissingError, RateLimitedError
+from aladin_service.keys.keys_file import add_key, remove_key
 
 
 def test_every_key_is_found_by_its_secret_alone(keys_file: Path, keys: dict[str, str]) -> None:
@@ -184,7 +183,7 @@ def test_a_file_that_was_read_again_is_logged_with_the_names_of_its_keys(
     ring = KeyRing(keys_file, clock)
     remove_key(keys_file, "write")
     clock.now_s += 1
-    with caplog.at_level("INFO", "service.http.access.key_ring"):
+    with caplog.at_level("INFO", "aladin_service.http.access.policy"):
         assert ring.find(keys["read"]) is not None
     (record,) = caplog.records
     assert record.getMessage() == f"{keys_file}: read again, keys: read, metrics"

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from service.http.access.scopes import rows_of
+from aladin_service.http.access.policy import rows_of
 
 pytestmark = pytest.mark.anyio
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from aladin_network.errors import ConfigError
+from aladin_service.http.access.origins import (
+    check_origins,
+    foreign_origin,
+    is_loopback,
+    is_own_host,
+)
 from starlette.datastructures import Headers
-
-from aladin.errors import ConfigError
-from service.http.access.origins import check_origins, foreign_origin, is_loopback, is_own_host
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from aladin.errors import ConfigError
-from service.http.access.policy import make_policy
-from service.settings import ServiceSettings
+from aladin_network.errors import ConfigError
+from aladin_service.http.access.policy import make_policy
+from aladin_service.settings import ServiceSettings
 
 ALL = {"read", "write", "metrics"}
 
@@ -64,7 +63,7 @@ def test_with_keys_they_are_needed_everywhere(
 def test_the_log_says_who_may_do_what_without_keys(
     host: str, settings: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level("INFO", "service.http.access.policy"):
+    with caplog.at_level("INFO", "aladin_service.http.access.policy"):
         anonymous(host, **settings)
     assert [record.getMessage() for record in caplog.records] == [said]
 
@@ -73,7 +72,7 @@ def test_the_log_says_who_may_do_what_with_keys(
     keys_file: Path, keys: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert keys
-    with caplog.at_level("INFO", "service.http.access.policy"):
+    with caplog.at_level("INFO", "aladin_service.http.access.policy"):
         anonymous("0.0.0.0", keys_file=keys_file)
         anonymous("0.0.0.0", keys_file=keys_file, allow_anonymous=True)
     on = f"authentication is on: keys are read from {keys_file}"

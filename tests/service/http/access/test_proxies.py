@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from aladin_network.errors import ConfigError
+from aladin_service.http.access.proxies import ForwardedClient, TrustedProxies
 from starlette.types import Receive, Scope, Send
-
-from aladin.errors import ConfigError
-from service.http.access.proxies import ForwardedClient, TrustedProxies
 
 pytestmark = pytest.mark.anyio
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import httpx
 import pytest
-
-from service.http.access.scopes import NEEDED, rows_of
-from service.http.app import create_app
-from service.metrics import Metrics
-from service.settings import ServiceSettings
+from aladin_service.http.access.policy import NEEDED, rows_of
+from aladin_service.http.app import create_app
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
 
 
 def routes(router: Any) -> Iterator[tuple[str, str]]:

@@ -16,18 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aladin_network.errors import ConfigError
+from aladin_service.http.access import rate_limits as shared_rates
+from aladin_service.http.access.policy import make_policy
+from aladin_service.http.access.rate_limits import RedisRates, TokenBucket
+from aladin_service.http.errors import RateLimitedError
+from aladin_service.keys.keys_file import add_key
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from aladin.errors import ConfigError
-from service.http.access import shared_rates
-from service.http.access.errors import RateLimitedError
-from service.http.access.policy import make_policy
-from service.http.access.rate_limits import TokenBucket
-from service.http.access.shared_rates import RedisRates
-from service.keys.keys_file import add_key
-from service.metrics import Metrics
-from service.settings import ServiceSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -256,7 +254,7 @@ async def test_a_redis_that_fails_is_asked_again_after_a_second(
     redis, url = scripted
     metrics = Metrics()
     rates, bucket = RedisRates(url, metrics, clock), TokenBucket(SLOW_PER_S, 10, clock)
-    with caplog.at_level(logging.INFO, "service.http.access.shared_rates"):
+    with caplog.at_level(logging.INFO, "aladin_service.http.access.rate_limits"):
         redis.answers += [b"-ERR broken\r\n"] * 2
         for wait_s, runs in ((0, 1), (0.9, 1), (0.1, 2), (0.9, 2)):
             clock.now_s += wait_s

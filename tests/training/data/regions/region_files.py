@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-
-from aladin.regions.region_set import RegionSet
+from aladin_network.photos.regions import RegionSet
 
 Array = npt.NDArray[np.float32]
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aladin_network.errors import DataError
+from aladin_network.photos.region_files import write_region_npz
+from aladin_network.photos.regions import RegionSet
+from aladin_training.data.regions import open_regions
+from aladin_training.data.regions.folder import FolderRegions
 
-from aladin.errors import DataError
-from aladin.regions.npz import write_region_npz
-from aladin.regions.region_set import RegionSet
 from tests.training.data.regions.region_files import (
     assert_regions,
     geometry,
     pixel_boxes,
     vectors,
 )
-from training.data.regions import open_regions
-from training.data.regions.folder import FolderRegions
 
 COUNTS = {"1": 2, "12": 3}
 

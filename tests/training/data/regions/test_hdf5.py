@@ -12,15 +12,15 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from aladin_network.errors import ConfigError, DataError
+from aladin_training.data.regions import open_regions
 
-from aladin.errors import ConfigError, DataError
 from tests.training.data.regions.region_files import (
     assert_regions,
     geometry,
     pixel_boxes,
     vectors,
 )
-from training.data.regions import open_regions
 
 WIDTH, HEIGHT = 30, 60
 COUNTS = [2, 4, 3]

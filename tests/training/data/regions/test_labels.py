@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aladin_network.errors import DataError
+from aladin_training.data.regions import open_regions
 
-from aladin.errors import DataError
 from tests.training.data.regions.region_files import assert_regions, encoded, vectors, write_lines
-from training.data.regions import open_regions
 
 VECTORS = vectors(2, seed=3)
 RECTS = [[0.0, 0.0, 10.0, 20.0], [5.0, 5.0, 20.0, 40.0]]

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aladin_network.errors import DataError
+from aladin_training.data.regions import open_regions
 
-from aladin.errors import DataError
 from tests.training.data.regions.region_files import (
     Array,
     assert_regions,
@@ -20,7 +21,6 @@ from tests.training.data.regions.region_files import (
     vectors,
     write_lines,
 )
-from training.data.regions import open_regions
 
 WIDTH, HEIGHT = 640, 480
 COUNTS = {"391895": 3, "522418": 1, "184613": 2}

@@ -1,0 +1,300 @@
+"""Probabilities instead of scores, of both directions, as they are stored and applied.
+
+The calibration of a checkpoint, in a file of its own beside the weights.
+
+Which photos a calibration was fitted on, as a small sample of hashed ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict
+
+from aladin_network.calibration.features import (
+    CandidateScores,
+    Judgement,
+    LogisticModel,
+    judged_features,
+)
+from aladin_network.calibration.measures import CalibrationFigures
+from aladin_network.checkpoint import read_model_id
+from aladin_network.config import STRICT, dump_config, parse_config
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.files import write_json
+from aladin_network.scoring.fusion import Direction
+
+# Least held-out AUROC of "is there a match at all" with which answers are judged. At .75, one of
+# four pairs of a query with a match and one without is told apart the wrong way round.
+LEAST_AUROC = 0.75
+
+# Why the probabilities of an answer are not to be acted on: the calibration hardly tells queries
+# with a match from those without; it does not record how long its texts were; or the text is
+# shorter or longer than those.
+Unreliable = Literal["weak_calibration", "unknown_text_lengths", "text_length"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbabilityModels:
+    """The two questions, answered from the same scores.
+
+    Attributes:
+        hit: does this item belong together with the query?
+        match: is there an item at all that does?
+        no_match_below: an answer with a lower match probability says that there is none.
+    """
+
+    hit: LogisticModel
+    match: LogisticModel
+    no_match_below: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectionCalibration:
+    """The probabilities of one direction.
+
+    Attributes:
+        aligned: from both stages' scores.
+        matching: from the first stage's alone, for answers that were not re-ranked.
+    """
+
+    aligned: ProbabilityModels
+    matching: ProbabilityModels
+
+    def judge(self, pool: CandidateScores, hits: CandidateScores) -> Judgement:
+        """Say how likely an answer is right.
+
+        Args:
+            pool: the first stage's best for the query, in its order, as many as the calibration
+                says; fewer where fewer items were searched.
+            hits: any items, those of the pool included. Where they or the pool have no
+                alignment scores, the matching scores alone decide.
+
+        Returns:
+            Probabilities; where nothing was searched, there is no match.
+        """
+        if len(pool.rows) == 0:
+            return Judgement(0.0, no_match=True, probabilities=np.zeros(len(hits.rows)))
+        models = self.aligned
+        if pool.align is None or hits.align is None:
+            models = self.matching
+            pool, hits = pool.without_alignment(), hits.without_alignment()
+        of_query, of_hits = judged_features(pool, hits)
+        match_probability = float(models.match.probability(of_query)[0])
+        return Judgement(
+            match_probability,
+            no_match=match_probability < models.no_match_below,
+            probabilities=models.hit.probability(of_hits),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextLengths:
+    """Range of text lengths in words, as the text encoder counts them (tokens).
+
+    Attributes:
+        low: shortest length in the range.
+        high: longest length in the range.
+    """
+
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, words: NDArray[np.int64]) -> TextLengths:
+        """Return the range between the 1 % and the 99 % quantile.
+
+        Quantiles, because one caption of a single word among thousands would extend the range of
+        the minimum to lengths for which the fit has next to no data.
+
+        Args:
+            words: (texts,) lengths, at least one.
+        """
+        low, high = np.quantile(words, [0.01, 0.99], method="inverted_cdf")
+        return cls(low=int(low), high=int(high))
+
+    def __contains__(self, words: float) -> bool:
+        """Whether a length is in the range."""
+        return self.low <= words <= self.high
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedOn:
+    """What a calibration was fitted on.
+
+    Attributes:
+        data: name of the data set's file or folder.
+        split: of it; None: all of it.
+        photos: that asked, those with a caption.
+        texts: that asked, their captions.
+        searched: "split": its own photos and captions were searched; "index": an index's items.
+        prior: share of queries that have a match, as assumed.
+        text_lengths: range of the lengths of the texts; None in calibrations that were stored
+            before it was recorded.
+        photo_sample: hashed ids of some of the photos, see `sample_photos`; None as
+            `text_lengths`.
+    """
+
+    data: str
+    split: str | None
+    photos: int
+    texts: int
+    searched: Literal["split", "index"]
+    prior: float
+    text_lengths: TextLengths | None = None
+    photo_sample: list[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """The probabilities of both directions.
+
+    Attributes:
+        model_id: sha256 of the weights whose scores they are fitted to.
+        text_to_image: of texts that ask for photos.
+        image_to_text: of photos that ask for texts.
+        pool: candidates of a query, the first stage's best, that its hits are judged against.
+        fitted_on: where the numbers come from.
+        figures: how far the probabilities can be believed.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    model_id: str
+    text_to_image: DirectionCalibration
+    image_to_text: DirectionCalibration
+    pool: int
+    fitted_on: FittedOn
+    figures: CalibrationFigures
+
+    def of(self, direction: Direction) -> DirectionCalibration:
+        """Return what one direction is judged by."""
+        return self.text_to_image if direction == "text_to_image" else self.image_to_text
+
+    @property
+    def unreliable(self) -> dict[Direction, Unreliable | None]:
+        """Why no answer of a direction is judged with both stages' scores; None if some are."""
+        directions: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
+        return {direction: self.unreliable_because(direction) for direction in directions}
+
+    def unreliable_because(
+        self, direction: Direction, *, aligned: bool = True, words: float | None = None
+    ) -> Unreliable | None:
+        """Return why the probabilities of an answer are not to be acted on.
+
+        Nobody should be told that nothing matches, or see how likely a hit is, on the word of a
+        calibration that cannot tell, or for queries unlike those that it was fitted on. One that
+        does not record the lengths of its texts may have seen anything, and judges nothing.
+
+        Args:
+            direction: direction of the query.
+            aligned: whether both stages' scores are judged, or the first stage's alone.
+            words: length of the texts that are compared: the query's, or for a photo as the
+                query the median of its candidates; None leaves the length unchecked, which tells
+                whether there is any query that the calibration may judge.
+
+        Returns:
+            None if the probabilities are reliable.
+        """
+        of_direction = self.figures.of(direction)
+        figures = of_direction.aligned if aligned else of_direction.matching
+        if figures.auroc["probability"].value < LEAST_AUROC:
+            return "weak_calibration"
+        lengths = self.fitted_on.text_lengths
+        if lengths is None:
+            return "unknown_text_lengths"
+        if words is not None and words not in lengths:
+            return "text_length"
+        return None
+
+
+# No part of the checkpoint itself: an index takes over what it says, not the file.
+CALIBRATION = "calibration.json"
+
+
+def write_calibration(folder: Path, calibration: Calibration) -> None:
+    """Store a calibration in its checkpoint, whole; an older one is replaced.
+
+    Args:
+        folder: of the checkpoint.
+        calibration: fitted to the scores of its weights.
+
+    Raises:
+        CheckpointError: it was fitted to other weights, or the folder cannot be written.
+    """
+    _check_model(folder / CALIBRATION, calibration, read_model_id(folder))
+    try:
+        write_json(folder / CALIBRATION, dump_config(calibration))
+    except OSError as error:
+        reason = f"cannot be written ({error.strerror})"
+        raise CheckpointError(f"{folder / CALIBRATION}: {reason}") from error
+
+
+def read_calibration(folder: Path, model_id: str) -> Calibration | None:
+    """Read the calibration of a checkpoint.
+
+    Args:
+        folder: of the checkpoint.
+        model_id: of its weights.
+
+    Returns:
+        None where the checkpoint is not calibrated.
+
+    Raises:
+        CheckpointError: the file is no calibration, or one of other weights.
+    """
+    path = folder / CALIBRATION
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error})") from error
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{path}: expected a calibration, found {type(data).__name__}")
+    try:
+        calibration = parse_config(Calibration, data, str(path))
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from error
+    _check_model(path, calibration, model_id)
+    return calibration
+
+
+def _check_model(path: Path, calibration: Calibration, model_id: str) -> None:
+    if calibration.model_id != model_id:
+        raise CheckpointError(
+            f"{path}: expected a calibration of model {model_id}, found one of "
+            f"{calibration.model_id}; fit it anew: aladin calibrate"
+        )
+
+
+# Photos whose hashes are kept; the share of a sample is within .1 of the share of all photos.
+SAMPLE_SIZE = 256
+_DIGITS = 16
+
+
+def hash_photo(photo_id: str) -> str:
+    """Return the first 64 bits of an id's sha256, as hexadecimal digits."""
+    return hashlib.sha256(photo_id.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+
+
+def sample_photos(photo_ids: Iterable[str]) -> list[str]:
+    """Sample photos by the smallest hashes of their ids.
+
+    The sample depends on the ids alone, not on their order. Hashes are kept in place of ids,
+    which may be file names, because a calibration travels with its checkpoint.
+
+    Args:
+        photo_ids: unique ids of all photos.
+
+    Returns:
+        At most `SAMPLE_SIZE` hashes, ascending.
+    """
+    return sorted(hash_photo(photo_id) for photo_id in photo_ids)[:SAMPLE_SIZE]

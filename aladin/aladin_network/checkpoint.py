@@ -1,0 +1,274 @@
+"""Safetensors files: permissions by the umask, and errors that name the real reason.
+
+The safetensors library creates its files with mode 0600, whatever the umask, and reports every
+failure to open one as "No such file or directory".
+
+A checkpoint: a folder that holds all that indexing and serving need.
+
+config.json         schema version, network, fusion, provenance
+model.safetensors   all weights, frozen encoders included
+tokenizer.json      the text encoder's tokenizer
+calibration.json    what its scores mean, once that was fitted
+(`aladin_network.calibration.calibration`)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import ConfigDict
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from aladin_network.config import STRICT, ModelConfig, dump_config, parse_config
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.files import atomic_folder, recover_folder, write_json
+from aladin_network.model import AladinModel, image_encoder_class, text_encoder_class
+from aladin_network.scoring.fusion import Fusion
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a safetensors file with the permissions of any other new file.
+
+    Args:
+        path: File to write; it is replaced if it exists.
+        tensors: Contiguous tensors that share no memory, by name.
+        metadata: Text to store in the file's header, by name.
+
+    Raises:
+        OSError: If the file cannot be written.
+        SafetensorError: If the tensors share memory or the library cannot write the file.
+    """
+    path.touch()
+    # Of a file made just now this is 0666 without the umask. The umask itself can only be read
+    # by setting it, for all threads of the process.
+    mode = stat.S_IMODE(path.stat().st_mode)
+    save_file(dict(tensors), path, dict(metadata) if metadata else None)
+    path.chmod(mode)
+
+
+def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    """Read a safetensors file.
+
+    Args:
+        path: File to read.
+        device: Device of the returned tensors.
+
+    Raises:
+        OSError: If the file cannot be opened: the system's own error, such as PermissionError.
+        SafetensorError: If it is no safetensors file, or a damaged one.
+    """
+    check_readable(path)
+    return load_file(path, device=str(device))
+
+
+def check_readable(path: Path) -> None:
+    """Open and close a file.
+
+    Raises:
+        OSError: If it cannot be opened: the system's own error, such as PermissionError.
+    """
+    with path.open("rb"):
+        pass
+
+
+SCHEMA_VERSION = 1
+_CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+# All that a checkpoint has to consist of; who copies one copies these.
+CHECKPOINT_FILES = (_CONFIG, _WEIGHTS, _TOKENIZER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Where a checkpoint comes from.
+
+    Attributes:
+        commit: of the code that trained it, "unknown" outside a repository.
+        recipe: the recipe's text.
+        stage: of the recipe.
+        step: optimizer steps of that stage.
+        validation: metrics that chose this checkpoint.
+    """
+
+    commit: str = "unknown"
+    recipe: str = ""
+    stage: str = ""
+    step: int = 0
+    validation: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ConfigFile:
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    schema_version: int
+    model: ModelConfig
+    fusion: Fusion
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A loaded checkpoint.
+
+    Attributes:
+        model: in evaluation mode.
+        fusion: the papers' rule if no validation split was there to fit it on.
+        provenance: where it comes from.
+        model_id: sha256 of the weights file.
+    """
+
+    model: AladinModel
+    fusion: Fusion
+    provenance: Provenance
+    model_id: str
+
+
+def save_checkpoint(
+    folder: Path,
+    model: AladinModel,
+    fusion: Fusion | None = None,
+    provenance: Provenance | None = None,
+) -> None:
+    """Write a checkpoint atomically; an older one in its place is replaced.
+
+    Args:
+        folder: the checkpoint's folder.
+        model: the network.
+        fusion: constants fitted on the validation split.
+        provenance: where the weights come from.
+    """
+    config = _ConfigFile(
+        schema_version=SCHEMA_VERSION,
+        model=model.config,
+        fusion=fusion or Fusion(),
+        provenance=provenance or Provenance(),
+    )
+    weights = {name: _compact(value) for name, value in model.state_dict().items()}
+    with atomic_folder(folder) as partial:
+        write_json(partial / _CONFIG, dump_config(config))
+        write_tensors(partial / _WEIGHTS, weights)
+        model.text.encoder.tokenizer.save(str(partial / _TOKENIZER))
+
+
+def load_checkpoint(
+    folder: Path,
+    device: torch.device | str = "cpu",
+    frozen: Mapping[Literal["image_encoder", "text_encoder"], bool] | None = None,
+) -> Checkpoint:
+    """Load a checkpoint.
+
+    Args:
+        folder: written by `save_checkpoint`.
+        device: where the network goes.
+        frozen: encoders that are to be frozen or not whatever the checkpoint says; this matters
+            to training alone.
+
+    Raises:
+        CheckpointError: a file is missing or cut short, of another schema version, or has keys
+            or tensors that this version does not know.
+    """
+    config = _read_config(folder)
+    if frozen:
+        config = dataclasses.replace(config, model=_with_frozen(config.model, frozen))
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise CheckpointError(f"{folder / _TOKENIZER}: cannot be read ({error})") from error
+    try:
+        weights = read_tensors(folder / _WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{folder / _WEIGHTS}: cannot be read ({_reason(error)})") from error
+    try:
+        text_encoder = text_encoder_class(config.model)(config.model.text_encoder, tokenizer)
+        image_encoder_type = image_encoder_class(config.model)
+        image_encoder = image_encoder_type(config.model.image_encoder, text_encoder)
+        model = AladinModel(config.model, image_encoder, text_encoder)
+    except ConfigError as error:
+        raise CheckpointError(f"{folder / _CONFIG}: {error}") from error
+    _fill(model, weights, folder / _WEIGHTS)
+    return Checkpoint(
+        model.eval().to(device), config.fusion, config.provenance, read_model_id(folder)
+    )
+
+
+def _with_frozen(
+    config: ModelConfig, frozen: Mapping[Literal["image_encoder", "text_encoder"], bool]
+) -> ModelConfig:
+    encoders = {
+        part: dataclasses.replace(getattr(config, part), frozen=value)
+        for part, value in frozen.items()
+    }
+    return dataclasses.replace(config, **encoders)
+
+
+def read_model_id(folder: Path) -> str:
+    """Return the `model_id` of a checkpoint without loading its network.
+
+    Raises:
+        CheckpointError: the weights cannot be read.
+    """
+    recover_folder(folder)
+    path = folder / _WEIGHTS
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({_reason(error)})") from error
+
+
+def _read_config(folder: Path) -> _ConfigFile:
+    recover_folder(folder)
+    path = folder / _CONFIG
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder}: not a checkpoint, it has no {_CONFIG}") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({_reason(error)})") from error
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if version != SCHEMA_VERSION:
+        raise CheckpointError(f"{path}: schema version {version}, expected {SCHEMA_VERSION}")
+    try:
+        return parse_config(_ConfigFile, data, str(path))
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    """Give the system's own words, such as "Permission denied"; the path is named already."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _fill(model: AladinModel, weights: dict[str, torch.Tensor], path: Path) -> None:
+    expected = model.state_dict()
+    missing, unknown = sorted(expected.keys() - weights), sorted(weights.keys() - expected.keys())
+    if missing or unknown:
+        raise CheckpointError(f"{path}: missing tensors {missing[:5]}, unknown {unknown[:5]}")
+    for name, value in weights.items():
+        if value.shape != expected[name].shape:
+            shapes = f"expected {tuple(expected[name].shape)}, got {tuple(value.shape)}"
+            raise CheckpointError(f"{path}: tensor {name}: {shapes}")
+    model.load_state_dict(weights)
+
+
+def _compact(value: torch.Tensor) -> torch.Tensor:
+    """Store as float16 what float16 holds exactly, as weights published in half precision."""
+    value = value.detach().cpu().contiguous()
+    if value.dtype == torch.float32:
+        half = value.half()
+        if torch.equal(half.float(), value):
+            return half
+    return value

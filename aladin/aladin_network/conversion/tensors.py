@@ -1,0 +1,321 @@
+"""From one network's tensors to another's: every one is taken, left for a reason, or refused.
+
+Reading checkpoints that torch pickled, without running anything that is in them.
+
+A pickle may call any function while it is read. torch's restricted reader builds tensors and plain
+containers only, and stops at everything else.
+
+What became of a foreign checkpoint, and writing it as one of this project's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from aladin_network.checkpoint import Provenance, save_checkpoint
+from aladin_network.errors import CheckpointError, ConfigError
+from aladin_network.model import AladinModel
+
+# Errors name this many tensors; the file is as wrong with three as with two hundred.
+_NAMED = 5
+
+
+class Rename(NamedTuple):
+    """How tensors of ours are called in a foreign checkpoint.
+
+    Attributes:
+        ours: regular expression of whole names.
+        theirs: their name; ``\\1`` is what the first group of `ours` matched.
+    """
+
+    ours: str
+    theirs: str
+
+
+class Left(NamedTuple):
+    """Tensors that a foreign checkpoint may hold and this network has no place for.
+
+    Attributes:
+        theirs: regular expression of whole names.
+        reason: why nothing is lost without them.
+    """
+
+    theirs: str
+    reason: str
+
+
+class Taken(NamedTuple):
+    """A tensor that was taken over.
+
+    Attributes:
+        source: its name in the file.
+        target: its name in the new checkpoint.
+        shape: of both.
+    """
+
+    source: str
+    target: str
+    shape: tuple[int, ...]
+
+
+class LeftOut(NamedTuple):
+    """A part of the file that was not taken over.
+
+    Attributes:
+        source: its name in the file.
+        reason: why.
+        shape: of a tensor; None: it is none.
+    """
+
+    source: str
+    reason: str
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class MappedTensors:
+    """What a foreign checkpoint becomes.
+
+    Attributes:
+        weights: float32 tensors by our names.
+        taken: where each of them comes from.
+        left: what stays behind.
+        new: tensors of ours that the file does not know; they keep their random start.
+    """
+
+    weights: dict[str, Tensor]
+    taken: list[Taken]
+    left: list[LeftOut]
+    new: list[str]
+
+
+def map_tensors(
+    tensors: Mapping[str, Tensor],
+    expected: Mapping[str, Tensor],
+    renames: Sequence[Rename],
+    left: Sequence[Left],
+    where: str,
+) -> MappedTensors:
+    """Find each tensor of ours in a foreign checkpoint.
+
+    Args:
+        tensors: of the foreign checkpoint, by its names.
+        expected: of our network, by ours; only the shapes are read.
+        renames: the first that matches one of our names says what it is called there; a tensor of
+            ours that none matches is new.
+        left: which of their tensors may stay behind.
+        where: names the file in errors.
+
+    Raises:
+        CheckpointError: a tensor is missing, has another shape, is not a plain one of finite
+            floating-point numbers, or is neither known nor to be left; it is named.
+    """
+    sources = {_modern(name): name for name in tensors}
+    if len(sources) < len(tensors):
+        twice = sorted(set(tensors) - set(sources.values()))
+        raise CheckpointError(f"{where}: under their old and new names there are both {twice}")
+    wanted = {ours: _their_name(ours, renames) for ours in expected}
+    named = {theirs: ours for ours, theirs in wanted.items() if theirs is not None}
+    reasons = {name: _reason(name, left) for name in sources if name not in named}
+
+    missing = sorted(named.keys() - sources.keys())
+    unknown = sorted(sources[name] for name, reason in reasons.items() if reason is None)
+    if missing or unknown:
+        raise CheckpointError(f"{where}: {_what_differs(missing, unknown)}")
+
+    weights: dict[str, Tensor] = {}
+    taken: list[Taken] = []
+    for theirs, ours in named.items():
+        source = sources[theirs]
+        weights[ours] = _checked(tensors[source], expected[ours], f"{where}: tensor {source}")
+        taken.append(Taken(source, ours, tuple(expected[ours].shape)))
+    return MappedTensors(
+        weights=weights,
+        taken=taken,
+        left=[
+            LeftOut(sources[name], reason, tuple(tensors[sources[name]].shape))
+            for name, reason in reasons.items()
+            if reason is not None
+        ],
+        new=[ours for ours, theirs in wanted.items() if theirs is None],
+    )
+
+
+def _modern(name: str) -> str:
+    """Call a layer norm's vectors as torch does; BERT's first checkpoints had other names."""
+    name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
+    return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+
+
+def _their_name(ours: str, renames: Sequence[Rename]) -> str | None:
+    for rename in renames:
+        match = re.fullmatch(rename.ours, ours)
+        if match is not None:
+            return match.expand(rename.theirs)
+    return None
+
+
+def _reason(theirs: str, left: Sequence[Left]) -> str | None:
+    return next((each.reason for each in left if re.fullmatch(each.theirs, theirs)), None)
+
+
+def _what_differs(missing: Sequence[str], unknown: Sequence[str]) -> str:
+    lists = (("missing", missing), ("unknown", unknown))
+    return "; ".join(f"{what} tensors: {_some(names)}" for what, names in lists if names)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _checked(tensor: Tensor, expected: Tensor, where: str) -> Tensor:
+    """Bring a tensor to float32, refusing one that cannot be ours.
+
+    Raises:
+        CheckpointError: it has another shape, or is not a plain one of finite numbers.
+    """
+    if tensor.layout != torch.strided or not tensor.is_floating_point():
+        raise CheckpointError(f"{where}: expected floating-point numbers, got {tensor.dtype}")
+    if tensor.shape != expected.shape:
+        shapes = f"expected shape {tuple(expected.shape)}, got {tuple(tensor.shape)}"
+        raise CheckpointError(f"{where}: {shapes}")
+    if not bool(torch.isfinite(tensor).all()):
+        raise CheckpointError(f"{where}: expected finite numbers, got NaN or infinity")
+    return tensor.detach().to(torch.float32)
+
+
+def read_torch_file(path: Path, harmless: Sequence[type] = ()) -> object:
+    """Read what ``torch.save`` wrote, in today's format or that of before torch 1.6.
+
+    Args:
+        path: the file.
+        harmless: classes that may occur in it besides tensors and plain containers; they must do
+            nothing when they are built.
+
+    Returns:
+        What was saved, its tensors on the CPU.
+
+    Raises:
+        CheckpointError: there is no such file, it is no checkpoint, it is cut short, or it holds
+            something that only running its code could build.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file")
+    try:
+        with torch.serialization.safe_globals(list(harmless)):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CheckpointError(f"{path}: {_refusal(str(error))}") from None
+    except Exception as error:  # a file made to do harm, or cut short, raises anything
+        first = str(error).strip().split("\n")[0]
+        reason = first or type(error).__name__
+        raise CheckpointError(f"{path}: cannot be read as a torch checkpoint ({reason})") from None
+
+
+def named_tensors(value: object, where: str) -> dict[str, Tensor]:
+    """Take a state dict for what it has to be: tensors by name.
+
+    Args:
+        value: what stands in the file.
+        where: names the source in the error.
+
+    Raises:
+        CheckpointError: it is something else.
+    """
+    if not isinstance(value, Mapping):
+        raise CheckpointError(f"{where}: expected tensors by name, found {type(value).__name__}")
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in value.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            kind = type(tensor).__name__
+            raise CheckpointError(f"{where}: expected tensors by name, {name!r} is a {kind}")
+        tensors[name] = tensor
+    if not tensors:
+        raise CheckpointError(f"{where}: expected tensors by name, found none")
+    return tensors
+
+
+def _refusal(message: str) -> str:
+    """Say in one line what torch's restricted reader stopped at."""
+    culprit = re.search(r"GLOBAL (\S+)", message)
+    if culprit is None:
+        return "refused: it is no checkpoint of tensors and plain values"
+    return (
+        f"refused: it holds {culprit[1]}, which only running the file's own code could build; "
+        "tensors and plain values are read, nothing else"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversionReport:
+    """What became of a foreign checkpoint.
+
+    Attributes:
+        source: the file of its tensors.
+        out: the checkpoint that was written.
+        taken: where each tensor of the new checkpoint comes from.
+        left: what stays behind, and why.
+        new: tensors of the new checkpoint that the file does not know.
+        seed: of the random numbers with which those start; None: nothing is new.
+    """
+
+    source: Path
+    out: Path
+    taken: Sequence[Taken]
+    left: Sequence[LeftOut]
+    new: Sequence[str]
+    seed: int | None
+
+
+def refuse_existing(out: Path) -> None:
+    """Keep a conversion from replacing what somebody may need, its own source included.
+
+    Raises:
+        ConfigError: `out` is there and not an empty folder.
+    """
+    if out.exists() and not (out.is_dir() and next(out.iterdir(), None) is None):
+        raise ConfigError(f"{out}: there is something already; choose another folder")
+
+
+def write_converted(
+    model: AladinModel,
+    mapped: MappedTensors,
+    source: Path,
+    out: Path,
+    seed: int | None,
+    left: Sequence[LeftOut] = (),
+) -> ConversionReport:
+    """Fill a network with a foreign checkpoint's tensors and write it.
+
+    Args:
+        model: built for these tensors.
+        mapped: its tensors.
+        source: the file they were read from.
+        out: folder of the new checkpoint.
+        seed: with which the model's other tensors were drawn; None: there are none.
+        left: parts of the file besides its tensors that stay behind.
+    """
+    model.load_state_dict(model.state_dict() | mapped.weights)
+    with source.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    origin = {"converted_from": {"file": source.name, "sha256": digest}, "seed": seed}
+    save_checkpoint(out, model, provenance=Provenance(recipe=json.dumps(origin), stage="convert"))
+    return ConversionReport(
+        source=source,
+        out=out,
+        taken=mapped.taken,
+        left=[*mapped.left, *left],
+        new=mapped.new,
+        seed=seed,
+    )

@@ -1,0 +1,225 @@
+"""Pretrained towers as a checkpoint that searches before any training.
+
+Two towers of one dual encoder (CLIP, SigLIP ...) are put together so that the matching score is
+their own similarity. Any other pair, a DINOv2 with an XLM-R say, gets new heads: it has to be
+trained before it finds anything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from aladin_network.checkpoint import Provenance, save_checkpoint
+from aladin_network.config import (
+    AlignmentHeadConfig,
+    ImageEncoderConfig,
+    ImagePreprocessing,
+    MatchingHeadConfig,
+    ModelConfig,
+    TextEncoderConfig,
+    TowerConfig,
+)
+from aladin_network.conversion.tensors import refuse_existing
+from aladin_network.encoders.base import ImageEncoder
+from aladin_network.encoders.dual_encoder import is_dual_encoder, takes_any_shape
+from aladin_network.encoders.hf_image import HFImageEncoder
+from aladin_network.encoders.hf_text import HFTextEncoder, longest_text
+from aladin_network.encoders.naflex import NaFlexImageEncoder
+from aladin_network.encoders.preprocessing import read_preprocessing
+from aladin_network.encoders.vision_tower import VisionTowerEncoder
+from aladin_network.errors import ConfigError
+from aladin_network.model import AladinModel
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
+
+# Longer than any caption; BERT's kin have 512 positions, which nobody's captions fill.
+_MOST_TOKENS = 128
+# Takes no room while the network is asked how many tokens it can read.
+_FEWEST_TOKENS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowersOptions:
+    """What is chosen of a pair of pretrained towers.
+
+    Attributes:
+        text: source of the text tower; None: that of the vision tower.
+        size_px: side of the network's input; None: its own. Positions are interpolated.
+        max_patches: of a photo, for networks that take photos of any shape; None: its own.
+        pyramid: grids that the patches are averaged to, which makes the token store smaller.
+        align_dim: size of the alignment head's tokens, at most that of the towers' own space.
+        max_tokens: longest text; None: what the network can read, at most 128.
+        seed: of the random numbers with which new tensors start.
+    """
+
+    text: str | None = None
+    size_px: int | None = None
+    max_patches: int | None = None
+    pyramid: tuple[int, ...] = ()
+    align_dim: int = 128
+    max_tokens: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowersReport:
+    """What became of two pretrained towers.
+
+    Attributes:
+        out: the checkpoint that was written.
+        vision: source of the vision tower.
+        text: source of the text tower.
+        zero_shot: the matching score is the towers' own similarity; otherwise the heads are new.
+        dim: size of the embeddings.
+        regions: of a photo; None: differs from photo to photo.
+        max_tokens: longest text.
+    """
+
+    out: Path
+    vision: str
+    text: str
+    zero_shot: bool
+    dim: int
+    regions: int | None
+    max_tokens: int
+
+
+def convert_towers(source: str, out: Path, options: TowersOptions) -> TowersReport:
+    """Make a checkpoint of two pretrained towers.
+
+    Their encoders are frozen until a stage of training tunes them. The second stage leaves the
+    order to the matching score, as no alignment head is trained yet.
+
+    Args:
+        source: local folder or hub name of the vision tower, and of the text tower if `options`
+            names no other.
+        out: folder of the new checkpoint; not there yet, or empty.
+        options: what is chosen.
+
+    Raises:
+        CheckpointError: a source cannot be loaded.
+        ConfigError: `out` is in use, or the options do not fit the towers.
+    """
+    refuse_existing(out)
+    text_source = options.text or source
+    pooled = is_dual_encoder(source, "vision") and is_dual_encoder(text_source, "text")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(options.seed)
+        text_encoder = _text_encoder(text_source, pooled, options.max_tokens)
+        image_encoder = _image_encoder(source, pooled, options)
+        shared = _shared_dim(image_encoder, text_encoder)
+        heads = (
+            _new(image_encoder, text_encoder, options)
+            if shared is None
+            else _towers_own(min(options.align_dim, shared))
+        )
+        config = ModelConfig(
+            image_encoder=image_encoder.config, text_encoder=text_encoder.config, **heads
+        )
+        model = AladinModel.on_encoders(config, image_encoder, text_encoder)
+    first = DirectionFusion(weight=0.0)
+    origin = {"converted_from": {"vision": source, "text": text_source}, "seed": options.seed}
+    save_checkpoint(
+        out,
+        model,
+        Fusion(text_to_image=first, image_to_text=first),
+        Provenance(recipe=json.dumps(origin), stage="convert"),
+    )
+    tokens = image_encoder.num_tokens
+    return TowersReport(
+        out=out,
+        vision=source,
+        text=text_source,
+        zero_shot=shared is not None,
+        dim=model.matching.dim,
+        regions=None if tokens is None else tokens - int(pooled or _has_front(image_encoder)),
+        max_tokens=text_encoder.config.max_tokens,
+    )
+
+
+def _text_encoder(source: str, pooled: bool, max_tokens: int | None) -> HFTextEncoder:
+    config = TextEncoderConfig(
+        source=source, frozen=True, pooled=pooled, max_tokens=max_tokens or _FEWEST_TOKENS
+    )
+    encoder = HFTextEncoder.from_source(config, None)
+    if max_tokens is not None:
+        return encoder
+    longest = min(_MOST_TOKENS, longest_text(encoder.model) or _MOST_TOKENS)
+    config = dataclasses.replace(encoder.config, max_tokens=longest)
+    whole = HFTextEncoder(config, encoder.tokenizer, encoder.model)
+    whole.projection = encoder.projection
+    return whole
+
+
+def _image_encoder(source: str, pooled: bool, options: TowersOptions) -> VisionTowerEncoder:
+    any_shape = takes_any_shape(source)
+    config = ImageEncoderConfig(
+        name="naflex" if any_shape else "hf",
+        source=source,
+        frozen=True,
+        pooled=pooled,
+        pyramid=options.pyramid or None,
+        preprocessing=_preprocessing(source, any_shape, options),
+    )
+    kind = NaFlexImageEncoder if any_shape else HFImageEncoder
+    return kind.from_source(config)
+
+
+def _preprocessing(source: str, any_shape: bool, options: TowersOptions) -> ImagePreprocessing:
+    own = read_preprocessing(source)
+    if any_shape:
+        if options.size_px is not None:
+            raise ConfigError(f"{source} takes photos of any shape: give max_patches, not a size")
+        return dataclasses.replace(own, max_patches=options.max_patches or own.max_patches)
+    if options.max_patches is not None:
+        raise ConfigError(f"{source} takes photos of one size: give a size, not max_patches")
+    if options.size_px is None:
+        return own
+    shortest = own.shortest_edge_px
+    if shortest is not None:  # the crop keeps the same part of the photo
+        shortest = round(shortest * options.size_px / min(own.height_px, own.width_px))
+    return dataclasses.replace(
+        own, height_px=options.size_px, width_px=options.size_px, shortest_edge_px=shortest
+    )
+
+
+def _shared_dim(image_encoder: ImageEncoder, text_encoder: HFTextEncoder) -> int | None:
+    """Return the size of the space that both towers project to; None: there is none."""
+    image, text = image_encoder.projection, text_encoder.projection
+    if image is None or text is None or len(image.weight) != len(text.weight):
+        return None
+    return len(image.weight)
+
+
+def _towers_own(align_dim: int) -> dict[str, Any]:
+    """Return towers and heads that leave everything to the dual encoder."""
+    bare = TowerConfig(trunk=None)
+    return {
+        "image_tower": bare,
+        "text_tower": bare,
+        "matching": MatchingHeadConfig(layers=0, start="towers"),
+        "alignment": AlignmentHeadConfig(dim=align_dim, start="towers"),
+    }
+
+
+def _new(
+    image_encoder: VisionTowerEncoder,
+    text_encoder: HFTextEncoder,
+    options: TowersOptions,
+) -> dict[str, Any]:
+    """Return the default towers and heads, for training."""
+    starts_with_word = bool(text_encoder.preprocess(["a"]).content[0, 0])
+    return {
+        "image_tower": TowerConfig(aggregate="encoder" if _has_front(image_encoder) else "mean"),
+        "text_tower": TowerConfig(aggregate="mean" if starts_with_word else "encoder"),
+        "alignment": AlignmentHeadConfig(dim=options.align_dim),
+    }
+
+
+def _has_front(encoder: VisionTowerEncoder) -> bool:
+    return encoder.config.pooled or (isinstance(encoder, HFImageEncoder) and encoder.has_cls)

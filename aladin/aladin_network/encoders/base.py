@@ -1,0 +1,279 @@
+"""A module that a configuration may freeze.
+
+What every encoder offers, and what travels from it to the trunk and the heads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
+
+from aladin_network.config import ImageEncoderConfig
+from aladin_network.encoders.preprocessing import PhotoPatches
+from aladin_network.layers import lengthened
+from aladin_network.photos.regions import RegionSet
+
+
+class Freezable(nn.Module):
+    """Base of the encoders: when frozen, no gradient and evaluation mode always.
+
+    Evaluation mode matters beyond dropout: a converted network may keep placeholders in its
+    batch norms' running statistics.
+
+    Attributes:
+        frozen: whether it is.
+        fixed_statistics: its batch norms keep their running statistics, frozen or not.
+    """
+
+    def __init__(self, frozen: bool) -> None:
+        super().__init__()
+        self.frozen = frozen
+        self.fixed_statistics = False
+
+    def freeze(self) -> None:
+        """Apply the configured freeze, once the weights are in place."""
+        if self.frozen:
+            self.requires_grad_(False)
+            self.eval()
+
+    def train(self, mode: bool = True) -> Freezable:
+        """Switch the mode; a frozen module stays in evaluation mode."""
+        super().train(mode and not self.frozen)
+        if self.fixed_statistics:
+            for module in self.modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
+        return self
+
+    def weights_digest(self) -> str:
+        """Return the sha256 of all weights and buffers, by name."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.state_dict().items()):
+            digest.update(f"{name}:{tuple(tensor.shape)}:{tensor.dtype};".encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+
+class Features(NamedTuple):
+    """A batch of token sequences inside the network.
+
+    Attributes:
+        states: hidden states; after a tower, element 0 is the aggregate (CLS).
+        mask: True at real tokens.
+        content: True at tokens that take part in the alignment: no CLS, no SEP, no padding.
+    """
+
+    states: Float[Tensor, "batch tokens dim"]
+    mask: Bool[Tensor, "batch tokens"]
+    content: Bool[Tensor, "batch tokens"]
+
+
+class Projection(NamedTuple):
+    """The linear map that follows the pooled vector of a dual encoder's tower.
+
+    Attributes:
+        weight: multiplies the vector.
+        bias: is added; None: nothing is.
+    """
+
+    weight: Float[Tensor, "shared dim"]
+    bias: Float[Tensor, " shared"] | None
+
+
+class TextBatch(NamedTuple):
+    """Tokenised texts.
+
+    Attributes:
+        ids: vocabulary ids.
+        mask: True at real tokens, special tokens included.
+        content: True at word pieces.
+    """
+
+    ids: Int[Tensor, "batch tokens"]
+    mask: Bool[Tensor, "batch tokens"]
+    content: Bool[Tensor, "batch tokens"]
+
+
+class RegionInput(NamedTuple):
+    """The regions of one photo, ready for the network.
+
+    Attributes:
+        label_ids: vocabulary ids of the label part, special tokens included; none: no labels.
+        vectors: of the regions.
+    """
+
+    label_ids: Int[Tensor, " label_tokens"]
+    vectors: Float[Tensor, "regions dim"]
+
+
+class RegionBatch(NamedTuple):
+    """The regions of several photos, padded.
+
+    Attributes:
+        label_ids: vocabulary ids.
+        label_mask: True at real label tokens.
+        vectors: of the regions.
+        region_mask: True at real regions.
+    """
+
+    label_ids: Int[Tensor, "batch label_tokens"]
+    label_mask: Bool[Tensor, "batch label_tokens"]
+    vectors: Float[Tensor, "batch regions dim"]
+    region_mask: Bool[Tensor, "batch regions"]
+
+
+class PatchBatch(NamedTuple):
+    """Photos of any shape cut into patches, padded.
+
+    Attributes:
+        values: of each patch's pixels.
+        mask: True at real patches.
+        grids: rows and columns of each photo's patches.
+    """
+
+    values: Float[Tensor, "batch patches numbers"]
+    mask: Bool[Tensor, "batch patches"]
+    grids: Int[Tensor, "batch 2"]
+
+
+# One photo as an image encoder's `preprocess` returns it, and several as its `collate` does.
+ImageInput = Float[Tensor, "3 height width"] | PhotoPatches | RegionInput
+ImageBatch = Float[Tensor, "batch 3 height width"] | PatchBatch | RegionBatch
+
+
+@runtime_checkable
+class TextEncoder(Protocol):
+    """Turns texts into word features."""
+
+    dim: int
+    frozen: bool
+
+    def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
+        """Tokenise.
+
+        Raises:
+            TextTooLongError: a text has too many tokens and `truncate` is off.
+        """
+        ...
+
+    def __call__(self, batch: TextBatch) -> Features:
+        """Encode tokenised texts."""
+        ...
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the characters [start, end) of each content token."""
+        ...
+
+
+class ImageEncoder(Freezable, ABC):
+    """Base of the image encoders: from a photo, or from its regions, to region features.
+
+    Attributes:
+        reads: what `preprocess` takes.
+        config: complete, so that a checkpoint rebuilds the same encoder from it.
+        dim: width of the states; set by the subclass.
+        num_tokens: of every photo; None: differs from photo to photo.
+        projection: of the source's tower; None: it has none, or there was no source.
+    """
+
+    reads: ClassVar[Literal["photo", "regions"]]
+    config: ImageEncoderConfig
+    dim: int
+    num_tokens: int | None
+    projection: Projection | None = None
+
+    @abstractmethod
+    def __init__(self, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None) -> None:
+        """Build from a complete configuration, with random weights.
+
+        Args:
+            config: of a checkpoint.
+            text_encoder: of the same network, for encoders that share its weights.
+
+        Raises:
+            ConfigError: an impossible configuration.
+        """
+        super().__init__(config.frozen)
+
+    @classmethod
+    @abstractmethod
+    def from_source(
+        cls, config: ImageEncoderConfig, text_encoder: TextEncoder | None = None
+    ) -> ImageEncoder:
+        """Build for training: pretrained where ``config.source`` says so, else random.
+
+        Args:
+            config: of a recipe.
+            text_encoder: of the same network, with its weights.
+
+        Raises:
+            ConfigError: an impossible configuration.
+            CheckpointError: the source cannot be loaded.
+        """
+
+    @abstractmethod
+    def preprocess(self, photo: Image.Image | RegionSet) -> ImageInput:
+        """Turn an RGB photo, or its regions, into the network's input.
+
+        Raises:
+            InputError: it is not what this encoder reads.
+        """
+
+    @abstractmethod
+    def collate(self, inputs: Sequence[Any]) -> ImageBatch:
+        """Join what this encoder's `preprocess` returned for at least one photo."""
+
+    @abstractmethod
+    def forward(self, batch: Any) -> Features:
+        """Encode a batch of this encoder's `collate`."""
+
+    @abstractmethod
+    def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
+        """Return where each content token of a photo of this size looks.
+
+        Returns:
+            (x0, y0, x1, y1) in fractions of the photo's width and height.
+
+        Raises:
+            InputError: this encoder reads regions, which bring their own boxes.
+        """
+
+
+Batched = TypeVar("Batched", bound=Tensor | tuple[Tensor, ...])
+
+
+def to_device(batch: Batched, device: torch.device | str) -> Batched:
+    """Move a batch, or each part of one, to a device."""
+    if isinstance(batch, Tensor):
+        return cast(Batched, batch.to(device))
+    return type(batch)(*(part.to(device) for part in batch))
+
+
+def concatenate_features(parts: Sequence[Features]) -> Features:
+    """Join batches whose token axes differ in length; the shorter ones are padded.
+
+    Args:
+        parts: at least one batch.
+    """
+    longest = max(part.mask.shape[1] for part in parts)
+    padded = [Features(*(lengthened(values, longest) for values in part)) for part in parts]
+    return Features(*(torch.cat(values) for values in zip(*padded, strict=True)))
+
+
+def with_front(features: Features, vector: Float[Tensor, "batch dim"]) -> Features:
+    """Put one vector in front of each sequence: real, and no content."""
+    one = features.mask.new_ones(features.mask.shape[0], 1)
+    front = vector.unsqueeze(1).to(features.states.dtype)
+    return Features(
+        torch.cat([front, features.states], dim=1),  # (batch, 1 + tokens, dim)
+        torch.cat([one, features.mask], dim=1),
+        torch.cat([~one, features.content], dim=1),
+    )

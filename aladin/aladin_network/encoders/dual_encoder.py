@@ -1,0 +1,300 @@
+"""Heads that start as the projections of two pretrained towers, so that nothing of them is lost.
+
+The matching head then gives the dual encoder's own similarity before it has seen a pair: its
+linear maps are the towers' projections, and what it pools is the vector that these read.
+
+The towers of pretrained dual encoders: how each family pools, and what it projects with.
+
+A dual encoder compares one vector of a photo with one of a text by their cosine. Each is pooled
+from a tower's states and then projected linearly:
+
+    family (``model_type``)      photo                        text
+    clip, metaclip_2             CLS after the last norm,     state of the end token,
+                                 visual_projection            text_projection
+    chinese_clip                 the same                     CLS, text_projection
+    siglip, siglip2              attention pooling,           state of the last position (mostly
+                                 no projection                padding), the tower's head
+    vision-text-dual-encoder     the tower's own pooler (CLIP's as above), visual_projection and
+                                 text_projection
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, NamedTuple, cast
+
+import torch
+import transformers
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers.configuration_utils import PretrainedConfig
+
+from aladin_network.config import ModelConfig, TowerConfig
+from aladin_network.encoders.base import Projection
+from aladin_network.encoders.transformers_model import (
+    LOAD_ERRORS,
+    build_model,
+    load_failure,
+    plain_config,
+    quiet,
+    read_weights,
+    without_pooler,
+)
+from aladin_network.errors import CheckpointError, ConfigError
+
+
+class TowerProjections(NamedTuple):
+    """The projections of a pair of towers into one space."""
+
+    image: Projection
+    text: Projection
+
+    @property
+    def dim(self) -> int:
+        """Size of the space."""
+        return self.image.weight.shape[0]
+
+
+def fit_to_towers(
+    config: ModelConfig, image: Projection | None, text: Projection | None
+) -> tuple[ModelConfig, TowerProjections | None]:
+    """Complete the heads that start as the towers' projections.
+
+    Args:
+        config: of a recipe.
+        image: of the image encoder's source; None: it has none.
+        text: of the text encoder's source.
+
+    Returns:
+        The configuration with the heads' sizes, and the projections; None where no head starts
+        from them.
+
+    Raises:
+        ConfigError: a head is to start so that cannot, or of towers that do not belong together.
+    """
+    heads = [
+        name
+        for name, start in (
+            ("matching", config.matching.start),
+            ("alignment", config.alignment.start),
+        )
+        if start == "towers"
+    ]
+    if not heads:
+        return config, None
+    where = f'{" and ".join(heads)}: start = "towers"'
+    if image is None or text is None:
+        raise ConfigError(f"{where} needs pretrained dual encoders as sources, with pooled = true")
+    projections = TowerProjections(image, text)
+    if text.weight.shape[0] != projections.dim:
+        sizes = f"{projections.dim} and {text.weight.shape[0]}"
+        raise ConfigError(
+            f"{where}: the towers' projections end in {sizes} numbers, not in one space"
+        )
+    if not (_bare(config.image_tower) and _bare(config.text_tower)):
+        raise ConfigError(f'{where} needs towers with trunk = "null" and aggregate = "encoder"')
+    matching, alignment = config.matching, config.alignment
+    if matching.start == "towers":
+        if matching.layers or matching.pooling != ("first",):
+            raise ConfigError(f'{where}: give the matching head layers = 0 and pooling = ["first"]')
+        if matching.dim not in (None, projections.dim):
+            raise ConfigError(f"{where}: matching.dim is {matching.dim}, not {projections.dim}")
+        matching = dataclasses.replace(matching, dim=projections.dim)
+    if alignment.start == "towers":
+        if alignment.dim is not None and alignment.dim > projections.dim:
+            raise ConfigError(f"{where}: alignment.dim is {alignment.dim}, over {projections.dim}")
+        alignment = dataclasses.replace(alignment, dim=alignment.dim or projections.dim)
+    return dataclasses.replace(config, matching=matching, alignment=alignment), projections
+
+
+@torch.no_grad()
+def start_as(head: nn.ModuleDict, projections: TowerProjections) -> None:
+    """Give a head's linear maps the values of the towers' projections.
+
+    Args:
+        head: "image" and "text", each `torch.nn.Linear`. Where they are narrower than the
+            projections, a random orthonormal map that both share follows: it keeps cosines about
+            as they were (Johnson and Lindenstrauss), at an error of one over the root of its size.
+        projections: of the towers.
+    """
+    narrow = torch.eye(projections.dim)
+    layers = {name: layer for name, layer in head.items() if isinstance(layer, nn.Linear)}
+    dim = layers["image"].out_features
+    if dim < projections.dim:
+        narrow = nn.init.orthogonal_(torch.empty(dim, projections.dim))
+    for name, (weight, bias) in (("image", projections.image), ("text", projections.text)):
+        layers[name].weight.copy_(narrow @ weight)
+        layers[name].bias.copy_(narrow @ (torch.zeros(projections.dim) if bias is None else bias))
+
+
+def _bare(tower: TowerConfig) -> bool:
+    """Tell whether a tower hands the encoder's pooled vector to the heads as it is."""
+    return tower.trunk is None and tower.aggregate == "encoder" and not tower.positions
+
+
+DUAL_ENCODERS = (
+    "clip",
+    "metaclip_2",
+    "chinese_clip",
+    "siglip",
+    "siglip2",
+    "vision-text-dual-encoder",
+)
+# Towers saved with their projection, without the other tower.
+_WITH_PROJECTION = ("clip", "metaclip_2")
+
+_NORMED_CLS = ("clip_vision_model", "metaclip_2_vision_model", "chinese_clip_vision_model")
+_SIGLIP_TEXT = ("siglip_text_model", "siglip2_text_model")
+
+Part = Literal["vision", "text"]
+
+
+class DualTower(NamedTuple):
+    """One tower of a dual encoder.
+
+    Attributes:
+        model: with its weights.
+        architecture: from which `build_dual_tower` builds it again.
+        projection: that follows it.
+    """
+
+    model: nn.Module
+    architecture: dict[str, Any]
+    projection: Projection
+
+
+def is_dual_encoder(source: str, part: Part) -> bool:
+    """Tell whether a source has a tower that `load_dual_tower` knows how to pool.
+
+    Raises:
+        CheckpointError: there is no model, or its configuration cannot be read.
+    """
+    config = _read_config(source, part)
+    return config.model_type in DUAL_ENCODERS or _projected_class(config, part) is not None
+
+
+def takes_any_shape(source: str) -> bool:
+    """Tell whether a source's vision tower takes patches of photos of any shape (NaFlex).
+
+    Raises:
+        CheckpointError: there is no model, or its configuration cannot be read.
+    """
+    return _read_config(source, "vision").model_type in ("siglip2", "siglip2_vision_model")
+
+
+def load_dual_tower(source: str, part: Part) -> DualTower:
+    """Load a tower of a dual encoder in float32, with the projection that follows it.
+
+    Args:
+        source: local folder or hub name, of a family that the module's docstring lists.
+        part: the tower.
+
+    Raises:
+        CheckpointError: it cannot be read, lacks weights, or is of no such family.
+    """
+    if not is_dual_encoder(source, part):
+        known = ", ".join(DUAL_ENCODERS)
+        raise CheckpointError(f"{source}: no dual encoder with a pooling of its own ({known})")
+    config = _read_config(source, part)
+    try:
+        with quiet():
+            kind = _projected_class(config, part) or AutoModel
+            whole = read_weights(kind, source, config)
+    except LOAD_ERRORS as error:
+        raise CheckpointError(
+            f"{source}: cannot load a {part} encoder ({load_failure(error)})"
+        ) from error
+    tower = cast(PreTrainedModel, getattr(whole, f"{part}_model"))
+    projection = _projection(whole, tower, part)
+    return DualTower(_prepared(tower), plain_config(tower.config), projection)
+
+
+def build_dual_tower(architecture: dict[str, Any]) -> nn.Module:
+    """Build a tower with random weights that pools as its family does; see `build_tower`."""
+    return _prepared(build_model(architecture))
+
+
+def pool_photos(
+    model: nn.Module, output: Any
+) -> tuple[Float[Tensor, "batch tokens dim"], Float[Tensor, "batch dim"]]:
+    """Return a vision tower's states after its last norm, and their pooled vector.
+
+    Args:
+        model: of `load_dual_tower` or `build_dual_tower`.
+        output: what it returned.
+    """
+    if _type_of(model) in _NORMED_CLS:
+        states = cast(nn.Module, model.post_layernorm)(output.last_hidden_state)
+        return states, states[:, 0]
+    return output.last_hidden_state, output.pooler_output
+
+
+def pool_texts(model: nn.Module, output: Any) -> Float[Tensor, "batch dim"]:
+    """Return a text tower's pooled vector; its states have passed its last norm already."""
+    if _type_of(model) == "chinese_clip_text_model":
+        return output.last_hidden_state[:, 0]
+    return output.pooler_output
+
+
+def end_token(model: nn.Module) -> int | None:
+    """Return the id at which a text tower pools; None: it does not look for one."""
+    kind, settings = _type_of(model), cast(PretrainedConfig, model.config)
+    # With a 2 there, CLIP takes the highest id of a text: its first releases had a wrong number.
+    if kind == "metaclip_2_text_model" or (
+        kind == "clip_text_model" and settings.eos_token_id != 2
+    ):
+        return cast(int, settings.eos_token_id)
+    return None
+
+
+def padded_length(model: nn.Module) -> int | None:
+    """Return how many tokens a text tower wants every text padded to, without a mask."""
+    if _type_of(model) not in _SIGLIP_TEXT:
+        return None
+    return int(cast(PretrainedConfig, model.config).max_position_embeddings)
+
+
+def _read_config(source: str, part: Part) -> PretrainedConfig:
+    try:
+        return cast(PretrainedConfig, AutoConfig.from_pretrained(source, trust_remote_code=False))
+    except LOAD_ERRORS as error:
+        raise CheckpointError(
+            f"{source}: cannot load a {part} encoder ({load_failure(error)})"
+        ) from error
+
+
+def _type_of(model: nn.Module) -> str:
+    return cast(PretrainedConfig, model.config).model_type
+
+
+def _prepared(model: nn.Module) -> nn.Module:
+    """Leave out what the pooled vector does not pass, or passes in the matching head."""
+    kind = _type_of(model)
+    if kind in _SIGLIP_TEXT:
+        setattr(model, "head", nn.Identity())  # noqa: B010  it starts the matching head
+    if kind == "chinese_clip_text_model":
+        return without_pooler(model)
+    return model
+
+
+def _projected_class(config: PretrainedConfig, part: Part) -> type[PreTrainedModel] | None:
+    """Find the class of a tower that was saved alone, with its projection."""
+    family = config.model_type.removesuffix(f"_{part}_model")
+    name = (getattr(config, "architectures", None) or [""])[0]
+    if family not in _WITH_PROJECTION or not name.endswith("ModelWithProjection"):
+        return None
+    return getattr(transformers, name, None)
+
+
+def _projection(whole: PreTrainedModel, tower: PreTrainedModel, part: Part) -> Projection:
+    name = "visual_projection" if part == "vision" else "text_projection"
+    layer: Any = getattr(whole, name, None)
+    if layer is None and _type_of(tower) in _SIGLIP_TEXT:
+        layer = cast(Any, tower.head)
+    if layer is None:
+        return Projection(torch.eye(int(tower.config.hidden_size)), None)
+    bias = cast(Tensor | None, layer.bias)
+    return Projection(
+        layer.weight.detach().clone(), None if bias is None else bias.detach().clone()
+    )

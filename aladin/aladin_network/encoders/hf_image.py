@@ -1,0 +1,211 @@
+"""The `hf` image encoder: any vision tower of the transformers library."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import torch
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers.configuration_utils import PretrainedConfig
+
+from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
+from aladin_network.encoders.base import Features, TextEncoder, with_front
+from aladin_network.encoders.dual_encoder import build_dual_tower, pool_photos
+from aladin_network.encoders.preprocessing import input_window, preprocess_photo
+from aladin_network.encoders.transformers_model import build_tower
+from aladin_network.encoders.vision_tower import (
+    Grid,
+    VisionTowerEncoder,
+    pooled_boxes,
+    pooled_cells,
+)
+from aladin_network.errors import ConfigError, InputError
+from aladin_network.photos.regions import RegionSet
+
+
+class _Layout(NamedTuple):
+    """How a network's output is laid out.
+
+    Attributes:
+        dim: width of the states.
+        grid: of the last layer's cells.
+        has_cls: a CLS comes before the cells.
+        covered: parts of the input's width and height that the cells cover.
+    """
+
+    dim: int
+    grid: Grid
+    has_cls: bool
+    covered: tuple[float, float]
+
+
+class HFImageEncoder(VisionTowerEncoder):
+    """Patches of a vision transformer, or cells of a convolutional network's last map.
+
+    They are the last layer's states, as the network of the transformers library returns them. A
+    transformer's CLS comes first and is no content; further register tokens are dropped. With
+    ``pooled`` the states have passed the tower's last norm, and the vector that its own
+    similarity compares comes first. The cells may be averaged to coarser grids, of several sizes
+    at once. Photos of another size than the network's own take interpolated positions.
+    """
+
+    def __init__(
+        self,
+        config: ImageEncoderConfig,
+        text_encoder: TextEncoder | None = None,
+        model: nn.Module | None = None,
+    ) -> None:
+        """Build from a complete configuration, with random weights unless `model` is given.
+
+        Args:
+            config: `architecture` is set; `preprocessing` defaults to 224 x 224.
+            text_encoder: shares nothing with this one.
+            model: the tower that `architecture` describes.
+
+        Raises:
+            ConfigError: `architecture` is missing or impossible, or does not go with the rest.
+        """
+        super().__init__(config, text_encoder)
+        if config.architecture is None:
+            raise ConfigError("image_encoder: give a source or an architecture")
+        self.preprocessing = config.preprocessing or ImagePreprocessing()
+        if self.preprocessing.max_patches is not None:
+            raise ConfigError(
+                'image_encoder: a network for photos of any shape needs name = "naflex"'
+            )
+        if config.pooled and config.layers:
+            raise ConfigError("image_encoder: a pooled vector has no further layers; drop one")
+        self.config = dataclasses.replace(config, preprocessing=self.preprocessing)
+        if model is None:
+            build = build_dual_tower if config.pooled else build_tower
+            model = build(config.architecture)
+        self.model = model
+        self._options = self._position_options()
+        self.freeze()
+        self.dim, self.grid, self.has_cls, self._covered = self._probe()
+        self._levels = [(side, side) for side in config.pyramid or ()] or [self.grid]
+        if any(side < 1 or side > min(self.grid) for side in config.pyramid or ()):
+            raise ConfigError(f"image_encoder: pyramid {config.pyramid}, the grid is {self.grid}")
+        self._has_front = self.has_cls or config.pooled
+        regions = sum(rows * columns for rows, columns in self._levels)
+        self.num_tokens = regions + int(self._has_front)
+
+    def preprocess(self, photo: Image.Image | RegionSet) -> Float[Tensor, "3 height width"]:
+        """Turn an RGB photo into the network's input."""
+        if isinstance(photo, RegionSet):
+            raise InputError("this network reads photos, not regions")
+        return preprocess_photo(photo, self.preprocessing)
+
+    def collate(self, inputs: Sequence[Tensor]) -> Float[Tensor, "batch 3 height width"]:
+        """Stack preprocessed photos."""
+        return torch.stack(list(inputs))
+
+    def forward(self, batch: Float[Tensor, "batch 3 height width"]) -> Features:
+        """Encode preprocessed photos."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            outputs, front = self._outputs(batch)
+        cells = torch.cat([self._on_grid(output) for output in outputs], dim=1)
+        states = pooled_cells(cells, self._levels)  # (batch, regions, dim)
+        mask = states.new_ones(states.shape[:2], dtype=torch.bool)
+        features = Features(states, mask, mask)
+        if front is None and self.has_cls:
+            front = torch.cat([output[:, 0] for output in outputs], dim=1)
+        return features if front is None else with_front(features, front)
+
+    def region_boxes(self, width_px: int, height_px: int) -> Float[Tensor, "regions 4"]:
+        """Return each region's (x0, y0, x1, y1) in fractions of a photo of this size."""
+        x0, y0, x1, y1 = input_window(width_px, height_px, self.preprocessing)
+        boxes = pooled_boxes(self.grid, self._levels) * torch.tensor([*self._covered] * 2)
+        return boxes * torch.tensor([x1 - x0, y1 - y0] * 2) + torch.tensor([x0, y0] * 2)
+
+    def _outputs(self, pixels: Tensor) -> tuple[list[Tensor], Tensor | None]:
+        """Run the network; return the chosen hidden states and the last one, and what is pooled.
+
+        The states are (batch, tokens, dim), or a convolutional map (batch, dim, rows, columns);
+        what is pooled is (batch, dim), None without ``pooled``.
+        """
+        layers = self.config.layers
+        output = self.model(pixel_values=pixels, output_hidden_states=bool(layers), **self._options)
+        if self.config.pooled:
+            states, pooled = pool_photos(self.model, output)
+            return [states], pooled
+        if not layers:
+            return [output.last_hidden_state], None
+        chosen = [output.hidden_states[layer] for layer in layers]
+        return [_normalised(each) for each in (*chosen, output.last_hidden_state)], None
+
+    def _on_grid(self, output: Tensor) -> Tensor:
+        """Lay an output on the last layer's grid: (batch, dim, rows, columns)."""
+        if output.ndim == 3:
+            patches = output[:, output.shape[1] - self.grid[0] * self.grid[1] :]
+            return patches.transpose(1, 2).unflatten(2, self.grid)
+        # A finer map's cells that share one coarse cell become channels of it: nothing is lost.
+        return F.pixel_unshuffle(output, output.shape[2] // self.grid[0])
+
+    @torch.no_grad()
+    def _probe(self) -> _Layout:
+        """Learn the output's layout from one blank picture."""
+        height, width = self.preprocessing.height_px, self.preprocessing.width_px
+        was_training = self.model.training
+        self.model.eval()  # a blank picture must not enter batch norm statistics
+        try:
+            outputs, pooled = self._outputs(torch.zeros(1, 3, height, width))
+        except (ValueError, RuntimeError) as error:
+            size = f"{height} x {width} px"
+            raise ConfigError(f"image_encoder: cannot take photos of {size} ({error})") from error
+        except IndexError as error:
+            raise ConfigError(f"image_encoder: no such layers {self.config.layers}") from error
+        self.model.train(was_training)
+        last = outputs[-1]
+        if last.ndim == 4:
+            rows, columns = last.shape[2], last.shape[3]
+            finer = [output.shape[2] // rows for output in outputs]
+            for output, factor in zip(outputs, finer, strict=True):
+                if output.shape[2:] != (factor * rows, factor * columns):
+                    raise ConfigError(
+                        f"image_encoder: a layer's map of {tuple(output.shape[2:])} does not fit "
+                        f"the last one's of {(rows, columns)}"
+                    )
+            dims = [output.shape[1] * f**2 for output, f in zip(outputs, finer, strict=True)]
+            return _Layout(sum(dims), (rows, columns), False, (1.0, 1.0))
+        patch_height, patch_width = self._patch_px()
+        grid = (height // patch_height, width // patch_width)
+        dim = sum(output.shape[2] for output in outputs)
+        if self.config.pooled and (pooled is None or pooled.shape != (1, dim)):
+            found = None if pooled is None else tuple(pooled.shape)
+            raise ConfigError(f"image_encoder: no pooled vector of {dim} numbers, got {found}")
+        # Less than a patch at the right and the bottom is dropped.
+        covered = grid[1] * patch_width / width, grid[0] * patch_height / height
+        return _Layout(dim, grid, last.shape[1] > grid[0] * grid[1], covered)
+
+    def _position_options(self) -> dict[str, bool]:
+        """Ask for interpolated positions where photos are not of the network's own size.
+
+        At its own size nothing is interpolated, so that the network computes as published. Those
+        that interpolate unasked, and those without positions, do not take the option.
+        """
+        own = getattr(self.model.config, "image_size", None)
+        own = tuple(own) if isinstance(own, (list, tuple)) else (own, own)
+        asked = "interpolate_pos_encoding" in inspect.signature(self.model.forward).parameters
+        if not asked or own == (self.preprocessing.height_px, self.preprocessing.width_px):
+            return {}
+        return {"interpolate_pos_encoding": True}
+
+    def _patch_px(self) -> tuple[int, int]:
+        patch = cast(PretrainedConfig, self.model.config).patch_size
+        height, width = patch if isinstance(patch, (list, tuple)) else (patch, patch)
+        return int(height), int(width)
+
+
+def _normalised(output: Tensor) -> Tensor:
+    """Give each token or cell mean 0 and variance 1: layers differ in scale."""
+    if output.ndim == 3:
+        return F.layer_norm(output, output.shape[2:])
+    channels_last = output.permute(0, 2, 3, 1)
+    return F.layer_norm(channels_last, channels_last.shape[3:]).permute(0, 3, 1, 2)

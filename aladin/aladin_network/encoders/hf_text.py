@@ -1,0 +1,207 @@
+"""The tokenizer that comes with a pretrained text encoder.
+
+The `hf` text encoder: any text tower of the transformers library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, NamedTuple, cast
+
+import torch
+from tokenizers import Tokenizer
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers.configuration_utils import PretrainedConfig
+
+from aladin_network.config import TextEncoderConfig
+from aladin_network.encoders.base import Features, TextBatch, with_front
+from aladin_network.encoders.dual_encoder import (
+    build_dual_tower,
+    end_token,
+    load_dual_tower,
+    padded_length,
+    pool_texts,
+)
+from aladin_network.encoders.tokenized_text import (
+    TokenizedTextEncoder,
+    random_start,
+    train_tokenizer,
+)
+from aladin_network.encoders.transformers_model import (
+    LOAD_ERRORS,
+    build_tower,
+    load_failure,
+    load_tower,
+    quiet,
+)
+from aladin_network.errors import CheckpointError, ConfigError
+
+
+class PretrainedTokenizer(NamedTuple):
+    """A tokenizer of the tokenizers library.
+
+    Attributes:
+        tokenizer: adds its own special tokens.
+        pad_id: of padding; 0 where it has none.
+    """
+
+    tokenizer: Tokenizer
+    pad_id: int
+
+
+def load_tokenizer(source: str) -> PretrainedTokenizer:
+    """Load the tokenizer of a local folder or hub name.
+
+    Raises:
+        CheckpointError: there is none, or only one that the tokenizers library does not run: a
+            checkpoint takes its tokenizer with it, and has to run without other packages.
+    """
+    try:
+        with quiet():
+            wrapper = _fast_tokenizer(source)
+        tokenizer = Tokenizer.from_str(wrapper.backend_tokenizer.to_str())
+    except LOAD_ERRORS as error:
+        raise CheckpointError(
+            f"{source}: cannot load a tokenizer ({_first_line(error)})"
+        ) from error
+    # Where its files are missing, transformers makes up one that knows special tokens only.
+    if tokenizer.get_vocab_size() <= len(wrapper.all_special_ids):
+        raise CheckpointError(f"{source}: cannot load a tokenizer (it has no vocabulary)")
+    return PretrainedTokenizer(tokenizer, int(wrapper.pad_token_id or 0))
+
+
+def _fast_tokenizer(source: str) -> Any:
+    """Load the source's own kind of tokenizer, or else its ``tokenizer.json`` as it stands.
+
+    Some kinds, SigLIP's among them, run in Python or need another package, although their
+    ``tokenizer.json`` says all.
+    """
+    reason = "its kind runs in Python only"
+    try:
+        own = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        if hasattr(own, "backend_tokenizer"):
+            return own
+    except ImportError as error:
+        reason = _first_line(error)
+    try:
+        return PreTrainedTokenizerFast.from_pretrained(source, trust_remote_code=False)
+    except LOAD_ERRORS as error:
+        raise ValueError(f"{reason}, and there is no tokenizer.json") from error
+
+
+def _first_line(error: Exception) -> str:
+    return load_failure(error).strip().partition("\n")[0]
+
+
+class HFTextEncoder(TokenizedTextEncoder):
+    """Word-piece states of a text transformer, with the tokenizer that belongs to it.
+
+    The states are the last layer's, after the network's last norm if it has one. With ``pooled``,
+    the vector that the tower's own similarity compares comes in front.
+    """
+
+    def __init__(
+        self, config: TextEncoderConfig, tokenizer: Tokenizer, model: nn.Module | None = None
+    ) -> None:
+        """Build from a complete configuration, with random weights unless `model` is given.
+
+        Args:
+            config: `architecture` is set; its ``vocab_size`` is at least the tokenizer's.
+            tokenizer: adds its own special tokens.
+            model: the tower that `architecture` describes.
+
+        Raises:
+            ConfigError: `architecture` is missing, impossible, or too small for the tokenizer.
+        """
+        super().__init__(config, tokenizer)
+        if config.architecture is None:
+            raise ConfigError("text_encoder: give a source or an architecture")
+        if model is None:
+            build = build_dual_tower if config.pooled else build_tower
+            model = build(config.architecture)
+        self.model = model
+        self.freeze()
+        settings = cast(PretrainedConfig, self.model.config)
+        self.dim = int(settings.hidden_size)
+        self._check_vocabulary(int(settings.vocab_size))
+
+    @classmethod
+    def from_source(cls, config: TextEncoderConfig, tokenizer: Tokenizer | None) -> HFTextEncoder:
+        """Load the pretrained weights and the tokenizer that ``config.source`` names."""
+        if config.source is None:
+            return cls(*random_start(config, tokenizer))
+        source, projection = config.source, None
+        if config.pooled:
+            model, architecture, projection = load_dual_tower(source, "text")
+        else:
+            model, architecture = load_tower(source, "text")
+        loaded = load_tokenizer(source)
+        config = dataclasses.replace(
+            config,
+            architecture=architecture,
+            pad_id=loaded.pad_id,
+            pad_to=padded_length(model),
+        )
+        _check_length(config, model)
+        encoder = cls(config, loaded.tokenizer, model)
+        encoder.projection = projection
+        if config.pooled:
+            encoder.check_end_token()
+        return encoder
+
+    @staticmethod
+    def learn_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
+        """Learn word pieces; see `train_tokenizer`."""
+        return train_tokenizer(texts, vocabulary_size)
+
+    def forward(self, batch: TextBatch) -> Features:
+        """Encode tokenised texts."""
+        attended = batch.mask.long() if self.config.pad_to is None else None
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            output = self.model(input_ids=batch.ids, attention_mask=attended)
+            pooled = pool_texts(self.model, output) if self.config.pooled else None
+        longest = int(batch.mask.sum(dim=1).max())  # of what is padded further, no head reads more
+        features = Features(
+            output.last_hidden_state[:, :longest],
+            batch.mask[:, :longest],
+            batch.content[:, :longest],
+        )
+        return features if pooled is None else with_front(features, pooled)
+
+    def check_end_token(self) -> None:
+        """See that the network finds the token that it pools at.
+
+        Raises:
+            CheckpointError: it looks for one that the tokenizer does not put behind a text; it
+                would then take the first token's state instead, the same for every text.
+        """
+        end = end_token(self.model)
+        last = self.tokenizer.encode("a").ids[-1]
+        if end is not None and last != end:
+            raise CheckpointError(
+                f"{self.config.source}: its network pools at token {end}, its tokenizer ends "
+                f"texts with {last}"
+            )
+
+
+def _check_length(config: TextEncoderConfig, model: nn.Module) -> None:
+    limit = longest_text(model)
+    if limit is not None and config.max_tokens > limit:
+        raise ConfigError(
+            f"text_encoder: max_tokens is {config.max_tokens}, {config.source} takes {limit}"
+        )
+
+
+def longest_text(model: nn.Module) -> int | None:
+    """Return how many tokens a network has positions for; None: it does not say."""
+    settings = cast(PretrainedConfig, model.config)
+    positions = getattr(settings, "max_position_embeddings", None)
+    if positions is None:
+        return None
+    # RoBERTa and its kin count positions from behind the padding's.
+    embeddings = getattr(model, "embeddings", None)
+    table = getattr(embeddings, "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    return int(positions) - (0 if padding is None else int(padding) + 1)

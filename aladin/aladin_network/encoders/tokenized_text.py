@@ -1,0 +1,229 @@
+"""What every text encoder does with its tokenizer: from texts to ids, and back to characters.
+
+Vocabularies learnt from captions, for text encoders that start at random.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import torch
+from tokenizers import Encoding, Tokenizer
+from tokenizers.models import WordLevel, WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
+
+from aladin_network.config import TextEncoderConfig
+from aladin_network.encoders.base import Features, Freezable, Projection, TextBatch
+from aladin_network.errors import ConfigError, TextTooLongError
+
+# How sentence pieces and byte-level pieces write the space in front of a word; alone, such a mark
+# is a token without a character of its own, and no word.
+_SPACE_MARKS = "▁Ġ"
+
+
+class TokenizedTextEncoder(Freezable, ABC):
+    """Base of the text encoders: it owns the tokenizer, a subclass the network.
+
+    Attributes:
+        config: complete, so that a checkpoint rebuilds the same encoder from it.
+        tokenizer: neither pads nor truncates.
+        dim: width of the states; set by the subclass.
+        projection: of the source's tower; None: it has none, or there was no source.
+    """
+
+    config: TextEncoderConfig
+    dim: int
+    projection: Projection | None = None
+
+    def __init__(self, config: TextEncoderConfig, tokenizer: Tokenizer) -> None:
+        """Take the tokenizer.
+
+        Args:
+            config: gives the longest text.
+            tokenizer: adds its own special tokens.
+        """
+        super().__init__(config.frozen)
+        self.config = config
+        self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        self._truncating = Tokenizer.from_str(self.tokenizer.to_str())
+        self._truncating.enable_truncation(config.max_tokens)
+
+    @classmethod
+    @abstractmethod
+    def from_source(
+        cls, config: TextEncoderConfig, tokenizer: Tokenizer | None
+    ) -> TokenizedTextEncoder:
+        """Build for training: pretrained where ``config.source`` says so, else random.
+
+        Args:
+            config: of a recipe.
+            tokenizer: for a random start; a pretrained source brings its own.
+
+        Raises:
+            ConfigError: an impossible configuration, or a random start without a tokenizer.
+            CheckpointError: the source cannot be loaded.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def learn_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
+        """Learn the kind of tokenizer that a random start of this encoder reads with.
+
+        Args:
+            texts: the training captions.
+            vocabulary_size: upper bound, special tokens included.
+        """
+
+    @abstractmethod
+    def forward(self, batch: TextBatch) -> Features:
+        """Encode tokenised texts."""
+
+    def preprocess(self, texts: Sequence[str], *, truncate: bool = False) -> TextBatch:
+        """Tokenise and pad: to the longest text, or to `pad_to` tokens where that is set.
+
+        Args:
+            texts: at least one.
+            truncate: cut long texts instead of refusing them.
+
+        Raises:
+            TextTooLongError: a text has more than ``max_tokens`` tokens and `truncate` is off.
+        """
+        tokenizer = self._truncating if truncate else self.tokenizer
+        encodings = tokenizer.encode_batch(list(texts))
+        longest = max(len(encoding.ids) for encoding in encodings)
+        if longest > self.config.max_tokens:
+            raise TextTooLongError(longest, self.config.max_tokens)
+        shape = (len(encodings), self.config.pad_to or longest)
+        ids = torch.full(shape, self.config.pad_id, dtype=torch.long)
+        mask = torch.zeros(shape, dtype=torch.bool)
+        content = torch.zeros(shape, dtype=torch.bool)
+        for row, encoding in enumerate(encodings):
+            length = len(encoding.ids)
+            ids[row, :length] = torch.tensor(encoding.ids)
+            mask[row, :length] = True
+            content[row, :length] = torch.tensor(_words(encoding))
+        return TextBatch(ids, mask, content)
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the characters [start, end) of each content token, without spaces around them."""
+        encoding = self._truncating.encode(text)
+        return [
+            _without_spaces(text, start, end)
+            for (start, end), word in zip(encoding.offsets, _words(encoding), strict=True)
+            if word
+        ]
+
+    def _check_vocabulary(self, rows: int) -> None:
+        """Refuse a tokenizer with more entries than the network has embeddings."""
+        if self.tokenizer.get_vocab_size() > rows:
+            raise ConfigError(
+                f"text_encoder: the tokenizer has {self.tokenizer.get_vocab_size()} entries, "
+                f"the architecture's vocab_size is {rows}"
+            )
+
+
+def _words(encoding: Encoding) -> list[bool]:
+    """Tell of each token whether it is a word piece of the user's text."""
+    return [
+        not special and token.strip(_SPACE_MARKS) != ""
+        for token, special in zip(encoding.tokens, encoding.special_tokens_mask, strict=True)
+    ]
+
+
+def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
+    """Narrow a span to its characters: sentence pieces take the space before a word with them."""
+    piece = text[start:end]
+    left = start + len(piece) - len(piece.lstrip())
+    return left, max(left, end - len(piece) + len(piece.rstrip()))
+
+
+def random_start(
+    config: TextEncoderConfig, tokenizer: Tokenizer | None
+) -> tuple[TextEncoderConfig, Tokenizer]:
+    """Complete what a random start needs: the vocabulary's size is the tokenizer's.
+
+    Raises:
+        ConfigError: there is no tokenizer.
+    """
+    if tokenizer is None:
+        raise ConfigError("text_encoder: a random start needs a trained tokenizer")
+    architecture = dict(config.architecture or {})
+    architecture.setdefault("vocab_size", tokenizer.get_vocab_size())
+    return dataclasses.replace(config, architecture=architecture), tokenizer
+
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+WORD_SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
+    """Learn a lower-case tokenizer in BERT's layout: ``[CLS] pieces [SEP]``.
+
+    The vocabulary holds the characters and the most frequent whole words; a rarer word is
+    spelt. (The library's own trainer breaks ties at random, and a recipe must give the same
+    network each time.)
+
+    Args:
+        texts: the training captions.
+        vocabulary_size: upper bound, special tokens included; characters always get in.
+    """
+    words = _by_frequency(texts)
+    characters = sorted({character for word in words for character in word})
+    entries = [*SPECIAL_TOKENS, *characters, *(f"##{character}" for character in characters)]
+    known = set(entries)
+    whole = [word for word in words if word not in known]
+    entries += whole[: max(0, vocabulary_size - len(entries))]
+    vocabulary = {entry: number for number, entry in enumerate(entries)}
+
+    model = WordPiece(vocabulary, unk_token="[UNK]")  # type: ignore[call-arg]
+    return _between(Tokenizer(model), "[CLS]", "[SEP]")
+
+
+def train_word_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
+    """Learn a lower-case tokenizer of whole words: ``<start> words <end>``.
+
+    A word that is not among the most frequent ones becomes ``<unk>``, as in the vocabularies
+    of the recurrent encoders of this field (VSE++, DBL).
+
+    Args:
+        texts: the training captions.
+        vocabulary_size: upper bound, special tokens included; those always get in.
+    """
+    room = max(0, vocabulary_size - len(WORD_SPECIAL_TOKENS))
+    entries = [*WORD_SPECIAL_TOKENS, *_by_frequency(texts)[:room]]
+    vocabulary = {entry: number for number, entry in enumerate(entries)}
+    model = WordLevel(vocabulary, unk_token="<unk>")  # type: ignore[call-arg]
+    return _between(Tokenizer(model), "<start>", "<end>")
+
+
+def _by_frequency(texts: Iterable[str]) -> list[str]:
+    """Return the texts' words, the most frequent first, equally frequent ones by the alphabet."""
+    normalizer, splitter = _normalizer(), BertPreTokenizer()
+    counts = Counter(
+        word
+        for text in texts
+        for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))
+    )
+    return sorted(counts, key=lambda word: (-counts[word], word))
+
+
+def _between(tokenizer: Tokenizer, first: str, last: str) -> Tokenizer:
+    """Split as the vocabulary was learnt, and put special tokens around every text."""
+    tokenizer.normalizer = _normalizer()  # type: ignore[assignment]
+    tokenizer.pre_tokenizer = BertPreTokenizer()  # type: ignore[assignment]
+    tokenizer.post_processor = TemplateProcessing(  # type: ignore[assignment]
+        single=f"{first} $A {last}",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (first, last)],
+    )
+    return tokenizer
+
+
+def _normalizer() -> BertNormalizer:
+    return BertNormalizer(lowercase=True)

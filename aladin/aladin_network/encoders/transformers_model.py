@@ -1,0 +1,220 @@
+"""Refusal of models that need Python code from their own repository.
+
+transformers can run code that a model's folder or hub repository brings along (``auto_map`` in
+its configuration), and by default asks on standard input whether it may. Every call here passes
+``trust_remote_code=False``: such code is never run, and nobody is asked.
+
+Loading one tower of any model that the transformers library knows.
+
+The network of a detector: loaded from a folder or a hub, and told from others by its weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+import transformers
+from torch import nn
+from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedModel
+from transformers.configuration_utils import PretrainedConfig
+from transformers.utils import logging
+
+from aladin_network.errors import CheckpointError, ConfigError
+
+
+def load_failure(error: Exception) -> str:
+    """Describe why transformers could not load something.
+
+    Args:
+        error: Exception that ``from_pretrained`` raised.
+
+    Returns:
+        The exception's text, or, where the model needs code of its own, a statement that such
+        code is not run: the library's text recommends an argument that users cannot pass.
+    """
+    text = str(error)
+    if "trust_remote_code" in text:
+        return "it needs Python code of its own repository, and such code is never run"
+    return text
+
+
+# What the library raises where a model is not there, cannot be read, or needs another package.
+LOAD_ERRORS = (OSError, ValueError, KeyError, ImportError)
+
+# A pair of any two towers; its files name their weights otherwise than the towers do.
+_PAIR = "vision-text-dual-encoder"
+
+
+def load_tower(source: str, part: str) -> tuple[nn.Module, dict[str, Any]]:
+    """Load a pretrained tower in float32.
+
+    Args:
+        source: local folder or hub name.
+        part: "vision" or "text"; picks the tower of a dual encoder such as CLIP or SigLIP.
+
+    Returns:
+        The module, and the configuration that `build_tower` needs to build it again.
+
+    Raises:
+        CheckpointError: there is no such model, or it cannot be read.
+    """
+    try:
+        with quiet():
+            whole = AutoConfig.from_pretrained(source, trust_remote_code=False)
+            config = _part_of(whole, part)
+            if whole.model_type == _PAIR:
+                model = cast(
+                    nn.Module, getattr(read_weights(AutoModel, source, whole), f"{part}_model")
+                )
+            else:
+                model = read_weights(_model_class(config), source, config, unused=("pooler.",))
+    except LOAD_ERRORS as error:
+        raise CheckpointError(
+            f"{source}: cannot load a {part} encoder ({load_failure(error)})"
+        ) from error
+    return without_pooler(model), plain_config(config)
+
+
+def build_tower(architecture: dict[str, Any]) -> nn.Module:
+    """Build a tower with random weights.
+
+    Args:
+        architecture: a transformers configuration as plain data; ``model_type`` names the class.
+
+    Raises:
+        ConfigError: no such ``model_type``, or its configuration is impossible.
+    """
+    return without_pooler(build_model(architecture))
+
+
+def build_model(architecture: dict[str, Any]) -> PreTrainedModel:
+    """Build a network with random weights, its pooler included; see `build_tower`."""
+    values = dict(architecture)
+    try:
+        with quiet():
+            config = AutoConfig.for_model(values.pop("model_type"), **values)
+            return _model_class(config)(config).float()
+    except (KeyError, ValueError, TypeError) as error:
+        raise ConfigError(f"encoder architecture: {error}") from error
+
+
+def read_weights(
+    kind: type[Any], source: str, config: PretrainedConfig, unused: Iterable[str] = ()
+) -> PreTrainedModel:
+    """Read a network of a known class in float32.
+
+    Args:
+        kind: class of the network; "Auto" classes will do.
+        source: local folder or hub name.
+        config: of the network.
+        unused: beginnings of the names of weights that may be missing.
+
+    Raises:
+        ValueError: weights are missing; the library would leave them at random.
+    """
+    model, report = kind.from_pretrained(
+        source,
+        config=config,
+        dtype="float32",
+        output_loading_info=True,
+        trust_remote_code=False,
+    )
+    missing = sorted(name for name in report["missing_keys"] if not name.startswith(tuple(unused)))
+    if missing:
+        raise ValueError(f"it lacks {len(missing)} tensors: {', '.join(missing[:3])} ...")
+    return model
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Keep the library from drawing its own bar and from listing the weights of other heads."""
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()
+
+
+def plain_config(config: PretrainedConfig) -> dict[str, Any]:
+    """Keep what describes the architecture: label tables and provenance stay behind."""
+    values = config.to_diff_dict()
+    dropped = ("id2label", "label2id", "_name_or_path", "architectures", "transformers_version")
+    return {key: value for key, value in values.items() if key not in dropped} | {
+        "model_type": config.model_type
+    }
+
+
+def without_pooler(model: nn.Module) -> nn.Module:
+    """Drop the pooler: heads pool here, and unused weights would only weigh the checkpoint.
+
+    Convolutional networks call theirs unasked, but it has no weights, so it may stay.
+    """
+    pooler = getattr(model, "pooler", None)
+    if isinstance(pooler, nn.Module) and next(pooler.parameters(), None) is not None:
+        setattr(model, "pooler", None)  # noqa: B010  a module's declared type has no None
+    return model
+
+
+def _model_class(config: PretrainedConfig) -> type[PreTrainedModel]:
+    """Find the bare network of a configuration; `AutoModel` lacks a few, e.g. SigLIP's text."""
+    if type(config) in MODEL_MAPPING:
+        return cast(type[PreTrainedModel], MODEL_MAPPING[type(config)])
+    name = type(config).__name__.removesuffix("Config") + "Model"
+    if not hasattr(transformers, name):
+        raise ValueError(f"the transformers library has no network for {type(config).__name__}")
+    return getattr(transformers, name)
+
+
+def _part_of(config: PretrainedConfig, part: str) -> PretrainedConfig:
+    return cast(PretrainedConfig, getattr(config, f"{part}_config", config))
+
+
+def load_network(auto_class: Any, source: str, revision: str | None, device: str) -> Any:
+    """Load a pretrained network in float32, in evaluation mode.
+
+    Args:
+        auto_class: of transformers, such as `AutoModelForObjectDetection`.
+        source: local folder or hub name.
+        revision: of a hub name; None: the newest.
+        device: where to run it.
+
+    Raises:
+        CheckpointError: there is no such network, it cannot be read, or needs what is missing.
+    """
+    try:
+        with quiet():
+            model = auto_class.from_pretrained(
+                source, revision=revision, dtype=torch.float32, trust_remote_code=False
+            )
+    except (OSError, ValueError, KeyError) as error:
+        reason = load_failure(error)
+        raise CheckpointError(f"{source}: cannot load a detector ({reason})") from error
+    except ImportError as error:
+        reason = " ".join(str(error).split())
+        hint = "; some hubs have a version of it without timm, e.g. revision=no_timm"
+        raise CheckpointError(f"{source}: cannot load a detector ({reason}{hint})") from error
+    return model.to(device).eval()
+
+
+def network_digest(model: nn.Module, preprocessing: object) -> str:
+    """Return the sha256 of all that a network's answers depend on, 16 hex digits of it.
+
+    Args:
+        model: its weights count, whatever file they came from.
+        preprocessing: JSON data: of the photos, and the names of the classes.
+    """
+    digest = hashlib.sha256(json.dumps(preprocessing, sort_keys=True, default=str).encode())
+    for name, value in sorted(model.state_dict().items()):
+        values = value.detach().cpu().contiguous()
+        digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
+        digest.update(values.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]

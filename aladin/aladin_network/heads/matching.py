@@ -1,0 +1,67 @@
+"""The matching head: one embedding an item (ALADIN, training/PAPERS.md)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from aladin_network.config import MatchingHeadConfig
+from aladin_network.encoders.base import Features
+from aladin_network.errors import ConfigError
+from aladin_network.layers import TransformerStack, masked_max, masked_mean
+
+
+class MatchingHead(nn.Module):
+    """Transformer layers shared by both modalities, pooled to one L2-normalised vector."""
+
+    def __init__(self, config: MatchingHeadConfig, image_width: int, text_width: int) -> None:
+        """Build the head.
+
+        Raises:
+            ConfigError: the towers differ in width, so that the layers cannot be shared; or
+                several poolings without a `dim`.
+        """
+        super().__init__()
+        if image_width != text_width and (config.layers or config.dim is None):
+            raise ConfigError(
+                f"matching: the towers' widths differ ({image_width} and {text_width}); "
+                "give them trunks of one width, or use layers = 0 with a dim"
+            )
+        self.config = config
+        self.stack = TransformerStack(
+            image_width,
+            config.layers,
+            config.heads,
+            config.feedforward or image_width,
+            config.dropout,
+        )
+        poolings = len(config.pooling)
+        if poolings != 1 and config.dim is None:
+            raise ConfigError(f"matching: {poolings} poolings need a dim, one does not")
+        self.projections = nn.ModuleDict()
+        if config.dim is not None:
+            self.projections["image"] = nn.Linear(poolings * image_width, config.dim)
+            self.projections["text"] = nn.Linear(poolings * text_width, config.dim)
+        self.dim = config.dim if config.dim is not None else image_width
+
+    def forward(
+        self, features: Features, modality: Literal["image", "text"]
+    ) -> Float[Tensor, "batch dim"]:
+        """Return the embeddings of a batch."""
+        states = self.stack(features.states, features.mask)
+        pooled = torch.cat([self._pool(states, features, how) for how in self.config.pooling], 1)
+        if modality in self.projections:
+            pooled = self.projections[modality](pooled)
+        return F.normalize(pooled.float(), dim=-1)
+
+    @staticmethod
+    def _pool(states: Tensor, features: Features, how: Literal["first", "mean", "max"]) -> Tensor:
+        if how == "first":
+            return states[:, 0]
+        if how == "mean":
+            return masked_mean(states, features.content)
+        return masked_max(states, features.content)

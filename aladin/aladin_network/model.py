@@ -1,0 +1,338 @@
+"""An encoder, the trainable layers after it, and the aggregate token in front.
+
+The two-headed network: every item is encoded once, before any pair is scored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Generic, Literal, TypeVar, assert_never, cast
+
+import torch
+from jaxtyping import Float
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from aladin_network.config import ModelConfig, TowerConfig, TrunkConfig
+from aladin_network.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
+from aladin_network.encoders.base import (
+    Features,
+    ImageBatch,
+    ImageEncoder,
+    TextBatch,
+    TextEncoder,
+    with_front,
+)
+from aladin_network.encoders.dual_encoder import fit_to_towers, start_as
+from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
+from aladin_network.errors import ConfigError
+from aladin_network.heads.alignment import AlignmentHead
+from aladin_network.heads.attention import AttentionHead
+from aladin_network.heads.matching import MatchingHead
+from aladin_network.layers import ChannelDropout, TokenDropout, TransformerStack, masked_mean
+from aladin_network.scoring.scores import (
+    Encoding,
+    ScoreName,
+    alignment_scores,
+    matching_scores,
+    paired_alignment_scores,
+    paired_matching_scores,
+)
+
+E = TypeVar("E", bound=ImageEncoder | TextEncoder)
+
+
+class UnitLength(nn.Module):
+    """Divides each token by its Euclidean length."""
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Normalise the last axis."""
+        return F.normalize(states, dim=-1)
+
+
+class Trunk(nn.Module):
+    """Normalisation, dropout, projection and transformer layers after an encoder."""
+
+    def __init__(self, config: TrunkConfig, in_dim: int) -> None:
+        super().__init__()
+        self.token_dropout = TokenDropout(config.token_dropout)
+        self.input_dropout = ChannelDropout(config.input_dropout)
+        self.dropout = ChannelDropout(config.dropout)
+        self.norm = _input_norm(config.input_norm, in_dim)
+        self.projection = nn.Linear(in_dim, config.width)
+        self.stack = TransformerStack(
+            config.width,
+            config.layers,
+            config.heads,
+            config.feedforward,
+            config.dropout,
+            config.norm,
+        )
+
+    def project(self, states: Tensor) -> Tensor:
+        """Bring the encoder's states to the trunk's width."""
+        states = self.input_dropout(self.token_dropout(self.norm(states)))
+        return self.projection(states)
+
+    def attend(self, states: Tensor, mask: Tensor) -> Tensor:
+        """Run the transformer layers."""
+        return self.stack(self.dropout(states), mask)
+
+
+def _input_norm(name: Literal["layer", "l2", "none"], dim: int) -> nn.Module:
+    match name:
+        case "layer":
+            return nn.LayerNorm(dim)
+        case "l2":
+            return UnitLength()
+        case "none":
+            return nn.Identity()
+        case _:
+            assert_never(name)
+
+
+class Tower(nn.Module, Generic[E]):
+    """One modality up to the sequence that both heads read; element 0 is the aggregate."""
+
+    def __init__(self, encoder: E, config: TowerConfig, positions: int | None = None) -> None:
+        """Build the layers after `encoder`.
+
+        Args:
+            encoder: owned by this tower from now on.
+            config: the layers.
+            positions: number of learned positions, where `config` asks for them.
+
+        Raises:
+            ConfigError: positions are asked for where tokens have no fixed places.
+        """
+        super().__init__()
+        self.encoder = encoder
+        self.config = config
+        self.trunk = Trunk(config.trunk, encoder.dim) if config.trunk else None
+        self.width = config.trunk.width if config.trunk else encoder.dim
+        if config.positions and positions is None:
+            raise ConfigError(
+                "tower: positions are for image grids only, whose cells have fixed places"
+            )
+        self.positions = (
+            nn.Parameter(torch.empty(positions or 0, self.width)) if config.positions else None
+        )
+        self.aggregate = (
+            nn.Parameter(torch.empty(self.width)) if config.aggregate == "learned" else None
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start this tower's own vectors at random; its layers start themselves."""
+        for vectors in (self.positions, self.aggregate):
+            if vectors is not None:
+                nn.init.normal_(vectors, std=0.02)
+
+    def forward(self, batch: object) -> Features:
+        """Run the tower.
+
+        Args:
+            batch: the encoder's input, or its cached output (`Features`).
+
+        Returns:
+            Features of the tower's width, the aggregate in front.
+        """
+        features = batch if isinstance(batch, Features) else self._encode(batch)
+        if self.trunk is not None:
+            features = features._replace(states=self.trunk.project(features.states))
+        if self.positions is not None:
+            features = features._replace(states=features.states + self.positions)
+        features = self._with_aggregate(features)
+        if self.trunk is not None:
+            states = self.trunk.attend(features.states, features.mask)
+            features = features._replace(states=states)
+        return features
+
+    def _encode(self, batch: object) -> Features:
+        return cast(nn.Module, self.encoder)(batch)
+
+    def _with_aggregate(self, features: Features) -> Features:
+        states, mask, content = features
+        if self.config.aggregate == "encoder":
+            if bool(content[:, 0].any()):
+                raise ConfigError(
+                    "tower: this encoder has no CLS of its own; set aggregate to mean or learned"
+                )
+            return features
+        if self.config.aggregate == "first_region":
+            if not bool(content[:, 0].any()):  # the encoder's own CLS, which nothing reads then
+                states, mask, content = states[:, 1:], mask[:, 1:], content[:, 1:]
+            content = content.clone()
+            content[:, 0] = False
+            return Features(states, mask, content)
+        if self.aggregate is not None:
+            front = self.aggregate.expand(states.shape[0], -1)
+        else:
+            front = masked_mean(states, content)
+        return with_front(features, front)
+
+
+T = TypeVar("T")
+
+
+class AladinModel(nn.Module):
+    """Image tower, text tower, alignment head, matching head and perhaps an attention head.
+
+    The two modalities never see each other before the score.
+    """
+
+    def __init__(
+        self, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TokenizedTextEncoder
+    ) -> None:
+        """Put the towers and heads on two encoders.
+
+        Args:
+            config: the towers and heads; its encoder parts are replaced by the encoders' own.
+            image_encoder: with its weights.
+            text_encoder: with its weights and tokenizer.
+
+        Raises:
+            ConfigError: an impossible combination.
+        """
+        super().__init__()
+        self.config = dataclasses.replace(
+            config, image_encoder=image_encoder.config, text_encoder=text_encoder.config
+        )
+        self.image = Tower(image_encoder, config.image_tower, image_encoder.num_tokens)
+        self.text = Tower(text_encoder, config.text_tower)
+        widths = self.image.width, self.text.width
+        if config.alignment.dim is None and widths[0] != widths[1]:
+            raise ConfigError(
+                f"alignment: the towers' widths differ ({widths[0]} and {widths[1]}); give a dim"
+            )
+        self.alignment = AlignmentHead(config.alignment, *widths)
+        self.matching = MatchingHead(config.matching, *widths)
+        if config.attention is not None and not config.alignment.normalize:
+            raise ConfigError("attention: it compares unit vectors; set alignment.normalize")
+        if config.attention is not None and self.alignment.zero_tokens:
+            raise ConfigError("attention: it would attend to zeros; set alignment.empty_fill")
+        self.attention = (
+            AttentionHead(config.attention, self.alignment.dim) if config.attention else None
+        )
+
+    @classmethod
+    def create(cls, config: ModelConfig, tokenizer: Tokenizer | None = None) -> AladinModel:
+        """Build a network for training: pretrained encoders are loaded, the rest is random.
+
+        Args:
+            config: of a recipe.
+            tokenizer: for a text encoder that starts at random.
+
+        Raises:
+            ConfigError: an unknown encoder or an impossible combination.
+            CheckpointError: a pretrained encoder cannot be loaded.
+        """
+        # The image encoder comes second: it may share the text encoder's weights.
+        text_encoder = text_encoder_class(config).from_source(config.text_encoder, tokenizer)
+        image_encoder = image_encoder_class(config).from_source(config.image_encoder, text_encoder)
+        return cls.on_encoders(config, image_encoder, text_encoder)
+
+    @classmethod
+    def on_encoders(
+        cls, config: ModelConfig, image_encoder: ImageEncoder, text_encoder: TokenizedTextEncoder
+    ) -> AladinModel:
+        """Put new towers and heads on two encoders: random ones, or as their sources' projections.
+
+        Args:
+            config: the towers and heads.
+            image_encoder: with its weights.
+            text_encoder: with its weights and tokenizer.
+
+        Raises:
+            ConfigError: an impossible combination.
+        """
+        config, projections = fit_to_towers(
+            config, image_encoder.projection, text_encoder.projection
+        )
+        model = cls(config, image_encoder, text_encoder)
+        if projections is not None and config.matching.start == "towers":
+            start_as(model.matching.projections, projections)
+        if projections is not None and config.alignment.start == "towers":
+            start_as(model.alignment.projections, projections)
+        return model
+
+    def encode_images(self, batch: ImageBatch | Features) -> Encoding:
+        """Encode collated photos, or the image encoder's cached output."""
+        return self._heads(self.image(batch), "image")
+
+    def encode_texts(self, batch: TextBatch | Features) -> Encoding:
+        """Encode tokenised texts, or the text encoder's cached output."""
+        return self._heads(self.text(batch), "text")
+
+    @property
+    def score_names(self) -> tuple[ScoreName, ...]:
+        """The heads that this network has."""
+        own = ("matching", "alignment")
+        return own if self.attention is None else (*own, "attention")
+
+    def scores(
+        self, name: ScoreName, images: Encoding, texts: Encoding
+    ) -> Float[Tensor, "images texts"]:
+        """Score all pairs of two batches by one head, chunked to the memory budget.
+
+        Raises:
+            ConfigError: the network has no such head.
+        """
+        match name:
+            case "matching":
+                return matching_scores(images, texts)
+            case "alignment":
+                return self.alignment_scores(images, texts)
+            case "attention":
+                return self._attention_head()(images, texts)
+            case _:
+                assert_never(name)
+
+    def paired_scores(
+        self, name: ScoreName, images: Encoding, texts: Encoding
+    ) -> Float[Tensor, " pairs"]:
+        """Score each image with the text in its row: the diagonal of `scores`.
+
+        Raises:
+            ConfigError: the network has no such head.
+            ShapeError: the batches differ in length.
+        """
+        match name:
+            case "matching":
+                return paired_matching_scores(images, texts)
+            case "alignment":
+                return paired_alignment_scores(images, texts)
+            case "attention":
+                return self._attention_head().paired(images, texts)
+            case _:
+                assert_never(name)
+
+    def alignment_scores(self, images: Encoding, texts: Encoding) -> Float[Tensor, "images texts"]:
+        """Score all pairs by the alignment head's rule."""
+        return alignment_scores(images, texts)
+
+    def _attention_head(self) -> AttentionHead:
+        if self.attention is None:
+            raise ConfigError("attention: this network has no such head")
+        return self.attention
+
+    def _heads(self, features: Features, modality: Literal["image", "text"]) -> Encoding:
+        tokens, mask = self.alignment(features, modality)
+        return Encoding(self.matching(features, modality), tokens, mask)
+
+
+def image_encoder_class(config: ModelConfig) -> type[ImageEncoder]:
+    """Look an image encoder up by its configured name."""
+    return _look_up(IMAGE_ENCODERS, config.image_encoder.name, "image_encoder")
+
+
+def text_encoder_class(config: ModelConfig) -> type[TokenizedTextEncoder]:
+    """Look a text encoder up by its configured name."""
+    return _look_up(TEXT_ENCODERS, config.text_encoder.name, "text_encoder")
+
+
+def _look_up(registry: dict[str, T], name: str, where: str) -> T:
+    if name not in registry:
+        raise ConfigError(f"{where}.name: unknown {name!r}, known are {sorted(registry)}")
+    return registry[name]

@@ -1,0 +1,311 @@
+"""What a picture would cost to decode, found in its header; what costs too much is refused.
+
+Sizes alone do not bound the work: a few bytes can ask for a thousand passes over all pixels, for a
+tile far larger than the picture, or for millions of steps of an interpreted parser.
+
+One limit on the memory that decoding pictures may take at the same time.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from PIL import Image, TiffImagePlugin
+
+from aladin_network.errors import AladinError, ImageError, ImageTooLargeError, OverloadedError
+
+# Steps of the parsers that Pillow has in Python: markers, chunks and directories. A photo of 32 MB
+# in chunks of 1 kB needs fewer; at some microseconds each they would add up to minutes.
+_MAX_READS = 100_000
+
+# A progressive JPEG has about ten scans, each of them one pass over all pixels. Small pictures may
+# have more, as their passes are cheap.
+_MAX_PASSES = 32
+
+_BITS_PER_SAMPLE, _SAMPLES_PER_PIXEL = 258, 277
+_TILE_WIDTH, _TILE_LENGTH = 322, 323
+
+# Bytes that Pillow keeps for a pixel of a decoded picture, by its mode; of any other mode it is 4.
+_STORED_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}
+_RGB_BYTES = 4
+# libwebp keeps two canvases, and hands out a copy from which Pillow makes its own.
+_WEBP_BYTES = 17
+# A GIF's first frame, and what is to be shown after it.
+_GIF_BYTES = 2
+# libjpeg keeps all coefficients of a picture that comes in several scans: two bytes each.
+_COEFFICIENT_BYTES = 2
+# Row buffers, tables, and the strips in which colours are converted.
+_FIXED_BYTES = 6 * 2**20
+# Shrinking a picture, for a network or a drawing, goes through one of its full height and of the
+# width that is wanted.
+_SHRINKING_BYTES = 4 * 1024
+# Segments of a JPEG that have no length: filling, restarts and the start of the picture.
+_JPEG_BARE = {0x01, 0xFF, *range(0xD0, 0xD9)}
+
+
+class BoundedReader(io.BytesIO):
+    """A file in memory that can be read only so often."""
+
+    _left = _MAX_READS
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read as `io.BytesIO` does.
+
+        Raises:
+            OSError: it was read too often.
+        """
+        self._left -= 1
+        if self._left < 0:
+            raise OSError(f"more than {_MAX_READS} parts")
+        return super().read(size)
+
+
+def check_cost(
+    picture: Image.Image, data: bytes, source: str, max_pixels: int, max_side_px: int
+) -> None:
+    """Refuse a picture that would cost too much.
+
+    Args:
+        picture: opened, not decoded.
+        data: the whole file.
+        source: names the picture in errors.
+        max_pixels: limit of width times height.
+        max_side_px: limit of both width and height.
+
+    Raises:
+        ImageTooLargeError: too many pixels, a side that is too long, or too many passes.
+        ImageError: of a kind that only a slow decoder knows.
+    """
+    pixels = picture.width * picture.height
+    if pixels > max_pixels:
+        size = f"{picture.width} x {picture.height}"
+        raise ImageTooLargeError(source, f"{size} pixels, limit {max_pixels}")
+    if max(picture.size) > max_side_px:
+        size = f"{picture.width} x {picture.height}"
+        raise ImageTooLargeError(source, f"{size} pixels, limit {max_side_px} for each side")
+    if isinstance(picture, TiffImagePlugin.TiffImageFile):
+        _check_tiles(picture, source, max_pixels)
+    if picture.format in ("JPEG", "MPO") or picture.info.get("compression") == "jpeg":
+        # Inside of the coded pixels no such pair of bytes occurs, so each one starts a scan.
+        scans = data.count(b"\xff\xda")
+        if scans * pixels > _MAX_PASSES * max_pixels:
+            raise ImageTooLargeError(source, f"{scans} scans of {pixels} pixels each")
+    if any(tile[0] == "bmp_rle" for tile in getattr(picture, "tile", ())):
+        # Pillow decodes it in Python, for seconds, while the process can do nothing else.
+        raise ImageError(source, "a BMP with run-length encoding, expected a plain one")
+
+
+def decoding_bytes(picture: Image.Image, data: bytes) -> int:
+    """Return an upper bound of the memory that decoding a picture to RGB takes at its peak.
+
+    Room to shrink the decoded picture to a network's size is part of it; the file is not.
+
+    Args:
+        picture: Opened, `draft` called if it is to be, not decoded.
+        data: The whole file.
+    """
+    pixels = picture.width * picture.height
+    stored = _STORED_BYTES.get(picture.mode, 4)
+    # Turned upright, then converted to RGB; the picture before each step is let go after it.
+    after = max(2 * stored, stored + _RGB_BYTES)
+    if picture.format == "WEBP":
+        after = max(after, _WEBP_BYTES)
+    elif picture.format == "GIF":
+        after += _GIF_BYTES
+    needed = pixels * after + 2 * len(data)  # the decoder of WebP has copies of the file
+    if picture.format in ("JPEG", "MPO") and _comes_in_scans(picture, data):
+        # `draft` leaves pixels out when the coefficients are there: all of them are kept.
+        scale, *_ = getattr(picture, "decoderconfig", ()) or (1,)
+        coefficients = _COEFFICIENT_BYTES * getattr(picture, "layers", 4) * pixels * scale**2
+        needed = max(needed, coefficients + pixels * stored)
+    elif isinstance(picture, TiffImagePlugin.TiffImageFile):
+        needed = max(needed, pixels * stored + _tiff_buffer_bytes(picture))
+    return needed + _FIXED_BYTES + _SHRINKING_BYTES * max(picture.size)
+
+
+def _comes_in_scans(picture: Image.Image, data: bytes) -> bool:
+    """Whether the components of a JPEG are spread over several scans."""
+    if "progressive" in picture.info:
+        return True
+    place = 2
+    while place + 4 < len(data) and data[place] == 0xFF:
+        kind = data[place + 1]
+        if kind == 0xDA:
+            return data[place + 4] < getattr(picture, "layers", 4)
+        length = int.from_bytes(data[place + 2 : place + 4], "big")
+        place += 1 if kind == 0xFF else 2 if kind in _JPEG_BARE else 2 + length
+    return True  # not to be told: the worse of the two
+
+
+def _tiff_buffer_bytes(picture: TiffImagePlugin.TiffImageFile) -> int:
+    """Return the largest buffer that libtiff may need: one strip may hold the whole picture."""
+    width, length = _tile_size(picture)
+    bits = picture.tag_v2.get(_BITS_PER_SAMPLE, 8)
+    depths = bits if isinstance(bits, tuple) else (bits,)
+    samples = max(picture.tag_v2.get(_SAMPLES_PER_PIXEL, 1), len(depths))
+    pixels = max(picture.width * picture.height, width * length)
+    return pixels * max(4, samples * max(depths) // 8)
+
+
+def _tile_size(picture: TiffImagePlugin.TiffImageFile) -> tuple[int, int]:
+    width, length = (int(picture.tag_v2.get(tag, 0)) for tag in (_TILE_WIDTH, _TILE_LENGTH))
+    return width, length
+
+
+def _check_tiles(picture: TiffImagePlugin.TiffImageFile, source: str, max_pixels: int) -> None:
+    """Refuse tiles larger than any picture may be; each is decoded whole into a buffer."""
+    width, length = _tile_size(picture)
+    if width * length > max_pixels:
+        raise ImageTooLargeError(source, f"tiles of {width} x {length} pixels, limit {max_pixels}")
+
+
+# Enough for any picture of `aladin_network.photos.decoding.MOST_PIXELS` pixels, of whatever format.
+DEFAULT_BYTES = 2 * 2**30
+
+# Between two looks at whether the result is still wanted, while a picture waits for memory.
+_LOOK_S = 0.1
+# Told to whoever waited in vain: other pictures are decoded by then, most likely.
+_RETRY_AFTER_S = 1.0
+
+
+class MemoryLimitError(ImageTooLargeError):
+    """A picture that alone takes more memory to decode than all pictures may take together."""
+
+    def __init__(self, source: str, needed: int, limit: int) -> None:
+        super().__init__(source, f"decoding it takes {needed} bytes of memory, limit {limit}")
+
+
+class WithdrawnError(AladinError):
+    """The client for whom a picture was to be decoded has hung up."""
+
+    def __init__(self) -> None:
+        super().__init__("the request was withdrawn")
+
+
+@dataclass(frozen=True)
+class _Demand:
+    """How long a result is wanted; see `wanted_while`."""
+
+    is_wanted: Callable[[], bool]
+    until_s: float
+
+
+_DEMAND: ContextVar[_Demand | None] = ContextVar("demand", default=None)
+
+
+@contextmanager
+def wanted_while(is_wanted: Callable[[], bool], until_s: float = math.inf) -> Generator[None]:
+    """Limit how long this thread waits for memory inside of the context.
+
+    Args:
+        is_wanted: Whether somebody still waits for the result; called from this thread.
+        until_s: When waiting ends with an `OverloadedError`, by `time.monotonic`.
+    """
+    token = _DEMAND.set(_Demand(is_wanted, until_s))
+    try:
+        yield
+    finally:
+        _DEMAND.reset(token)
+
+
+def is_still_wanted() -> Callable[[], bool]:
+    """Return what tells whether the result of the current context is wanted, for other threads."""
+    demand = _DEMAND.get()
+    return _always if demand is None else demand.is_wanted
+
+
+def _always() -> bool:
+    return True
+
+
+def check_wanted() -> None:
+    """Stop work whose result nobody waits for any more.
+
+    Raises:
+        WithdrawnError: The context is one of `wanted_while`, and its result is not wanted.
+    """
+    demand = _DEMAND.get()
+    if demand is not None and not demand.is_wanted():
+        raise WithdrawnError
+
+
+class DecodingMemory:
+    """A number of bytes, reserved by whoever decodes a picture; safe to use from any thread.
+
+    Reservations are granted in the order in which they were asked for, so a large picture is not
+    overtaken by small ones for ever. A thread must not ask for a second reservation while it holds
+    one: two such threads could wait for each other.
+
+    Attributes:
+        max_bytes: Sum of all reservations at any time.
+        patience_s: Longest time that a reservation is waited for.
+    """
+
+    def __init__(self, max_bytes: int = DEFAULT_BYTES, patience_s: float = math.inf) -> None:
+        """Have all of the memory free.
+
+        Args:
+            max_bytes: Sum of all reservations at any time.
+            patience_s: Longest time that a reservation is waited for.
+        """
+        self.max_bytes = max_bytes
+        self.patience_s = patience_s
+        self._changed = threading.Condition()
+        self._waiting: deque[object] = deque()
+        self._held = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Sum of the reservations that are held now."""
+        return self._held
+
+    @contextmanager
+    def reserve(self, size: int, source: str) -> Generator[None]:
+        """Hold memory for a picture inside of the context, once it is free.
+
+        Args:
+            size: Bytes to reserve.
+            source: Names the picture in errors.
+
+        Raises:
+            MemoryLimitError: The picture alone needs more than there is.
+            OverloadedError: The memory did not become free in time.
+            WithdrawnError: Nobody waits for the result any more; see `wanted_while`.
+        """
+        if size > self.max_bytes:
+            raise MemoryLimitError(source, size, self.max_bytes)
+        self._take(size)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._held -= size
+                self._changed.notify_all()
+
+    def _take(self, size: int) -> None:
+        demand = _DEMAND.get()
+        until_s = time.monotonic() + self.patience_s
+        if demand is not None:
+            until_s = min(until_s, demand.until_s)
+        place = object()
+        with self._changed:
+            self._waiting.append(place)
+            try:
+                while self._waiting[0] is not place or self._held + size > self.max_bytes:
+                    check_wanted()
+                    left_s = until_s - time.monotonic()
+                    if left_s <= 0:
+                        raise OverloadedError(_RETRY_AFTER_S)
+                    self._changed.wait(min(left_s, _LOOK_S))
+                self._held += size
+            finally:
+                self._waiting.remove(place)
+                self._changed.notify_all()

@@ -1,0 +1,270 @@
+"""What the network says of an item: one embedding, and tokens for late interaction.
+
+Late interaction: for every word its best region, summed (ALADIN eqs 1-2).
+
+Pure functions of tensors; the caller has normalised the tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from aladin_network.errors import ShapeError
+from aladin_network.layers import fill_padding, lengthened
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+class Encoding(NamedTuple):
+    """A batch of encoded images or texts.
+
+    Attributes:
+        embedding: L2-normalised; the vector of the first stage.
+        tokens: L2-normalised; the regions or words of the second stage.
+        mask: True at real tokens.
+    """
+
+    embedding: Float[Tensor, "batch d_match"]
+    tokens: Float[Tensor, "batch tokens d_align"]
+    mask: Bool[Tensor, "batch tokens"]
+
+    @property
+    def size(self) -> int:
+        """Number of items."""
+        return self.embedding.shape[0]
+
+    def rows(self, rows: slice | Tensor) -> Encoding:
+        """Take some items."""
+        return Encoding(self.embedding[rows], self.tokens[rows], self.mask[rows])
+
+    def to(self, device: torch.device | str) -> Encoding:
+        """Move to a device."""
+        return Encoding(*(part.to(device) for part in self))
+
+    def item_tokens(self, row: int) -> Float[Tensor, "real d_align"]:
+        """Return the real tokens of one item."""
+        return self.tokens[row][self.mask[row]]
+
+
+def concatenate(parts: Sequence[Encoding]) -> Encoding:
+    """Join batches whose token axes differ in length; the shorter ones are padded.
+
+    Args:
+        parts: at least one batch.
+
+    Returns:
+        One batch of all items, in order.
+    """
+    longest = max(part.mask.shape[1] for part in parts)
+    return Encoding(
+        embedding=torch.cat([part.embedding for part in parts]),
+        tokens=torch.cat([lengthened(part.tokens, longest) for part in parts]),
+        mask=torch.cat([lengthened(part.mask, longest) for part in parts]),
+    )
+
+
+# The heads by which a pair can be scored.
+ScoreName = Literal["matching", "alignment", "attention"]
+
+# The similarity block (words x images x regions) of one chunk stays below this.
+MEMORY_BUDGET_BYTES = 256 * 2**20
+
+
+def maxsim(
+    words: Float[Tensor, "texts words dim"],
+    regions: Float[Tensor, "images regions dim"],
+    word_mask: Bool[Tensor, "texts words"],
+    region_mask: Bool[Tensor, "images regions"],
+    memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
+) -> Float[Tensor, "texts images"]:
+    """Score every text against every image by late interaction (ALADIN eq 2).
+
+    Each real word takes its best real region; the words' scores are summed. Only which region
+    was best is kept for the backward pass, so the memory budget holds in training too.
+
+    >>> words = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> regions = torch.tensor([[[0.6, 0.8], [1.0, 0.0], [9.0, 9.0]]])
+    >>> real = torch.tensor([[True, True, False]])
+    >>> maxsim(words, regions, torch.tensor([[True, True]]), real)
+    tensor([[1.8000]])
+
+    Args:
+        words: L2-normalised word tokens.
+        regions: L2-normalised region tokens, same dtype and device.
+        word_mask: True at real words; a padded word adds 0.
+        region_mask: True at real regions.
+        memory_budget_bytes: upper bound of the similarity block held at any time.
+
+    Returns:
+        Scores in [-words, words], float32 or wider; larger is more similar. An image with
+        no real region scores 0.
+    """
+    if regions.shape[1] == 0:
+        return words.new_zeros(words.shape[0], regions.shape[0])
+    words, regions = _to_autocast(words), _to_autocast(regions)
+    packed = words[word_mask]  # (real words, dim): padding costs nothing
+    text_of_word = word_mask.nonzero()[:, 0]
+    cells = memory_budget_bytes // words.element_size()
+    images_a_chunk = max(1, cells // max(1, packed.shape[0] * regions.shape[1]))
+    best = _BestRegion.apply(packed, regions, region_mask, images_a_chunk)
+    best = best.to(torch.promote_types(best.dtype, torch.float32))  # (real words, images)
+    scores = best.new_zeros(words.shape[0], regions.shape[0])
+    return scores.index_add(0, text_of_word, best)
+
+
+def alignment_scores(
+    images: Encoding,
+    texts: Encoding,
+    memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
+) -> Float[Tensor, "images texts"]:
+    """Score all pairs of two batches; see `maxsim`.
+
+    Args:
+        images: encoded images.
+        texts: encoded texts.
+        memory_budget_bytes: upper bound of the similarity block held at any time.
+
+    Returns:
+        ``scores[image, text]``.
+    """
+    # One image against all words at once must fit: very many texts go in groups.
+    row_bytes = texts.mask.shape[1] * images.mask.shape[1] * texts.tokens.element_size()
+    group = max(1, memory_budget_bytes // max(1, row_bytes))
+    columns = [
+        maxsim(tokens, images.tokens, mask, images.mask, memory_budget_bytes)
+        for tokens, mask in zip(texts.tokens.split(group), texts.mask.split(group), strict=True)
+    ]
+    return torch.cat(columns).T  # (images, texts)
+
+
+def matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, "images texts"]:
+    """Cosine of every image's embedding with every text's (ALADIN, matching head).
+
+    Always in the embeddings' own number format: bfloat16 would round cosines to steps of 0.004,
+    which the temperature of a contrastive loss blows up; and this product is small.
+    """
+    with torch.autocast(images.embedding.device.type, enabled=False):
+        return images.embedding @ texts.embedding.T
+
+
+def paired_maxsim(
+    words: Float[Tensor, "pairs words dim"],
+    regions: Float[Tensor, "pairs regions dim"],
+    word_mask: Bool[Tensor, "pairs words"],
+    region_mask: Bool[Tensor, "pairs regions"],
+) -> Float[Tensor, " pairs"]:
+    """Score each text against the image of its own row: the diagonal of `maxsim`.
+
+    Args:
+        words: see `maxsim`.
+        regions: of as many images as there are texts.
+        word_mask: see `maxsim`.
+        region_mask: see `maxsim`.
+
+    Returns:
+        One score a row, float32 or wider; an image with no real region scores 0.
+    """
+    if regions.shape[1] == 0:
+        return words.new_zeros(words.shape[0])
+    similarity = _to_autocast(words) @ _to_autocast(regions).mT  # (pairs, words, regions)
+    similarity = fill_padding(similarity, region_mask.unsqueeze(1))
+    best = similarity.max(dim=-1).values  # (pairs, words)
+    scored = word_mask & region_mask.any(dim=1, keepdim=True)
+    best = best.to(torch.promote_types(best.dtype, torch.float32))
+    return best.masked_fill(~scored, 0).sum(dim=1)
+
+
+def paired_alignment_scores(images: Encoding, texts: Encoding) -> Float[Tensor, " pairs"]:
+    """Score the pairs of two equally long batches, row by row; see `paired_maxsim`.
+
+    Raises:
+        ShapeError: the batches differ in length.
+    """
+    check_paired(images, texts)
+    return paired_maxsim(texts.tokens, images.tokens, texts.mask, images.mask)
+
+
+def paired_matching_scores(images: Encoding, texts: Encoding) -> Float[Tensor, " pairs"]:
+    """Cosine of each image's embedding with that of the text in its row; see `matching_scores`.
+
+    Raises:
+        ShapeError: the batches differ in length.
+    """
+    check_paired(images, texts)
+    return (images.embedding * texts.embedding).sum(dim=1)
+
+
+def check_paired(images: Encoding, texts: Encoding) -> None:
+    """Refuse batches that cannot be scored row by row.
+
+    Raises:
+        ShapeError: they differ in length.
+    """
+    if images.size != texts.size:
+        raise ShapeError(f"{images.size} texts, one for each image", texts.size)
+
+
+def _to_autocast(tokens: Tensor) -> Tensor:
+    """Round to the number format of products under autocast, where that is on."""
+    if torch.is_autocast_enabled(tokens.device.type):
+        return tokens.to(torch.get_autocast_dtype(tokens.device.type))
+    return tokens
+
+
+class _BestRegion(torch.autograd.Function):
+    """Each word's best similarity in each image, in chunks of images.
+
+    Autograd would keep the whole similarity block, and scatter into a second one; the gradient
+    needs no more than which region won.
+    """
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        words: Tensor,
+        regions: Tensor,
+        region_mask: Tensor,
+        images_a_chunk: int,
+    ) -> Tensor:
+        """Take (N, dim) words and (images, regions, dim) regions to (N, images) maxima."""
+        best = words.new_empty(words.shape[0], regions.shape[0])
+        winners = torch.empty_like(best, dtype=torch.long)
+        padded = not bool(region_mask.all())
+        for start in range(0, regions.shape[0], images_a_chunk):
+            chunk = slice(start, start + images_a_chunk)
+            similarity = words @ regions[chunk].flatten(0, 1).T  # (N, chunk * regions)
+            similarity = similarity.unflatten(1, (-1, regions.shape[1]))
+            if padded:
+                similarity = fill_padding(similarity, region_mask[chunk])
+            best[:, chunk], winners[:, chunk] = similarity.max(dim=-1)
+        empty = ~region_mask.any(dim=1)
+        ctx.save_for_backward(words, regions, winners, region_mask)
+        ctx.images_a_chunk = images_a_chunk
+        return best.masked_fill(empty, 0)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """Send each maximum's gradient to its word and to the region that won."""
+        words, regions, winners, region_mask = ctx.saved_tensors
+        grad = grad_outputs[0]
+        if not bool(region_mask.all()):
+            # Where padding won, the value is a constant.
+            images = torch.arange(regions.shape[0], device=words.device)
+            grad = grad.masked_fill(~region_mask[images, winners], 0)
+        grad_words = torch.zeros_like(words)
+        grad_regions = torch.empty_like(regions)
+        n_words, n_regions = words.shape[0], regions.shape[1]
+        for start in range(0, regions.shape[0], ctx.images_a_chunk):
+            chunk = slice(start, start + ctx.images_a_chunk)
+            count = regions[chunk].shape[0]
+            # One long index_copy is several times faster than scatter on CPUs.
+            place = torch.arange(n_words * count, device=words.device) * n_regions
+            place += winners[:, chunk].flatten()
+            dense = grad.new_zeros(n_words * count * n_regions)
+            dense.index_copy_(0, place, grad[:, chunk].flatten())
+            dense = dense.view(n_words, count * n_regions)
+            grad_words += dense @ regions[chunk].flatten(0, 1)
+            grad_regions[chunk] = (dense.T @ words).view(count, n_regions, -1)
+        return grad_words, grad_regions, None, None

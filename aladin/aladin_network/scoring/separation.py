@@ -1,0 +1,106 @@
+"""How far a score keeps pairs that belong together apart from all others."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from aladin_network.scoring.metrics import retrieval_ranks
+from jaxtyping import Float, Int
+from torch import Tensor
+
+_TEXTS_AT_A_TIME = 256
+
+
+class RankSummary(NamedTuple):
+    """Centre of a list of ranks, which count from 1.
+
+    Attributes:
+        median: rounded down, as all median ranks.
+        mean: not rounded.
+    """
+
+    median: float
+    mean: float
+
+
+def mean_difference(
+    scores: Float[Tensor, "images texts"], image_of_text: Int[Tensor, " texts"]
+) -> float:
+    """Compare positive pairs with all others: DBL's MD.
+
+    The paper does not define it. This is the mean score of the positive pairs minus that of all
+    other pairs, which fits the range of its tables.
+
+    >>> scores = torch.tensor([[0.9, 0.7, 0.2], [0.1, 0.3, 0.5]])
+    >>> round(mean_difference(scores, torch.tensor([0, 0, 1])), 6)
+    0.5
+
+    Args:
+        scores: larger is more similar.
+        image_of_text: row of each text's image; an image may have any number of captions.
+
+    Returns:
+        The difference, in the scores' own unit; 0 if one of the two kinds has no pair.
+    """
+    n_positives = scores.shape[1]
+    n_others = scores.numel() - n_positives
+    if n_positives == 0 or n_others == 0:
+        return 0.0
+    positives = float(_of_pairs(scores, image_of_text).double().sum())
+    # Row by row: a sum of all in float32 would lose digits, all in float64 is a copy.
+    others = float(scores.sum(dim=1).double().sum()) - positives
+    return positives / n_positives - others / n_others
+
+
+def cross_retrieval_ranks(
+    scores: Float[Tensor, "images texts"], image_of_text: Int[Tensor, " texts"]
+) -> Int[Tensor, " texts"]:
+    """Rank each positive pair in both directions at once (AOQ, figure 5).
+
+    With r_i the rank of the pair's image among the images and r_t that of its text among the
+    texts, both from 1 and against wrong candidates only, the paper takes max(5 r_i - 4, r_t):
+    there are five texts an image, so 5 (r_i - 1) + 1 puts r_i on the texts' scale. Here the 5
+    is the number of texts divided by the number of images, and what it makes of r_i is rounded
+    up, so that a fraction counts against us, as ties do.
+
+    >>> scores = torch.tensor([[0.9, 0.4, 0.5], [0.1, 0.6, 0.7]])
+    >>> cross_retrieval_ranks(scores, torch.tensor([0, 0, 1]))
+    tensor([1, 3, 1])
+
+    Args:
+        scores: larger is more similar.
+        image_of_text: row of each text's image; an image may have any number of captions.
+
+    Returns:
+        Ranks from 1, one a text: a text belongs to one image, so it stands for their pair.
+    """
+    n_images, n_texts = scores.shape
+    wrong_images = retrieval_ranks(scores, image_of_text).text_to_image
+    scaled = -(-wrong_images * n_texts // n_images)  # rounded up, in integers
+    return torch.maximum(scaled, _wrong_texts_ahead(scores, image_of_text)) + 1
+
+
+def summarize_cross_ranks(ranks: Int[Tensor, " pairs"]) -> RankSummary:
+    """Return median and mean of at least one rank."""
+    return RankSummary(float(ranks.double().quantile(0.5).floor()), float(ranks.double().mean()))
+
+
+def _wrong_texts_ahead(
+    scores: Float[Tensor, "images texts"], image_of_text: Int[Tensor, " texts"]
+) -> Int[Tensor, " texts"]:
+    """Count, for each text, the texts of other images that its image prefers or likes equally."""
+    right = _of_pairs(scores, image_of_text)
+    ahead: list[Tensor] = []
+    for texts in torch.arange(scores.shape[1], device=scores.device).split(_TEXTS_AT_A_TIME):
+        images = image_of_text[texts]
+        behind = scores[images] < right[texts].unsqueeze(1)  # (block, texts)
+        wrong = image_of_text != images.unsqueeze(1)
+        ahead.append((~behind & wrong).sum(dim=1))
+    return torch.cat(ahead)
+
+
+def _of_pairs(
+    scores: Float[Tensor, "images texts"], image_of_text: Int[Tensor, " texts"]
+) -> Float[Tensor, " texts"]:
+    return scores[image_of_text, torch.arange(scores.shape[1], device=scores.device)]

@@ -1,4 +1,0 @@
-"""What the scores of a search mean: probabilities that a pair, or a whole answer, is right.
-
-Applying a calibration takes NumPy alone; fitting one (`aladin.calibration.fit`) scikit-learn.
-"""

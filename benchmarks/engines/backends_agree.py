@@ -1,0 +1,332 @@
+"""A copy of an index whose items carry metadata: something for filters to look at.
+
+Real photo collections come with metadata, Flickr8k does not. What is given to an item follows from
+its row alone, so that every copy is the same: a number, a text, a bool, a list, and a field that
+some items lack.
+
+The same queries on an index of files and on the engines that it was pushed to.
+
+    python -m benchmarks.engines.backends_agree [--index INDEX] [--queries 1000] [--engines ...]
+    [--json]
+
+A copy of the index, its items with metadata (`benchmarks.engines.backends_agree`), is pushed to
+each engine: Milvus is the real server of the package of that name on 127.0.0.1, Qdrant its
+client's local mode and its own engine in this process. Every query goes to the embedded index and
+to the engine: texts ask for images and images for texts, with filters and without, 10 hits of 100
+candidates. For each engine and each of the four:
+
+    identical   share of the queries whose 10 hits are the same in the same order; two hits whose
+                scores differ by less than 1e-5 may stand either way
+    top10       share of the embedded index's hits that the engine's answers have
+    score_gap   largest difference of a score, of either stage, between the same hits
+    ratio       the engine's median time of a search over the embedded index's, in turns
+
+"exact" engines compare a query with every item; the others find near ones by a graph.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.push import PushSettings, push_index
+from aladin_index.format.disk import disk_errors, only_builder
+from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.layout import MODEL
+from aladin_index.generations.collection_writer import EncodedPart, live_parts
+from aladin_index.generations.reader import open_index
+from aladin_index.generations.writer import CollectionSource, install_model, write_generation
+from aladin_index.modality import OTHER_TARGET_OF, TARGET_OF, Modality
+from aladin_index.open import open_backend
+from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.results import Hit
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import BuildSettings, Target
+from aladin_network.scoring.scores import Encoding
+
+from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.milvus_server import MilvusServer
+from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index
+from benchmarks.lib.synthetic_sources import find_source
+
+_CITIES = ("Pisa", "Lucca", "Firenze", "Siena", "Arezzo")
+_COLOURS = ("red", "green", "blue", "black", "white", "grey", "brown")
+
+# Let through from 1 of 100 items to nearly all; every kind of test is among them.
+FILTERS: tuple[dict[str, Any], ...] = (
+    {"city": "Pisa"},
+    {"year": {"gte": 2005, "lt": 2012}},
+    {"tags": ["red", "blue"]},
+    {"not": {"city": ["Pisa", "Lucca"]}},
+    {"or": [{"public": True}, {"rating": {"gt": 4}}]},
+    {"rating": {"exists": False}, "public": False},
+    {"number": {"lt": 100}, "tags": {"nin": ["white"]}},
+    {"city": {"gte": "Lucca", "lt": "Q"}},
+)
+
+
+def tag_index(source: Path, root: Path, settings: BuildSettings) -> None:
+    """Write a copy of the live items of an index, with metadata in the place of theirs.
+
+    Args:
+        source: the index.
+        root: of the copy; new.
+        settings: of the copy's first stage and tokens; the tokens' form has to be the source's.
+    """
+    with open_index(source) as index, disk_errors(root), only_builder(root):
+        install_model(root, source / MODEL, index.manifest.model)
+        sides: dict[Target, CollectionSource] = {}
+        for target in index.manifest.targets:
+            side = index.side(target)
+            sides[target] = CollectionSource(
+                embedding_dim=side.entry.embedding_dim,
+                codec=side.base.tokens.codec,
+                parts=_tagged_parts(side),
+            )
+        write_generation(root, sides, index.manifest.model, settings, "tagged")
+
+
+def _tagged_parts(side: LiveCollection) -> Iterator[EncodedPart]:
+    row = 0
+    for part in live_parts(side):
+        items = [item._replace(metadata=metadata_of(row + n)) for n, item in enumerate(part.items)]
+        row += len(items)
+        yield part._replace(items=items)
+
+
+def metadata_of(row: int) -> dict[str, Any]:
+    """Return the metadata of the item at a row."""
+    metadata: dict[str, Any] = {
+        "number": row,
+        "year": 2000 + row % 20,
+        "city": _CITIES[row % len(_CITIES)],
+        "public": row % 3 == 0,
+        "tags": [_COLOURS[row % 7], _COLOURS[row % 11 % 7]],
+    }
+    if row % 4:
+        metadata["rating"] = 1 + row * 7 % 5 + row % 2 / 2
+    return metadata
+
+
+_HITS, _CANDIDATES = 10, 100
+# Engines and FAISS sum the same products in another order.
+_NEAR = 1e-5
+_SYNTHETIC_PHOTOS = 2000
+# Qdrant does not order texts.
+_NUMBERS_ONLY = FILTERS[:-1]
+
+
+class Engine(NamedTuple):
+    """An engine that is compared.
+
+    Attributes:
+        location: of the index in it.
+        exact: whether its first stage compares a query with every item.
+        filters: that it can apply.
+    """
+
+    location: EngineLocation
+    exact: bool
+    filters: Sequence[Mapping[str, Any]] = FILTERS
+
+
+class _Query(NamedTuple):
+    encoding: Encoding
+    modality: Modality
+
+
+class _Answers(NamedTuple):
+    hits: list[list[Hit]]
+    seconds: list[float]
+
+
+@contextmanager
+def engines(names: Sequence[str], folder: Path) -> Generator[dict[str, Engine]]:
+    """Have engines run, as long as the block does.
+
+    Args:
+        names: of `NAMES`.
+        folder: for what they keep.
+    """
+    with ExitStack() as stack:
+        found: dict[str, Engine] = {}
+        if any(name.startswith("milvus") for name in names):
+            url = stack.enter_context(MilvusServer(folder / "milvus-server")).url
+            for name, index in (("milvus-flat", "flat"), ("milvus-hnsw", "hnsw")):
+                place = EngineLocation(
+                    engine="milvus", url=url, name=name.replace("-", "_"), index=index
+                )
+                found[name] = Engine(place, exact=index == "flat")
+        for name in ("qdrant", "qdrant-edge"):
+            place = EngineLocation(engine=name, url=(folder / name).as_uri(), name="agree")
+            # The client's local mode compares all.
+            found[name] = Engine(place, exact=name == "qdrant", filters=_NUMBERS_ONLY)
+        yield {name: found[name] for name in names}
+
+
+NAMES = ("milvus-flat", "milvus-hnsw", "qdrant", "qdrant-edge")
+
+
+def compare(source: Path, engine: Engine, folder: Path, queries: int) -> dict[str, Any]:
+    """Push an index to an engine and search both.
+
+    Args:
+        source: the index of files, with the metadata of `benchmarks.engines.backends_agree`.
+        engine: that it is pushed to.
+        folder: of the engine-backed index; new.
+        queries: of each direction.
+    """
+    started = time.perf_counter()
+    options = EngineOptions(url=engine.location.url)
+    with closing(connect(engine.location, options)) as client:
+        push_index(source, folder, engine.location, client, PushSettings())
+    figures: dict[str, Any] = {"exact": engine.exact, "push_s": time.perf_counter() - started}
+    with open_index(source) as index:
+        embedded = TwoStageSearcher(index)
+        backend = open_backend(folder, engine=options)
+        try:
+            remote = TwoStageSearcher(backend)
+            for modality in ("text", "image"):
+                asked = _queries(embedded, modality, queries)
+                for filtered in (False, True):
+                    expected, actual = _search_both(
+                        embedded, remote, asked, engine.filters if filtered else [None]
+                    )
+                    name = f"{'text_to_image' if modality == 'text' else 'image_to_text'}"
+                    figures[name + ("_filtered" if filtered else "")] = _agreement(expected, actual)
+        finally:
+            backend.close()
+    return figures
+
+
+def _queries(searcher: TwoStageSearcher, modality: Modality, count: int) -> list[_Query]:
+    """Take stored items, spread over the side, as queries."""
+    side = searcher.index.side(TARGET_OF[modality])
+    rows = np.linspace(0, side.count - 1, min(count, side.count)).astype(int).tolist()
+    items = side.items.by_rows(rows)
+    return [_Query(*searcher.encode_item(item.id)) for item in items]
+
+
+def _search_both(
+    embedded: TwoStageSearcher,
+    remote: TwoStageSearcher,
+    queries: Sequence[_Query],
+    filters: Sequence[Mapping[str, Any] | None],
+) -> tuple[_Answers, _Answers]:
+    """Ask both, in turns, so that what else the machine does meets both."""
+    answers = _Answers([], []), _Answers([], [])
+    for place, query in enumerate(queries):
+        for searcher, (hits, seconds) in zip((embedded, remote), answers, strict=True):
+            started = time.perf_counter()
+            result = searcher.search(
+                query.encoding,
+                query.modality,
+                OTHER_TARGET_OF[query.modality],
+                top_k=_HITS,
+                num_candidates=_CANDIDATES,
+                filter=filters[place % len(filters)],
+            )
+            seconds.append(time.perf_counter() - started)
+            assert not result.degraded, result.degraded
+            hits.append(result.hits)
+    return answers
+
+
+def _agreement(expected: _Answers, actual: _Answers) -> dict[str, float]:
+    pairs = list(zip(expected.hits, actual.hits, strict=True))
+    shared = [_shared(ours, theirs) for ours, theirs in pairs]
+    gaps = [gap for ours, theirs in pairs for gap in _score_gaps(ours, theirs)]
+    return {
+        "queries": len(pairs),
+        "identical": float(np.mean([_identical(ours, theirs) for ours, theirs in pairs])),
+        "top10": sum(shared) / max(1, sum(len(ours) for ours, _ in pairs)),
+        "score_gap": max(gaps, default=0.0),
+        "embedded_ms": 1000 * float(np.median(expected.seconds)),
+        "ratio": float(np.median(actual.seconds) / np.median(expected.seconds)),
+    }
+
+
+def _identical(ours: Sequence[Hit], theirs: Sequence[Hit]) -> bool:
+    """Whether the orders are one, but for neighbours that score the same."""
+    if len(ours) != len(theirs):
+        return False
+    return all(
+        our.id == their.id or abs(our.score - their.score) < _NEAR
+        for our, their in zip(ours, theirs, strict=True)
+    )
+
+
+def _shared(ours: Sequence[Hit], theirs: Sequence[Hit]) -> int:
+    return len({hit.id for hit in ours} & {hit.id for hit in theirs})
+
+
+def _score_gaps(ours: Sequence[Hit], theirs: Sequence[Hit]) -> list[float]:
+    by_id = {hit.id: hit for hit in theirs}
+    gaps: list[float] = []
+    for our in ours:
+        their = by_id.get(our.id)
+        if their is not None:
+            assert our.stages.align is not None  # both sides have tokens
+            assert their.stages.align is not None
+            gaps += [
+                abs(our.score - their.score),
+                abs(our.stages.match.score - their.stages.match.score),
+                abs(our.stages.align.score - their.stages.align.score),
+            ]
+    return gaps
+
+
+def main() -> None:
+    """Compare, and print a table or JSON."""
+    parser = figures_parser(__doc__, "50 queries")
+    parser.add_argument("--index", type=Path, help="whose items and queries; else made-up photos")
+    parser.add_argument("--queries", type=int, default=1000, help="of each direction")
+    parser.add_argument("--engines", nargs="+", choices=NAMES, default=list(NAMES))
+    options = parser.parse_args()
+    queries = 50 if options.quick else options.queries
+    torch.set_num_threads(1)
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        source = _tagged(options.index, folder)
+        with engines(options.engines, folder) as running:
+            for name, engine in running.items():
+                figures[name] = compare(source, engine, folder / f"{name}-index", queries)
+                if not options.json:
+                    _print_engine(name, figures[name])
+    if options.json:
+        print_figures(figures, as_json=True)
+
+
+def _tagged(index: Path | None, folder: Path) -> Path:
+    """Copy the index, or one of made-up photos, with metadata."""
+    if index is None:
+        index = folder / "synthetic"
+        settings = BuildSettings(token_dtype="float16")
+        write_synthetic_index(index, SyntheticPhotos(find_source()), _SYNTHETIC_PHOTOS, settings)
+    with open_index(index) as opened:
+        dtype = opened.side(opened.manifest.targets[0]).entry.token_dtype
+    tag_index(index, folder / "tagged", BuildSettings(token_dtype=dtype))
+    return folder / "tagged"
+
+
+def _print_engine(name: str, figures: Mapping[str, Any]) -> None:
+    kind = "exact" if figures["exact"] else "approximate"
+    print(f"{name} ({kind}), pushed in {figures['push_s']:.1f} s")
+    for asked, found in figures.items():
+        if isinstance(found, dict):
+            cells = "  ".join(
+                f"{key} {value:.6g}" for key, value in found.items() if key != "queries"
+            )
+            print(f"  {asked:<24} {found['queries']} queries  {cells}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Damaged first stages: one may be refused or searched, and may end no process.
+
+    python -m benchmarks.index.hostile_index [--cases 100] [--quick] [--json]
+
+Builds a first stage of each kind, changes one byte of its file at a time, at random places and
+with the length as it was, and opens and searches each damaged file in a process of its own, as a
+service does with a new generation. Exits with 1 where a process has ended by a signal, hung, or met
+an error that is not the project's own.
+
+    KIND             name of FAISS's, e.g. IVF16,PQ32x4fs
+      sound          damaged files that were searched; most bytes are values of vectors
+      refused        with an error that names the file
+      ended          processes that a signal ended, by its name
+      unforeseen     processes that ended with another error than the project's own
+      hung           processes that took longer than 30 s
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aladin_index.ann.ann_index import AnnIndex, build_ann
+from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann.file import write_ann
+from aladin_index.ann.retrieval import retrieve
+from aladin_network.errors import IndexCorruptError
+from aladin_network.types import NullProgress
+from numpy.typing import NDArray
+
+from benchmarks.lib.figures import figures_parser, print_figures
+
+KINDS = ("IVF16,PQ32x4fs", "IVF16,SQ8", "Flat", "HNSW16,Flat")
+_CASES, _QUICK_CASES = 100, 20
+_COUNT, _DIM = 4000, 32
+_QUERIES, _FOUND = 40, 100
+_LIMIT_S = 30.0
+# What opening may allocate beside what the process has: damaged lengths ask for more.
+_ROOM_BYTES = 2**30
+_REFUSED, _UNFORESEEN = 3, 4
+
+
+def attack(kind: str, cases: int, seed: int = 0) -> dict[str, Any]:
+    """Damage a first stage of one kind, and open and search what comes of it.
+
+    Args:
+        kind: a factory string of FAISS.
+        cases: damaged files.
+        seed: of the places and bytes.
+    """
+    random = np.random.default_rng(seed)
+    vectors = random.standard_normal((_COUNT, _DIM)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    fates: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ann.faiss"
+        write_ann(path, build_ann(kind, vectors, NullProgress()))
+        content = path.read_bytes()
+        for _ in range(cases):
+            changed = bytearray(content)
+            place = int(random.integers(0, len(content)))
+            changed[place] ^= int(random.integers(1, 256))
+            path.write_bytes(changed)
+            fates[_fate(path, vectors)] += 1
+    own = ("sound", "refused", "unforeseen", "hung")
+    ended = {name: count for name, count in fates.items() if name not in own}
+    return {**{name: fates[name] for name in own}, "ended": ended}
+
+
+def _fate(path: Path, vectors: NDArray[np.float32]) -> str:
+    """Open and search a file in a child process; return what became of it."""
+    child = os.fork()
+    if child == 0:
+        _open_and_search(path, vectors)
+    deadline_s = time.monotonic() + _LIMIT_S
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        if time.monotonic() > deadline_s:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return "hung"
+        time.sleep(0.005)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        return signal.Signals(-code).name
+    return {0: "sound", _REFUSED: "refused"}.get(code, "unforeseen")
+
+
+def _open_and_search(path: Path, vectors: NDArray[np.float32]) -> None:
+    """Be the child process."""
+    code = _UNFORESEEN
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
+        limit = pages * resource.getpagesize() + _ROOM_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        ann = AnnIndex.open(path, 8, 3.0)
+        if (
+            ann.count,
+            ann.dim,
+        ) != vectors.shape:  # as `aladin_index.search.stored_collection.open_collection` compares
+            raise IndexCorruptError(path, f"{ann.count} vectors of {ann.dim}")
+        for query in vectors[:_QUERIES]:
+            retrieve(ann, vectors, query, _FOUND)
+        code = 0
+    except IndexCorruptError:
+        code = _REFUSED
+    finally:
+        os._exit(code)
+
+
+def main() -> None:
+    """Attack each kind and print what came of it."""
+    parser = figures_parser(__doc__, f"{_QUICK_CASES} of each kind")
+    parser.add_argument("--cases", type=int, default=_CASES, help="of each kind")
+    arguments: argparse.Namespace = parser.parse_args()
+    faiss.omp_set_num_threads(1)  # a child has none of its parent's threads
+    cases = _QUICK_CASES if arguments.quick else arguments.cases
+    figures = {kind: attack(kind, cases) for kind in KINDS}
+    if arguments.json:
+        print_figures(figures, as_json=True)
+    else:
+        for kind, told in figures.items():
+            print(f"{kind}: {', '.join(f'{name} {count}' for name, count in told.items())}")
+    if any(told["ended"] or told["unforeseen"] or told["hung"] for told in figures.values()):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+"""Kills builds of an index at random moments, resumes them, and compares what comes of it.
+
+    python -m benchmarks.index.kill_resume --kills 200 [--json] [--quick]
+
+A round begins with an empty folder, or with an index that has a generation already. A process
+builds there, dies by SIGKILL after a time between none and that of a whole build, is started again
+with --resume, dies again, until it comes to its end. Meanwhile another process opens the index and
+searches it over and over. Rounds follow each other until there were so many kills.
+
+kills         builds that were killed
+identical     kills after which the resumed build came to an index that is, file by file and byte
+              by byte, that of a build which was left alone
+broken_reads  searches that met anything but the answer of the generation before, or that of the
+              new one from the moment it was live (or, in an empty folder, no index yet)
+reads         searches in all
+builds        builds that came to their end, one a round
+killed_while  what the killed builds were doing
+
+The builds are forked from one process that has imported everything: imports would take most of
+the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+import torch
+from aladin_index.ann.faiss_library import faiss
+from aladin_index.build.builder import build_index
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.format.layout import (
+    BUILD,
+    CURRENT,
+    NEW_GENERATION,
+    generation_folder,
+    live_generation,
+)
+from aladin_index.generations.reader import open_index
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import BuildSettings
+from aladin_network.errors import AladinError, IndexNotReadyError
+from aladin_network.inference import encode_texts
+
+from benchmarks.lib.small_collection import make_texts, save_small_network, write_photos
+
+_QUICK_KILLS = 4
+_PHOTOS, _QUICK_PHOTOS = 96, 32  # and half as many texts
+_SETTINGS = BuildSettings(
+    ann="HNSW16,Flat", token_dtype="4bit", shard_items=16, batch_size=8, readers=2
+)
+_QUERY = "a red dog runs by the sea"
+_FORK = multiprocessing.get_context("fork")
+
+# The ids and scores that a search found.
+Answer = list[tuple[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A build that is to be killed.
+
+    Attributes:
+        start: what is in the folder before; None: nothing.
+        unbroken: the index of a build that was left alone.
+        answers: of the query, by generation.
+    """
+
+    start: Path | None
+    unbroken: Path
+    answers: dict[int, Answer]
+
+    @property
+    def generation(self) -> int:
+        """The generation that is built."""
+        return max(self.answers)
+
+
+@dataclass
+class Figures:
+    """What was counted, see the module's text."""
+
+    kills: int = 0
+    identical: int = 0
+    broken_reads: int = 0
+    reads: int = 0
+    builds: int = 0
+    killed_while: Counter[str] = field(default_factory=Counter[str])
+    breaks: list[str] = field(default_factory=list[str])
+
+
+class KilledBuilds:
+    """Builds of one small collection, killed and resumed in a folder of temporary files."""
+
+    def __init__(self, folder: Path, photos: int, seed: int) -> None:
+        """Make the collection, and the indexes of unbroken builds."""
+        self._folder = folder
+        self._random = random.Random(seed)
+        self._checkpoint = folder / "checkpoint"
+        _run(save_small_network, self._checkpoint)
+        self._images = write_photos(folder / "photos", photos)
+        self._texts = make_texts(photos // 2)
+        old = folder / "old"
+        _run(self._build, old, self._images[: photos // 3], self._texts, False)
+        self.cases = [self._case("new", None), self._case("rebuilt", old)]
+
+    def round(self, case: Case, figures: Figures, most: int) -> None:
+        """Kill a build, at most so often, resume it to its end and compare."""
+        index = self._folder / "index"
+        # How long a build takes depends on what else the machine does just now.
+        seconds = self._build_unbroken(index, case.start)
+        _begin(index, case.start)
+        stop, (receiver, sender) = _FORK.Event(), _FORK.Pipe(duplex=False)
+        reader = _FORK.Process(target=_read, args=(index, case, stop, sender))
+        reader.start()
+        sender.close()  # so that a reader that dies is noticed
+        kills = 0
+        try:
+            while kills < most and self._killed(index, seconds, kills > 0):
+                kills += 1
+                figures.killed_while[_stage(index, case)] += 1
+            if kills == most:
+                _run(self._build, index, self._images, self._texts, True)
+        finally:
+            stop.set()
+            reads, breaks = receiver.recv()
+            reader.join()
+        figures.builds += 1
+        figures.kills += kills
+        figures.reads += reads
+        figures.broken_reads += len(breaks)
+        figures.breaks += breaks
+        if _files(index) == _files(case.unbroken):
+            figures.identical += kills
+
+    def _killed(self, index: Path, seconds: float, resume: bool) -> bool:
+        """Build until the end, or until a random moment; return whether the build was killed."""
+        arguments = (index, self._images, self._texts, resume)
+        process = _FORK.Process(target=self._build, args=arguments)
+        process.start()
+        process.join(self._random.uniform(0, seconds))
+        process.kill()
+        process.join()
+        if process.exitcode not in (0, -9):
+            raise SystemExit("a build failed by itself")
+        return process.exitcode == -9
+
+    def _build(
+        self, out: Path, images: list[ImageItem], texts: list[TextItem], resume: bool
+    ) -> None:
+        _one_thread()
+        settings = replace(_SETTINGS, resume=resume)
+        build_index(self._checkpoint, out, images, texts, settings)
+
+    def _case(self, name: str, start: Path | None) -> Case:
+        unbroken, answers = self._folder / name, dict[int, Answer]()
+        if start is not None:
+            answers[live_generation(start)] = _run(_answer, start)
+        self._build_unbroken(unbroken, start)
+        answers[live_generation(unbroken)] = _run(_answer, unbroken)
+        return Case(start=start, unbroken=unbroken, answers=answers)
+
+    def _build_unbroken(self, index: Path, start: Path | None) -> float:
+        """Build without a kill, and return the seconds it took."""
+        _begin(index, start)
+        started = time.perf_counter()
+        _run(self._build, index, self._images, self._texts, False)
+        return time.perf_counter() - started
+
+
+def _begin(index: Path, start: Path | None) -> None:
+    """Put a copy of `start`, or nothing, in the place of an index."""
+    shutil.rmtree(index, ignore_errors=True)
+    if start is not None:
+        shutil.copytree(start, index)
+
+
+def _read(index: Path, case: Case, stop: Event, sender: Connection) -> None:
+    """Open and search an index until told to stop; send the number of reads, and what broke."""
+    reads, breaks = 0, list[str]()
+    newest = 0 if case.start is None else min(case.answers)
+    while not stop.is_set():
+        reads += 1
+        try:
+            generation, answer = _search(index)
+            if generation < newest:
+                breaks.append(f"generation {generation} after {newest}")
+            elif answer != case.answers.get(generation):
+                breaks.append(f"generation {generation}: another answer")
+            newest = max(newest, generation)
+        except IndexNotReadyError as error:
+            if newest:
+                breaks.append(str(error))
+        except (AladinError, OSError, ValueError) as error:
+            breaks.append(f"{type(error).__name__}: {error}")
+        time.sleep(0.002)  # leaves the builds a share of the processors
+    sender.send((reads, breaks))
+
+
+def _search(index: Path) -> tuple[int, Answer]:
+    """Open the live generation and search it."""
+    _one_thread()
+    with open_index(index) as opened:
+        query = encode_texts(opened.checkpoint.model, [_QUERY])
+        result = TwoStageSearcher(opened).search(query, "text", "images", top_k=10)
+        return opened.generation, [(hit.id, hit.score) for hit in result.hits]
+
+
+def _answer(index: Path) -> Answer:
+    return _search(index)[1]
+
+
+def _stage(index: Path, case: Case) -> str:
+    """Say what a build was doing when it was killed, by what it left."""
+    if (index / CURRENT).exists() and live_generation(index) == case.generation:
+        return "cleaning up"
+    if generation_folder(index, case.generation).exists():
+        return "going live"
+    if (index / NEW_GENERATION).exists():
+        return "writing the generation"
+    return "encoding" if (index / BUILD).exists() else "listing"
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Read all files below a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def _one_thread() -> None:
+    """Compute on one thread: a forked process has no other."""
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+
+
+def _run(function: Callable[..., Any], *arguments: object) -> Any:
+    """Call a function in a forked process; this one stays without threads."""
+    receiver, sender = _FORK.Pipe(duplex=False)
+    process = _FORK.Process(target=lambda: sender.send(function(*arguments)))
+    process.start()
+    sender.close()  # so that a process that dies is noticed
+    try:
+        return receiver.recv()
+    except EOFError:
+        raise SystemExit("a build failed by itself") from None
+    finally:
+        process.join()
+
+
+def measure(kills: int, photos: int, seed: int) -> Figures:
+    """Kill builds, round after round, until there were so many kills.
+
+    Args:
+        kills: wanted.
+        photos: that each build is of, with half as many texts.
+        seed: of the moments.
+    """
+    figures = Figures()
+    with tempfile.TemporaryDirectory() as folder:
+        builds = KilledBuilds(Path(folder), photos, seed)
+        while figures.kills < kills:
+            case = builds.cases[figures.builds % len(builds.cases)]
+            builds.round(case, figures, kills - figures.kills)
+    return figures
+
+
+def main() -> None:
+    """Measure, and print a table or JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=200, help="builds to kill")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{_QUICK_KILLS} kills of a smaller build"
+    )
+    options = parser.parse_args()
+    kills, photos = (_QUICK_KILLS, _QUICK_PHOTOS) if options.quick else (options.kills, _PHOTOS)
+    figures = measure(kills, photos, options.seed)
+    data = vars(figures) | {"killed_while": dict(figures.killed_while)}
+    if options.json:
+        print(json.dumps(data, indent=2))
+        return
+    for name, value in data.items():
+        print(f"{name:13} {value}")
+
+
+if __name__ == "__main__":
+    main()

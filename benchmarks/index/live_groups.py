@@ -1,0 +1,226 @@
+"""What `benchmarks.index.live_updates` adds, replaces and deletes: groups of made-up photos.
+
+Searches an index again and again while `benchmarks.index.live_updates` kills its writers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from aladin_index.changes.writer import NewItems
+from aladin_index.format.disk import disk_errors, only_builder
+from aladin_index.format.layout import live_generation
+from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.generations.writer import (
+    CollectionSource,
+    describe_model,
+    install_model,
+    write_generation,
+)
+from aladin_index.items.tables import StoredItem
+from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import BuildSettings
+from aladin_index.tokens.codec import TokenCodec
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.scoring.scores import Encoding
+
+from benchmarks.lib.processes import forked
+from benchmarks.lib.small_collection import small_model
+
+# Every call changes a whole group: who sees a part of one sees half a call.
+GROUP_ITEMS = 3
+# That an index holds at a time.
+MOST_GROUPS = 80
+_EMBEDDING_DIM, _TOKEN_DIM, _TOKENS = 16, 8, 4
+_CODEC = TokenCodec("float16", _TOKEN_DIM)
+
+# By number of the group, the version of it that is there.
+Groups = dict[int, int]
+# The group and the version that an item is of; None where the item is not what these tell.
+Content = tuple[int, int] | None
+
+
+class Made(NamedTuple):
+    """One version of a group, made from its two numbers alone."""
+
+    items: list[StoredItem]
+    embeddings: np.ndarray
+    tokens: np.ndarray
+    photos: list[UploadedPhoto]
+
+
+def make_group(group: int, version: int) -> Made:
+    """Make the items of a group; the same at every call, and another for every version."""
+    random = np.random.default_rng([group, version])
+    embeddings = _unit(random.standard_normal((GROUP_ITEMS, _EMBEDDING_DIM)))
+    tokens = _unit(random.standard_normal((GROUP_ITEMS * _TOKENS, _TOKEN_DIM)))
+    photos = [UploadedPhoto(random.bytes(200)) for _ in range(GROUP_ITEMS)]
+    items = [
+        StoredItem(
+            row=place,
+            id=item_id,
+            uri=item_id,
+            path=photo.path,
+            text=None,
+            image_id=None,
+            width_px=32,
+            height_px=32,
+            metadata={"group": group, "version": version},
+        )
+        for place, (item_id, photo) in enumerate(zip(group_ids(group), photos, strict=True))
+    ]
+    return Made(items, embeddings, tokens, photos)
+
+
+def group_ids(group: int) -> list[str]:
+    """Return the ids of a group, the same in every version."""
+    return [f"{group}-{place}" for place in range(GROUP_ITEMS)]
+
+
+def new_group(group: int, version: int) -> NewItems:
+    """Return a group as it is added."""
+    made = make_group(group, version)
+    lengths = np.full(GROUP_ITEMS, _TOKENS, dtype=np.int64)
+    return NewItems(
+        items=made.items,
+        embeddings=made.embeddings,
+        tokens=made.tokens,
+        lengths=lengths,
+        photos=made.photos,
+    )
+
+
+def build_groups(root: Path, groups: Mapping[int, int]) -> None:
+    """Build an index of groups, images only.
+
+    Args:
+        root: of the index; new.
+        groups: with their versions.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = Path(folder) / "checkpoint"
+        save_checkpoint(checkpoint, small_model(_EMBEDDING_DIM, _TOKEN_DIM))
+        with disk_errors(root), only_builder(root):
+            model = describe_model(checkpoint, load_checkpoint(checkpoint).model_id)
+            install_model(root, checkpoint, model)
+            for group, version in groups.items():
+                for photo in make_group(group, version).photos:
+                    photo.write(root)
+            side = CollectionSource(
+                embedding_dim=_EMBEDDING_DIM, codec=_CODEC, parts=_parts(groups)
+            )
+            write_generation(root, {"images": side}, model, BuildSettings(), "live updates")
+
+
+def read_groups(index: SearchIndex) -> dict[str, Content]:
+    """Read all items of an index and compare them with what they have to be.
+
+    Returns:
+        By id, the group and the version; None where the embedding, the tokens or the photo is
+        that of another item.
+    """
+    side = index.side("images")
+    rows = side.items.rows_by_id()
+    found: dict[str, Content] = {}
+    for item in side.items.by_rows(list(rows.values())):
+        group, version = item.metadata["group"], item.metadata["version"]
+        place = group_ids(group).index(item.id)
+        made = make_group(group, version)
+        tokens = made.tokens[place * _TOKENS : (place + 1) * _TOKENS].astype(np.float16)
+        photo = photo_of(index.path, item)
+        right = (
+            np.array_equal(side.embedding(item.row).numpy(), made.embeddings[place])
+            and np.array_equal(side.tokens(item.row).numpy(), tokens.astype(np.float32))
+            and photo is not None
+            and photo.path.exists()
+            and photo.read() == made.photos[place].data
+        )
+        found[item.id] = (group, version) if right else None
+    return found
+
+
+def some_query(random: np.random.Generator) -> Encoding:
+    """Make up a text."""
+    import torch
+
+    embedding = torch.from_numpy(_unit(random.standard_normal((1, _EMBEDDING_DIM))))
+    words = torch.from_numpy(_unit(random.standard_normal((3, _TOKEN_DIM))))
+    return Encoding(embedding, words.unsqueeze(0), torch.ones(1, 3, dtype=torch.bool))
+
+
+def _parts(groups: Mapping[int, int]) -> Iterator[EncodedPart]:
+    for group, version in groups.items():
+        made = make_group(group, version)
+        lengths = np.full(GROUP_ITEMS, _TOKENS, dtype=np.int64)
+        yield EncodedPart(made.items, made.embeddings, _CODEC.pack(made.tokens), lengths)
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+class GroupSearcher:
+    """A process that searches all items of the index again and again."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        """Begin.
+
+        Args:
+            root: of the index.
+            seed: of the queries.
+        """
+        self._child, self._lines = forked(lambda say: _search(root, seed, say))
+        next(self._lines)  # it has begun
+
+    def stop(self) -> tuple[int, int]:
+        """Return how many searches there were, and how many of them were broken."""
+        os.kill(self._child, signal.SIGTERM)
+        counts = json.loads(list(self._lines)[-1])
+        os.waitpid(self._child, 0)
+        return counts[0], counts[1]
+
+
+def _search(root: Path, seed: int, say: Callable[[str], None]) -> None:
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
+    say("begun")
+    chance = np.random.default_rng(seed)
+    searches = broken = 0
+    index: SearchIndex | None = None
+    parent = os.getppid()
+    while not stopped and os.getppid() == parent:  # it does not outlive a benchmark that failed
+        try:
+            if index is None or index.generation != live_generation(root):
+                if index is not None:
+                    index.close()
+                index = open_index(root)
+            broken += not _sees_whole_groups(index, chance)
+        except Exception:
+            traceback.print_exc()
+            broken += 1
+        searches += 1
+    say(json.dumps([searches, broken]))
+
+
+def _sees_whole_groups(index: SearchIndex, chance: np.random.Generator) -> bool:
+    everything = GROUP_ITEMS * 4 * MOST_GROUPS
+    hits = (
+        TwoStageSearcher(index)
+        .search(some_query(chance), "text", "images", top_k=everything, num_candidates=everything)
+        .hits
+    )
+    versions: dict[int, list[int]] = {}
+    for hit in hits:
+        versions.setdefault(hit.metadata["group"], []).append(hit.metadata["version"])
+    whole = all(len(each) == GROUP_ITEMS and len(set(each)) == 1 for each in versions.values())
+    return whole and len({hit.id for hit in hits}) == len(hits) > 0

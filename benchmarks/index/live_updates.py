@@ -1,0 +1,288 @@
+"""Kills a process that changes an index, again and again, and looks what the index holds then.
+
+    python -m benchmarks.index.live_updates --kills 50 [--json] [--quick]
+
+A writer process adds, replaces and deletes groups of three photos at random, a call a group, and
+now and then compacts the index. It says over a pipe what it is about to do and what has returned:
+from then on a call is acknowledged. It is killed by SIGKILL at a random moment, the index is
+opened, and every item in it is compared, with its embedding, its tokens and the bytes of its photo.
+The next writer goes on with the index as it is. All the while another process searches.
+
+A call in which the writer was killed may be there, whole, for the kill may have fallen between its
+commit and its acknowledgement; or not at all.
+
+kills                 writers that were killed
+acknowledged          calls that returned
+acknowledged_lost     items that are not as the acknowledged calls left them
+unacknowledged_found  other items that neither the acknowledged calls nor a whole call in flight
+                      explain; those of half a call among them
+in_flight_applied     kills whose call in flight is there, whole
+in_flight             by kind of call, how many kills fell into one
+searches              of the other process, over all items
+broken_searches       of those that failed, or saw a part of a group or two versions of it
+
+Processes die, the machine does not: what a loss of power does is up to fsync, which every call
+waits for before it returns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+from aladin_index.changes.writer import ChangesWriter
+from aladin_index.format.layout import live_generation
+from aladin_index.generations.compact import compact_index
+from aladin_index.generations.reader import open_index
+from aladin_index.generations.verify import verify_index
+
+from benchmarks.index.live_groups import (
+    MOST_GROUPS,
+    Content,
+    Groups,
+    GroupSearcher,
+    build_groups,
+    group_ids,
+    new_group,
+    read_groups,
+)
+from benchmarks.lib.processes import forked
+
+QUICK_KILLS, _BASE_GROUPS = 4, 40
+
+Kind = Literal["add", "replace", "delete", "compact"]
+
+
+class Call(NamedTuple):
+    """Something that a writer does to an index in one step.
+
+    Attributes:
+        kind: what; a compaction leaves all items as they are.
+        group: that is changed.
+        version: of the group from then on.
+    """
+
+    kind: Kind
+    group: int
+    version: int
+
+    def after(self, groups: Groups) -> Groups:
+        """Return the groups as they are when it was applied."""
+        rest = {group: version for group, version in groups.items() if group != self.group}
+        if self.kind == "compact":
+            return groups
+        return rest if self.kind == "delete" else rest | {self.group: self.version}
+
+
+@dataclass(kw_only=True)
+class Figures:
+    """What was counted; see the head of this module."""
+
+    kills: int = 0
+    acknowledged: int = 0
+    acknowledged_lost: int = 0
+    unacknowledged_found: int = 0
+    in_flight_applied: int = 0
+    in_flight: dict[str, int] = field(default_factory=dict[str, int])
+    searches: int = 0
+    broken_searches: int = 0
+    generations: int = 0
+    seconds: float = 0.0
+
+
+def main() -> None:
+    """Measure, and print a table or JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_KILLS} kills, some seconds")
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # threads do not outlive a fork
+    with tempfile.TemporaryDirectory() as folder:
+        kills = QUICK_KILLS if options.quick else options.kills
+        figures = kill_writers(Path(folder) / "index", kills, options.seed)
+    if options.json:
+        print(json.dumps(asdict(figures), indent=2))
+    else:
+        for name, value in asdict(figures).items():
+            print(f"{name:<21} {value}")
+
+
+def kill_writers(root: Path, kills: int, seed: int) -> Figures:
+    """Build an index, and kill writers of it.
+
+    Args:
+        root: of the index; new.
+        kills: how many.
+        seed: of what is done, and when it is killed.
+    """
+    started = time.perf_counter()
+    figures, groups = Figures(), dict.fromkeys(range(_BASE_GROUPS), 0)
+    build_groups(root, groups)
+    chance = random.Random(seed)
+    searcher = GroupSearcher(root, seed)
+    in_flight: Counter[str] = Counter()
+    took_s: dict[str, float] = {}
+    for number in range(kills):
+        acknowledged, pending = _killed_writer(root, groups, chance, number, took_s)
+        figures.kills += 1
+        figures.acknowledged += len(acknowledged)
+        in_flight[pending.kind if pending else "none"] += 1
+        removed: set[int] = set()
+        for call in acknowledged:
+            groups = call.after(groups)
+            removed = removed | {call.group} if call.kind == "delete" else removed - {call.group}
+        groups = compare(root, groups, removed, pending, figures)
+    compact_index(root, keep=0)
+    compare(root, groups, set(), None, figures)
+    verify_index(root)
+    figures.in_flight = dict(sorted(in_flight.items()))
+    figures.searches, figures.broken_searches = searcher.stop()
+    figures.generations = live_generation(root)
+    figures.seconds = round(time.perf_counter() - started, 1)
+    return figures
+
+
+def _killed_writer(
+    root: Path, groups: Groups, chance: random.Random, number: int, took_s: dict[str, float]
+) -> tuple[list[Call], Call | None]:
+    """Let a process change the index until it is killed.
+
+    Args:
+        root: of the index.
+        groups: that it holds.
+        chance: when to kill.
+        number: of the writer; what it does follows from it.
+        took_s: how long a call of each kind takes; used to kill inside of one, and filled in.
+
+    Returns:
+        The calls that were acknowledged, and the one in flight.
+    """
+    seed = chance.randrange(2**32)
+    child, lines = forked(lambda say: _write(root, dict(groups), number, seed, say))
+    acknowledged: list[Call] = []
+    pending: Call | None = None
+    begun_s = time.perf_counter()
+    to_go, into_compaction = chance.randrange(1, 9), chance.random() < 0.5
+    armed = True
+    for line in lines:
+        if line == "done":
+            assert pending is not None
+            acknowledged.append(pending)
+            took_s[pending.kind] = time.perf_counter() - begun_s
+            pending = None
+            to_go -= 1
+        else:
+            pending = Call(*json.loads(line))
+            begun_s = time.perf_counter()
+        due = pending is not None and (pending.kind == "compact" if into_compaction else to_go <= 0)
+        if armed and due and pending is not None:
+            # Anywhere in the call, a little after its end too.
+            time.sleep(chance.uniform(0, 1.2 * took_s.get(pending.kind, 0.02)))
+            os.kill(child, signal.SIGKILL)
+            armed = False  # what it still said is in the pipe
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status):
+        raise SystemExit("a writer failed by itself")
+    return acknowledged, pending
+
+
+def _write(root: Path, groups: Groups, number: int, seed: int, say: Callable[[str], None]) -> None:
+    """Change the index, in a process of its own, until killed."""
+    chance = random.Random(seed)
+    with closing(open_index(root)) as index:
+        model_id = index.manifest.model.id
+    writer = ChangesWriter(root, model_id)
+    version = 1000 * (number + 1)
+    while True:
+        version += 1
+        call = _next_call(groups, version, chance)
+        say(json.dumps(call))
+        if call.kind == "compact":
+            compact_index(root)
+        elif call.kind == "delete":
+            writer.delete("images", group_ids(call.group))
+        else:
+            new = new_group(call.group, call.version)
+            writer.add("images", new, "replace" if call.kind == "replace" else "error")
+        say("done")
+        groups = call.after(groups)
+
+
+def _next_call(groups: Groups, version: int, chance: random.Random) -> Call:
+    kind: Kind = chance.choices(("add", "replace", "delete", "compact"), (8, 4, 6, 2))[0]
+    there = sorted(groups)
+    if (kind == "add" and len(there) >= MOST_GROUPS) or (kind == "delete" and len(there) < 2):
+        kind = "replace"
+    if kind == "compact":
+        return Call(kind, -1, version)
+    if kind == "add":
+        free = [group for group in range(2 * MOST_GROUPS) if group not in groups]
+        return Call(kind, chance.choice(free), version)
+    return Call(kind, chance.choice(there), version)
+
+
+def compare(
+    root: Path, groups: Groups, removed: set[int], pending: Call | None, figures: Figures
+) -> Groups:
+    """Compare the index with what was acknowledged, and count.
+
+    Args:
+        root: of the index.
+        groups: as the acknowledged calls left them.
+        removed: groups that an acknowledged call deleted.
+        pending: the call in flight.
+        figures: to count in.
+
+    Returns:
+        The groups of the index, for the next writer.
+    """
+    with closing(open_index(root)) as index:
+        found = read_groups(index)
+    if pending is not None and _is_applied(pending, groups, found):
+        figures.in_flight_applied += 1
+        groups = pending.after(groups)
+    expected = _items_of(groups)
+    for item_id in found.keys() | expected.keys():
+        if item_id in found and found[item_id] == expected.get(item_id):
+            continue
+        if item_id in expected or int(item_id.split("-")[0]) in removed:
+            figures.acknowledged_lost += 1
+        else:
+            figures.unacknowledged_found += 1
+    return groups
+
+
+def _is_applied(call: Call, groups: Groups, found: Mapping[str, Content]) -> bool:
+    """Whether a call that changes something is there, whole."""
+    after = _items_of(call.after(groups))
+    ids = [] if call.kind == "compact" else group_ids(call.group)
+    there = {item_id: found[item_id] for item_id in ids if item_id in found}
+    return bool(ids) and there == {item_id: after[item_id] for item_id in ids if item_id in after}
+
+
+def _items_of(groups: Groups) -> dict[str, Content]:
+    return {
+        item_id: (group, version)
+        for group, version in groups.items()
+        for item_id in group_ids(group)
+    }
+
+
+if __name__ == "__main__":
+    main()

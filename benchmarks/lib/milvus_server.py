@@ -1,0 +1,232 @@
+"""A real Milvus server in a process of its own, which can be killed and started again.
+
+It is the standalone server of the `milvus` package: etcd, the log and the object store are in its
+process, and all that it keeps is in one folder.
+
+    python -m benchmarks.lib.milvus_server FOLDER [--port 19530]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import lzma
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from aladin_network.files import atomic_folder
+
+_READY_S, _STOP_S, _LOOK_S = 120.0, 2.0, 0.1
+# What makes a server that was killed answer again sooner: the sessions of its parts end after 5
+# seconds instead of 30, parts look for each other each second, and what is not yet written out of
+# the log, which has to be read again, is 10 seconds of it instead of 600. What makes a collection
+# ready sooner: its state is looked at ten times a second.
+_SETTINGS = {
+    "QUERYCOORD_CHECKINTERVAL": "100",
+    "QUERYCOORD_DISTPULLINTERVAL": "100",
+    "COMMON_SESSION_TTL": "5",
+    "GRPC_CLIENT_MAXBACKOFF": "1",
+    "DATANODE_SEGMENT_SYNCPERIOD": "10",
+    "DATANODE_CHANNEL_UPDATECHANNELCHECKPOINTINTERVAL": "5",
+}
+# Asks the kernel (Linux) to kill this process when the thread that started it ends, and becomes the
+# server. It is no `preexec_fn`: that would fork a process that may have gRPC's threads in it.
+_ENDING_WITH_THE_CALLER = (
+    sys.executable,
+    "-ISc",
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])",
+)
+
+
+class MilvusServer:
+    """A server on a free port of 127.0.0.1 from when it is entered until it is left.
+
+        with MilvusServer(folder) as server:
+            server.url
+            server.kill()
+            server.start()  # on the same data, at the same address
+
+    Attributes:
+        folder: of its data, settings and logs.
+        url: such as http://127.0.0.1:40123.
+    """
+
+    def __init__(self, folder: Path, port: int | None = None) -> None:
+        """Start nothing yet.
+
+        Args:
+            folder: empty, or of an earlier server.
+            port: to listen on; None: a free one.
+        """
+        self.folder = folder.absolute()
+        self.port = port or free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> MilvusServer:
+        """Start the server, see `start`."""
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the server; its folder stays."""
+        self.stop()
+
+    def start(self) -> None:
+        """Start the server; return when it answers.
+
+        Raises:
+            ImportError: the `milvus` package is not installed.
+            RuntimeError: it ended, or did not answer in time.
+        """
+        programs = _unpacked_programs()
+        # The ports between its parts are new ones each time: nobody outside knows them.
+        health, *others = _free_ports(10)
+        etcd_settings = self._write_settings(others)
+        log = self.folder / "logs" / "milvus.log"
+        with log.open("ab") as said:
+            self._process = subprocess.Popen(
+                [*_ENDING_WITH_THE_CALLER, str(programs / "milvus"), "run", "standalone"],
+                cwd=self.folder,
+                env=os.environ
+                | {
+                    "DEPLOY_MODE": "STANDALONE",
+                    **_SETTINGS,
+                    "ETCD_CONFIG_PATH": str(etcd_settings),
+                    "METRICS_PORT": str(health),
+                    "MILVUS_RUN_DIR": str(self.folder / "run"),
+                    "LD_LIBRARY_PATH": str(programs),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+            )
+        deadline_s = time.monotonic() + _READY_S
+        while not _is_healthy(health):
+            if self._process.poll() is not None or time.monotonic() > deadline_s:
+                raise RuntimeError(f"Milvus did not start, see {log}")
+            time.sleep(_LOOK_S)
+
+    @property
+    def pid(self) -> int:
+        """Of the server's process."""
+        assert self._process is not None  # started
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End the server with SIGKILL, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        """End the server with SIGTERM; kill it if that takes too long."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def _write_settings(self, ports: list[int]) -> Path:
+        """Write the folder's settings: the package's own, with these ports.
+
+        Returns:
+            The file for etcd, which would take two fixed ports and so run once a machine.
+        """
+        client, peer, *rest = ports
+        names = ("root_coord", "proxy_internal", "query_coord", "query_node", "index_node")
+        named = dict(zip((*names, "data_coord", "data_node"), rest, strict=True))
+        config = _milvus().MilvusServerConfig(data_dir=str(self.folder))
+        config.resolve_storage()
+        # Not `resolve`, which refuses the port of a server that was killed a moment ago.
+        for name, port in (named | {"proxy": self.port, "etcd": client}).items():
+            config.set(f"{name}_port", port)
+        config.write_config()
+        path = self.folder / "configs" / "etcd.json"
+        addresses = {"client": f"http://127.0.0.1:{client}", "peer": f"http://127.0.0.1:{peer}"}
+        urls = {
+            f"{use}-{kind}-urls": address
+            for kind, address in addresses.items()
+            for use in ("listen", "initial-advertise" if kind == "peer" else "advertise")
+        }
+        etcd = {"initial-cluster": f"default={addresses['peer']}", **urls}
+        path.write_text(json.dumps(etcd, indent=2), encoding="utf-8")
+        return path
+
+
+def _milvus() -> Any:
+    return importlib.import_module("milvus")
+
+
+def _unpacked_programs() -> Path:
+    """Return the folder with the server's programs; the package brings them packed.
+
+    They are unpacked once (246 MB, 5 s) and used by all servers of this user.
+    """
+    package = _milvus()
+    folder = Path(package.MilvusServerConfig.get_default_data_dir()) / "unpacked"
+    if not folder.exists():
+        with atomic_folder(folder) as partial:
+            for packed in (Path(package.__file__).parent / "data" / "bin").glob("*.lzma"):
+                program = partial / packed.stem
+                with lzma.open(packed) as source, program.open("wb") as target:
+                    shutil.copyfileobj(source, target)
+                program.chmod(0o755)
+    return folder
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on."""
+    return _free_ports(1)[0]
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _is_healthy(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+            return b"OK" in answer.read()
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def main() -> None:
+    """Run a server until it is interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--port", type=int)
+    arguments = parser.parse_args()
+    with MilvusServer(arguments.folder, arguments.port) as server:
+        print(server.url, flush=True)
+        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,323 @@
+"""An index to serve where there is none: a network of real size, nothing learnt and nothing loaded.
+
+What a search costs follows from the sizes of the network and of the index, not from what is in
+them. The sizes here are those of a small deployment: a text encoder like MiniLM's (6 layers of 384)
+or like BERT's base, which is ALADIN's own (12 layers of 768), MobileNetV2 for photos, 10,000 photos
+of 49 regions. The weights are random, the photos' encodings are those of
+`benchmarks.lib.synthetic`; captions and picture files are the demo's, so that photos can be shown
+and evidence names words.
+
+Queries for a service, taken from the index that it serves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from aladin_index.format.disk import disk_errors, only_builder
+from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.reader import open_index
+from aladin_index.generations.writer import (
+    CollectionSource,
+    describe_model,
+    install_model,
+    write_generation,
+)
+from aladin_index.items.tables import StoredItem
+from aladin_index.items.uploaded_photos import photo_of
+from aladin_index.settings import TARGETS, BuildSettings, Target
+from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.store import codec_for
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.config import (
+    AlignmentHeadConfig,
+    ImageEncoderConfig,
+    MatchingHeadConfig,
+    ModelConfig,
+    TextEncoderConfig,
+    TowerConfig,
+    TrunkConfig,
+)
+from aladin_network.files import atomic_folder
+from aladin_network.inference import encode_texts
+from aladin_network.model import AladinModel, text_encoder_class
+from aladin_network.photos.decoding import DEFAULT_LIMITS
+from aladin_training.demo.scenes import draw_data_set
+
+from benchmarks.lib.synthetic import SyntheticPhotos
+from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, stand_in_source
+
+# Below the folder that the commands are started in. The number changes with what is made.
+_FOLDER = Path("runs/benchmarks")
+_NAME = "served-index-2"
+_VOCABULARY, _PICTURE_PX, _TEXT_BATCH, _SAMPLE_PHOTOS = 4000, 384, 32, 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedSize:
+    """How much is in a served index.
+
+    Attributes:
+        photos: items among the images.
+        pictures: files that they share, each with five captions, the items among the texts.
+        layers: of the text encoder.
+        width: of the text encoder.
+    """
+
+    photos: int = 10_000
+    pictures: int = 400
+    layers: int = 6
+    width: int = 384
+
+    @property
+    def name(self) -> str:
+        """Of the folder."""
+        return f"{_NAME}-{self.photos}-{self.pictures}-{self.layers}x{self.width}"
+
+
+QUICK_SIZE = ServedSize(photos=1000, pictures=30, layers=2)
+SIZES = {"minilm": ServedSize(), "bert-base": ServedSize(layers=12, width=768)}
+
+
+def find_served_index(
+    given: Path | None, *, quick: bool = False, text_encoder: str = "minilm"
+) -> Path:
+    """Return the index to serve, which is made first where it is missing.
+
+    Args:
+        given: of the command line; None: the one made here.
+        quick: a smaller one, whatever the text encoder.
+        text_encoder: whose size the stand-in has, of `SIZES`.
+    """
+    return given or make_served_index(_FOLDER, QUICK_SIZE if quick else SIZES[text_encoder])
+
+
+def make_served_index(folder: Path, size: ServedSize) -> Path:
+    """Make an index, unless it is there; it is whole or not there at all.
+
+    Args:
+        folder: that gets a folder for it.
+        size: of it.
+
+    Returns:
+        The index.
+    """
+    home = (folder / size.name).resolve()
+    if not home.exists():
+        with atomic_folder(home) as partial:
+            _make(partial, home, size)
+    return home / "index"
+
+
+def _make(partial: Path, home: Path, size: ServedSize) -> None:
+    data_file = draw_data_set(
+        partial / "data", scenes=size.pictures, val_scenes=1, test_scenes=1, size_px=_PICTURE_PX
+    )
+    lines = [json.loads(line) for line in data_file.read_text(encoding="utf-8").splitlines()]
+    model = real_size_model([caption for line in lines for caption in line["captions"]], size)
+    checkpoint, root = partial / "checkpoint", partial / "index"
+    save_checkpoint(checkpoint, model)
+    root.mkdir()
+    with disk_errors(root), only_builder(root):
+        entry = describe_model(checkpoint, load_checkpoint(checkpoint).model_id)
+        install_model(root, checkpoint, entry)
+        settings = BuildSettings()
+        sides: dict[Target, CollectionSource] = {
+            "images": _photo_side(lines, home / "data", size.photos, settings),
+            "texts": _text_side(lines, model, settings),
+        }
+        write_generation(root, sides, entry, settings, size.name)
+    shutil.rmtree(checkpoint)  # the index has its own copy
+
+
+def real_size_model(captions: Sequence[str], size: ServedSize) -> AladinModel:
+    """Make a network of random weights, the same at every call.
+
+    Args:
+        captions: that its vocabulary is learnt from.
+        size: gives the layers and the width of its text encoder.
+    """
+    torch.manual_seed(0)
+    trunk = TrunkConfig(width=256, layers=1, heads=4, feedforward=512)
+    config = ModelConfig(
+        image_encoder=ImageEncoderConfig(architecture={"model_type": "mobilenet_v2"}),
+        text_encoder=TextEncoderConfig(
+            architecture={
+                "model_type": "bert",
+                "hidden_size": size.width,
+                "num_hidden_layers": size.layers,
+                "num_attention_heads": 12,
+                "intermediate_size": 4 * size.width,
+            },
+        ),
+        image_tower=TowerConfig(trunk=trunk, aggregate="mean", positions=True),
+        text_tower=TowerConfig(trunk=trunk),
+        alignment=AlignmentHeadConfig(dim=TOKEN_DIM),
+        matching=MatchingHeadConfig(
+            layers=0, heads=4, pooling=("first", "mean", "max"), dim=EMBEDDING_DIM
+        ),
+    )
+    tokenizer = text_encoder_class(config).learn_tokenizer(captions, _VOCABULARY)
+    return AladinModel.create(config, tokenizer).eval()
+
+
+def _photo_side(
+    lines: Sequence[dict[str, Any]], data: Path, count: int, settings: BuildSettings
+) -> CollectionSource:
+    photos = SyntheticPhotos(stand_in_source())
+    first = next(iter(photos.photos(min(count, _SAMPLE_PHOTOS))))
+    codec = codec_for(settings.token_dtype, [first.tokens.reshape(-1, TOKEN_DIM)])
+    return CollectionSource(
+        embedding_dim=EMBEDDING_DIM,
+        codec=codec,
+        parts=_photo_parts(photos, count, codec, lines, data),
+    )
+
+
+def _photo_parts(
+    photos: SyntheticPhotos,
+    count: int,
+    codec: TokenCodec,
+    lines: Sequence[dict[str, Any]],
+    data: Path,
+) -> Iterator[EncodedPart]:
+    row = 0
+    for batch in photos.photos(count):
+        items: list[StoredItem] = []
+        for number in range(row, row + len(batch.embeddings)):
+            line = lines[number % len(lines)]
+            items.append(
+                StoredItem(
+                    row=number,
+                    id=f"photo-{number}",
+                    uri=f"album/{number}.jpg",
+                    path=str(data / line["image"]),
+                    text=line["captions"][0],
+                    image_id=None,
+                    width_px=_PICTURE_PX,
+                    height_px=_PICTURE_PX,
+                    metadata={"year": 2000 + number % 20, "number": number},
+                )
+            )
+        lengths = np.full(len(items), REGIONS, dtype=np.int64)
+        packed = codec.pack(batch.tokens.reshape(-1, TOKEN_DIM))
+        yield EncodedPart(items, batch.embeddings, packed, lengths)
+        row += len(items)
+
+
+def _text_side(
+    lines: Sequence[dict[str, Any]], model: AladinModel, settings: BuildSettings
+) -> CollectionSource:
+    captions = [
+        (place, caption) for place, line in enumerate(lines) for caption in line["captions"]
+    ]
+    embeddings: list[torch.Tensor] = []
+    words: list[torch.Tensor] = []
+    for start in range(0, len(captions), _TEXT_BATCH):
+        texts = [caption for _, caption in captions[start : start + _TEXT_BATCH]]
+        encoding = encode_texts(model, texts)
+        embeddings.append(encoding.embedding)
+        words += [encoding.item_tokens(row) for row in range(encoding.size)]
+    tokens = torch.cat(words).numpy()
+    codec = codec_for(settings.token_dtype, [tokens])
+    items = [
+        StoredItem(
+            row=number,
+            id=f"text-{number}",
+            uri=None,
+            path=None,
+            text=caption,
+            image_id=f"photo-{place}",
+            width_px=None,
+            height_px=None,
+            metadata={"number": number},
+        )
+        for number, (place, caption) in enumerate(captions)
+    ]
+    lengths = np.array([len(each) for each in words], dtype=np.int64)
+    part = EncodedPart(items, torch.cat(embeddings).numpy(), codec.pack(tokens), lengths)
+    return CollectionSource(embedding_dim=EMBEDDING_DIM, codec=codec, parts=[part])
+
+
+def main() -> None:
+    """Make the index and print where it is."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a smaller one")
+    parser.add_argument("--text-encoder", choices=list(SIZES), default="minilm")
+    options = parser.parse_args()
+    print(find_served_index(None, quick=options.quick, text_encoder=options.text_encoder))
+
+
+if __name__ == "__main__":
+    main()
+
+
+_MOST_TEXTS, _MOST_PHOTOS, _MOST_IDS = 2000, 64, 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceQueries:
+    """What an index can be asked.
+
+    Attributes:
+        texts: captions of its photos, or its texts.
+        photos: picture files of its images.
+        ids: of its items, by side; a text's id finds images, an image's texts.
+    """
+
+    texts: list[str]
+    photos: list[bytes]
+    ids: dict[Target, list[str]]
+
+    def new_texts(self, count: int, seed: int = 0) -> list[str]:
+        """Make texts of the usual length that have not been asked before.
+
+        Half of one caption is put before half of another: a remembered encoding helps none of
+        them.
+        """
+        chance = random.Random(seed)
+        texts: list[str] = []
+        for _ in range(count):
+            first, second = (chance.choice(self.texts).split() for _ in range(2))
+            start, end = first[: -(-len(first) // 2)], second[len(second) // 2 :]
+            texts.append(" ".join([*start, *end]))
+        return texts
+
+
+def read_queries(path: Path) -> ServiceQueries:
+    """Read queries of an index of photos, and perhaps of texts.
+
+    Raises:
+        SearchIndexError: no such index, or a damaged one.
+        SystemExit: it has no captions and no texts, or no picture file is there.
+    """
+    texts: list[str] = []
+    photos: list[bytes] = []
+    ids: dict[Target, list[str]] = {}
+    with closing(open_index(path)) as index:
+        for target in TARGETS:
+            if target not in index.manifest.targets:
+                continue
+            side = index.side(target)
+            items = side.items.by_rows(range(min(_MOST_TEXTS, side.entry.count)))
+            texts += [item.text for item in items if item.text]
+            ids[target] = [item.id for item in items[:_MOST_IDS]]
+            for item in items if target == "images" else []:
+                photo = photo_of(path, item)
+                if photo is not None and len(photos) < _MOST_PHOTOS and photo.path.exists():
+                    photos.append(photo.read(DEFAULT_LIMITS.max_bytes))
+    if not texts or not photos:
+        raise SystemExit(f"{path}: expected captions and picture files to ask with")
+    return ServiceQueries(texts=texts, photos=photos, ids=ids)

@@ -1,0 +1,294 @@
+"""Encodings for any number of photos, made from real ones so that they cluster alike.
+
+Photos are drawn in the joint principal space of the real photos' embeddings and tokens: a point is
+a real photo, mixed with a near neighbour, plus noise with the data's own covariance. Embedding and
+tokens come from the same point, so what one says of a photo the other says too, as in real data
+where the embedding was distilled from the tokens. Every photo depends on the seed and on its
+number alone: the first thousand of a million are the thousand of a thousand.
+
+`benchmarks.lib.synthetic_sources` says where the real photos come from, and
+``python -m benchmarks.search.synthetic_check`` compares the result with them.
+
+Builds an index of synthetic photos as an import of ready-made encodings does.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from aladin_index.encode.item_encoders import StageSeconds
+from aladin_index.format.disk import disk_errors, only_builder
+from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.writer import (
+    CollectionSource,
+    describe_model,
+    install_model,
+    write_generation,
+)
+from aladin_index.items.tables import StoredItem
+from aladin_index.settings import BuildSettings, Target
+from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.store import codec_for
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from benchmarks.lib.small_collection import small_model
+from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, Photos, Source
+
+# Principal directions are kept until they hold this share of the variance.
+_VARIANCE_KEPT = 0.99
+# Share of a photo's variance that is noise, the rest being real photos'. Found by matching the
+# cosines to the 1st, 10th and 100th neighbour among 1,000 photos, see the check.
+_NOISE = 0.25
+# A photo is mixed with one of so many nearest, of which it holds at most half.
+_PARTNERS = 10
+# Photos that are drawn with one random generator. A part of the format: it decides the draws.
+_BLOCK = 512
+
+
+class TextQueries(NamedTuple):
+    """Texts to search photos with.
+
+    Attributes:
+        embeddings: (queries, 256) float32, L2-normalised.
+        words: of each query, (words, 128) float32, L2-normalised.
+        photos: (queries,) number of the photo that each was made for.
+    """
+
+    embeddings: NDArray[np.float32]
+    words: list[NDArray[np.float32]]
+    photos: NDArray[np.int64]
+
+
+class _PrincipalSpace:
+    """The directions in which embeddings and tokens of the real photos vary together.
+
+    Attributes:
+        mean: (256 + 49 * 128,) of both, each half scaled to a variance of 1.
+        directions: (kept, 256 + 49 * 128).
+        coordinates: (real photos, kept).
+        spread: (kept,) standard deviations.
+        neighbours: (real photos, partners) nearest real photos.
+        stretch: how much closer to the mean mixtures of two neighbours are than photos.
+    """
+
+    def __init__(self, photos: Photos) -> None:
+        count = len(photos.embeddings)
+        embeddings = torch.from_numpy(photos.embeddings)
+        flat = torch.from_numpy(photos.tokens).reshape(count, -1)
+        # Each half weighs the same, or 49 tokens would leave the embedding no say.
+        joint = torch.cat(
+            [half / half.var(dim=0).sum().sqrt() for half in (embeddings, flat)], dim=1
+        )
+        self.mean = joint.mean(dim=0)
+        centred = joint - self.mean
+        # Fewer photos than values: the small Gram matrix has the same spectrum.
+        variances, vectors = torch.linalg.eigh((centred @ centred.T).double())
+        variances, vectors = variances.flip(0), vectors.flip(1)
+        share = variances.cumsum(0) / variances.sum()
+        kept = int(torch.searchsorted(share, _VARIANCE_KEPT)) + 1
+        lengths = variances[:kept].sqrt()
+        self.coordinates = (vectors[:, :kept] * lengths).float()
+        self.directions = self.coordinates.T @ centred / lengths.float().square().unsqueeze(1)
+        self.spread = (lengths / np.sqrt(count)).float()
+        similarity = embeddings @ embeddings.T
+        similarity.fill_diagonal_(-2)
+        self.neighbours = similarity.topk(min(_PARTNERS, count - 1)).indices.numpy()
+        own = self.coordinates.square().sum(dim=1).mean()
+        partners = self.coordinates[self.neighbours]  # (photos, partners, kept)
+        shared = torch.einsum("pk,pnk->pn", self.coordinates, partners).mean()
+        # For weights w even in 0.5 to 1: E w^2 + E (1-w)^2 = 2/3 and 2 E w(1-w) = 1/3.
+        self.stretch = float((own / (2 / 3 * own + 1 / 3 * shared)).sqrt())
+
+
+class SyntheticPhotos:
+    """Draws photos and queries that belong to them."""
+
+    def __init__(self, source: Source, seed: int = 0) -> None:
+        """Draw from a source.
+
+        Args:
+            source: what the photos are made from.
+            seed: of all that is drawn.
+        """
+        self.source = source
+        self._seed = seed
+
+    def photos(self, count: int, batch: int = 4 * _BLOCK) -> Iterator[Photos]:
+        """Yield the first `count` photos, some at a time.
+
+        Args:
+            count: number of photos.
+            batch: photos at a time, about 25 KB each; rounded up to whole blocks.
+        """
+        blocks = -(-batch // _BLOCK)
+        for start in range(0, count, blocks * _BLOCK):
+            end = min(start + blocks * _BLOCK, count)
+            numbers = range(start // _BLOCK, -(-end // _BLOCK))
+            points = torch.cat([self._points(number) for number in numbers])
+            yield self._photos_at(points[: end - start])
+
+    def queries(self, queries: int, photos: int, seed: int = 0) -> TextQueries:
+        """Draw texts that belong to some of the first `photos` photos.
+
+        A text is a real caption of the real photo that most of its photo is made of, unchanged:
+        what is asked for is as real as it can be.
+
+        Args:
+            queries: number of texts.
+            photos: number of photos to choose from.
+            seed: another one gives other texts.
+        """
+        random = np.random.default_rng([self._seed, 1, seed])
+        chosen = random.integers(0, photos, queries)
+        embeddings = np.empty((queries, EMBEDDING_DIM), dtype=np.float32)
+        words: list[NDArray[np.float32]] = []
+        for place, photo in enumerate(chosen.tolist()):
+            bases = self._bases(self._generator(photo // _BLOCK))
+            captions = self.source.captions[int(bases[photo % _BLOCK])]
+            caption = captions[int(random.integers(len(captions)))]
+            embeddings[place] = caption.embedding
+            words.append(caption.words)
+        return TextQueries(embeddings, words, chosen)
+
+    @cached_property
+    def _space(self) -> _PrincipalSpace:
+        return _PrincipalSpace(self.source.photos)
+
+    def _generator(self, block: int) -> np.random.Generator:
+        return np.random.default_rng([self._seed, 0, block])
+
+    def _bases(self, random: np.random.Generator) -> NDArray[np.int64]:
+        """Draw the real photos that most of a block's photos are; always drawn first."""
+        return random.integers(0, len(self.source.photos.embeddings), _BLOCK)
+
+    def _points(self, block: int) -> Float[Tensor, "photos kept"]:
+        """Draw the photos of a block, in the principal space."""
+        random, space = self._generator(block), self._space
+        bases = self._bases(random)
+        partners = space.neighbours[bases, random.integers(0, space.neighbours.shape[1], _BLOCK)]
+        weight = torch.from_numpy(random.uniform(0.5, 1, _BLOCK).astype(np.float32)).unsqueeze(1)
+        mixed = weight * space.coordinates[bases] + (1 - weight) * space.coordinates[partners]
+        normal = random.standard_normal(mixed.shape, dtype=np.float32)
+        noise = space.spread * torch.from_numpy(normal)
+        return (1 - _NOISE) ** 0.5 * space.stretch * mixed + _NOISE**0.5 * noise
+
+    def _photos_at(self, points: Float[Tensor, "photos kept"]) -> Photos:
+        # Each half is scaled, which the normalisation takes back.
+        joint = torch.addmm(self._space.mean, points, self._space.directions)
+        embeddings, flat = joint.split([EMBEDDING_DIM, REGIONS * TOKEN_DIM], dim=1)
+        tokens = flat.reshape(len(points), REGIONS, TOKEN_DIM)
+        return Photos(F.normalize(embeddings, dim=1).numpy(), F.normalize(tokens, dim=2).numpy())
+
+
+# Texts on the index's other side. The first stage is calibrated with them, as it is in real use;
+# whoever measures it draws others.
+_TEXTS = 2000
+_CODEC_SAMPLE_PHOTOS = 1024
+
+
+def write_synthetic_index(
+    root: Path, photos: SyntheticPhotos, count: int, settings: BuildSettings
+) -> dict[str, float]:
+    """Build an index of the first `count` photos, and of some texts.
+
+    Args:
+        root: of the index; new.
+        photos: where they come from.
+        count: number of photos.
+        settings: of the first stage and of the tokens.
+
+    Returns:
+        Seconds by stage: "draw" makes the photos, which a real import would read; "pack" brings
+        tokens into their stored form; "write" and "ann" are the writer's.
+    """
+    seconds = StageSeconds()
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = Path(folder) / "checkpoint"
+        save_checkpoint(checkpoint, small_model(EMBEDDING_DIM, TOKEN_DIM))
+        with disk_errors(root), only_builder(root):
+            model = describe_model(checkpoint, load_checkpoint(checkpoint).model_id)
+            install_model(root, checkpoint, model)
+            first = next(iter(photos.photos(min(count, _CODEC_SAMPLE_PHOTOS))))
+            sample = first.tokens.reshape(-1, TOKEN_DIM)
+            texts = photos.queries(_TEXTS, count)
+            # As a build does: each side is rounded with what the other one asks.
+            codec = codec_for(settings.token_dtype, [sample], texts.words)
+            text_codec = codec_for(settings.token_dtype, texts.words, [sample])
+            sides: dict[Target, CollectionSource] = {
+                "images": CollectionSource(
+                    embedding_dim=EMBEDDING_DIM,
+                    codec=codec,
+                    parts=_photo_parts(photos, count, codec, seconds),
+                ),
+                "texts": CollectionSource(
+                    embedding_dim=EMBEDDING_DIM,
+                    codec=text_codec,
+                    parts=[_text_part(texts, text_codec)],
+                ),
+            }
+            write_generation(root, sides, model, settings, "synthetic", seconds=seconds)
+    # The parts are made while they are written.
+    made = seconds.seconds["draw"] + seconds.seconds["pack"]
+    seconds.add("write", -made)
+    return dict(seconds.seconds)
+
+
+def _photo_parts(
+    photos: SyntheticPhotos, count: int, codec: TokenCodec, seconds: StageSeconds
+) -> Iterator[EncodedPart]:
+    batches = photos.photos(count)
+    written = 0
+    while written < count:
+        with seconds.measure("draw"):
+            batch = next(batches)
+        with seconds.measure("pack"):
+            packed = codec.pack(batch.tokens.reshape(-1, TOKEN_DIM))
+        numbers = range(written, written + len(batch.embeddings))
+        lengths = np.full(len(numbers), REGIONS, dtype=np.int64)
+        yield EncodedPart([synthetic_item(n) for n in numbers], batch.embeddings, packed, lengths)
+        written = numbers.stop
+
+
+def _text_part(texts: TextQueries, codec: TokenCodec) -> EncodedPart:
+    items = [
+        StoredItem(
+            row=place,
+            id=f"text-{place}",
+            uri=None,
+            path=None,
+            text=f"a text for photo {photo}",
+            image_id=f"photo-{photo}",
+            width_px=None,
+            height_px=None,
+            metadata={},
+        )
+        for place, photo in enumerate(texts.photos.tolist())
+    ]
+    lengths = np.array([len(words) for words in texts.words], dtype=np.int64)
+    packed = codec.pack(np.concatenate(texts.words))
+    return EncodedPart(items, texts.embeddings, packed, lengths)
+
+
+def synthetic_item(number: int) -> StoredItem:
+    """Return what is kept of photo `number`, its encodings aside."""
+    return StoredItem(
+        row=number,
+        id=f"photo-{number}",
+        uri=f"album/{number}.jpg",
+        path=f"/photos/album/{number}.jpg",
+        text="two dogs run on the green grass",
+        image_id=None,
+        width_px=640,
+        height_px=480,
+        metadata={"year": 2000 + number % 20, "number": number, "city": "Pisa"},
+    )

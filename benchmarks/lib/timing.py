@@ -1,0 +1,121 @@
+"""Times several things in turn, so that a busy machine slows all of them alike.
+
+Seconds as a quiet machine would take them, measured on one that may not be quiet.
+
+A neighbour takes the processor away, which the clock counts and the processor's own time does
+not. Several threads use more of the processor's time than the clock's. So it is the less of the
+two: exact where one thread computes, and the clock's where several do and nobody else is there.
+
+Measuring as a search runs: on one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from aladin_index.ann.faiss_library import faiss
+from numpy.typing import NDArray
+
+
+def time_in_turn(
+    runs: Mapping[str, Callable[[int], object]], repetitions: int, warm_up: int = 3
+) -> dict[str, NDArray[np.float64]]:
+    """Time each of some functions once a repetition, one after the other.
+
+    Ratios of medians hold even where the milliseconds do not.
+
+    Args:
+        runs: functions of the number of the repetition.
+        repetitions: times that each is timed.
+        warm_up: repetitions before those, which are not.
+
+    Returns:
+        Milliseconds, (repetitions,) for each name.
+    """
+    times = {name: np.empty(repetitions) for name in runs}
+    for turn in range(-warm_up, repetitions):
+        for name, run in runs.items():
+            started = time.perf_counter()
+            run(turn)
+            if turn >= 0:
+                times[name][turn] = 1000 * (time.perf_counter() - started)
+    return times
+
+
+def ratio(times: Mapping[str, NDArray[np.float64]], name: str, base: str) -> float:
+    """Return how many times as long the median of one takes as that of another."""
+    return float(np.median(times[name]) / np.median(times[base]))
+
+
+_WARM_UP, _ROUNDS = 3, 5
+
+
+class QuietTime:
+    """What a block took.
+
+    Attributes:
+        seconds: of the clock or of this process's threads, whichever are fewer.
+    """
+
+    def __init__(self) -> None:
+        """Begin at nothing."""
+        self.seconds = 0.0
+
+
+@contextmanager
+def quiet_time() -> Generator[QuietTime]:
+    """Measure a block that computes; what waits for a disk or for a server is not counted."""
+    taken = QuietTime()
+    clock, processor = time.perf_counter(), time.process_time()
+    yield taken
+    taken.seconds = min(time.perf_counter() - clock, time.process_time() - processor)
+
+
+def quiet_times_s(run: Callable[[int], object], repetitions: int) -> NDArray[np.float64]:
+    """Return the seconds of a function that computes on this thread.
+
+    A neighbour also empties the caches, which no clock leaves out. It comes and goes: of several
+    rounds the one with the least median is taken.
+
+    Args:
+        run: function of the number of the repetition.
+        repetitions: of a round.
+
+    Returns:
+        (repetitions,) float64.
+    """
+    for turn in range(-_WARM_UP, 0):
+        run(turn)
+    rounds = [_round_s(run, repetitions) for _ in range(_ROUNDS)]
+    return min(rounds, key=np.median)
+
+
+def _round_s(run: Callable[[int], object], repetitions: int) -> NDArray[np.float64]:
+    times = np.empty(repetitions)
+    for turn in range(repetitions):
+        started = time.thread_time()
+        run(turn)
+        times[turn] = time.thread_time() - started
+    return times
+
+
+def quiet_median_s(run: Callable[[int], object], repetitions: int) -> float:
+    """Return the median of `quiet_times_s`."""
+    return float(np.median(quiet_times_s(run, repetitions)))
+
+
+@contextmanager
+def one_thread() -> Generator[None]:
+    """Keep torch and FAISS to one thread inside the block."""
+    before = torch.get_num_threads(), faiss.omp_get_max_threads()
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        faiss.omp_set_num_threads(before[1])

@@ -1,0 +1,228 @@
+"""Compares kinds of FAISS index as the first stage, on the same synthetic photos and real captions.
+
+    python -m benchmarks.search.ann_factories --items 100000
+    python -m benchmarks.search.ann_factories --items 1000000 --factories
+    "IVF1024,PQ256x4fs;IVF1024,SQ8"
+
+Each kind is built, calibrated on 200 captions as `aladin index tune` does, and measured on others:
+
+built_s         seconds to train and fill it, on all cores
+file_bytes      of the index; mapped, so this is the most of the memory that it can take
+open_ms         to open the file, whose pages are in the page cache
+search_width    chosen: nprobe or efSearch; null where everything is compared
+oversample      chosen: rows asked for, for each one wanted, that are compared exactly
+ann_recall      share of the exact nearest 100 that it finds
+search_ms       median of one query's first stage, one thread
+over_faiss      that, as a multiple of FAISS's own call with the same parameters
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from aladin_index.ann.ann_index import AnnIndex, build_ann
+from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann.file import write_ann
+from aladin_index.ann.first_stages import ann_options
+from aladin_index.ann.retrieval import retrieve
+from aladin_index.ann.search_width import ann_recall, choose_search_width, lowest_true_scores
+from aladin_index.format.manifest import AnnEntry
+from aladin_index.format.npy import map_npy
+from aladin_network.types import NullProgress
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.lib.synthetic import SyntheticPhotos
+from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, find_source
+from benchmarks.lib.timing import ratio, time_in_turn
+from benchmarks.search.scale_search import raw_parameters
+
+CANDIDATES = 100
+_RECALL_WANTED = 0.99
+_CALIBRATED, _MEASURED, _TIMED = 200, 200, 300
+# A graph of more vectors than these takes longer to build than all else together.
+_GRAPH_UP_TO = 200_000
+_QUICK_ITEMS = 3000
+
+
+def main() -> None:
+    """Measure, and print a table or JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument(
+        "--factories", help="FAISS factory strings, with semicolons between; else a choice."
+    )
+    parser.add_argument("--source", type=Path, help="index of real photos to draw from")
+    parser.add_argument("--json", action="store_true", help="print JSON, not a table")
+    parser.add_argument("--quick", action="store_true", help=f"{_QUICK_ITEMS} items")
+    options = parser.parse_args()
+    items = _QUICK_ITEMS if options.quick else options.items
+    factories = options.factories.split(";") if options.factories else _factories(items)
+    with tempfile.TemporaryDirectory() as folder:
+        lines = measure(Path(folder), items, factories, options.source)
+    figures = {"items": items, "candidates": CANDIDATES, "factories": lines}
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        print_table(figures)
+
+
+def measure(
+    folder: Path, items: int, factories: list[str], source: Path | None
+) -> list[dict[str, Any]]:
+    """Draw photos and captions, and measure every kind on them.
+
+    Args:
+        folder: for the photos and the indexes.
+        items: number of photos.
+        factories: FAISS factory strings.
+        source: index of real photos; None: as `find_source` chooses.
+    """
+    photos = SyntheticPhotos(find_source(source))
+    embeddings = draw_embeddings(folder / "embeddings.npy", photos, items)
+    queries = photos.queries(_CALIBRATED + _MEASURED, items).embeddings
+    asked = np.ascontiguousarray(queries[:_CALIBRATED])
+    others = np.ascontiguousarray(queries[_CALIBRATED:])
+    count = min(CANDIDATES, items)
+    lowest = lowest_true_scores(embeddings, others, count)
+    lines: list[dict[str, Any]] = []
+    for factory in factories:
+        started = time.perf_counter()
+        index = build_ann(factory, embeddings, NullProgress())
+        built_s = time.perf_counter() - started
+        path = folder / "ann.faiss"
+        write_ann(path, index)
+        started = time.perf_counter()
+        opened = AnnIndex.open(path, None)
+        open_ms = 1000 * (time.perf_counter() - started)
+        line = {"factory": factory, "built_s": built_s, "file_bytes": path.stat().st_size}
+        line |= {"open_ms": open_ms}
+        lines.append(line | _measure(opened, embeddings, asked, others, lowest, count))
+    return lines
+
+
+def _measure(
+    opened: AnnIndex,
+    embeddings: NDArray[np.float32],
+    asked: NDArray[np.float32],
+    others: NDArray[np.float32],
+    lowest: NDArray[np.float32],
+    count: int,
+) -> dict[str, Any]:
+    torch_threads, faiss_threads = torch.get_num_threads(), faiss.omp_get_max_threads()
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+    try:
+        chosen, curve = choose_search_width(
+            opened, embeddings, asked, count, _RECALL_WANTED, timed=True
+        )
+        ann = AnnIndex(opened.faiss_index, chosen.search_width, chosen.oversample)
+        entry = AnnEntry(
+            factory="",
+            search_width=chosen.search_width,
+            oversample=chosen.oversample,
+            recall=chosen.recall,
+            recall_at=count,
+            recall_queries=len(asked),
+        )
+        wanted = min(math.ceil(count * chosen.oversample), len(embeddings))
+        parameters = raw_parameters(opened.faiss_index, entry, wanted)
+
+        def ours(turn: int) -> object:
+            return retrieve(ann, embeddings, others[turn % len(others)], count)
+
+        def theirs(turn: int) -> object:
+            # Not the query that ours has just asked: the caches would have its lists.
+            query = others[(turn + len(others) // 2) % len(others)][None]
+            return opened.faiss_index.search(query, wanted, params=parameters)
+
+        times = time_in_turn({"ours": ours, "faiss": theirs}, _TIMED)
+        return {
+            "search_width": chosen.search_width,
+            "oversample": chosen.oversample,
+            "ann_recall": ann_recall(ann, embeddings, others, lowest, count),
+            "search_ms": float(np.median(times["ours"])),
+            "search_p95_ms": float(np.quantile(times["ours"], 0.95)),
+            "over_faiss": ratio(times, "ours", "faiss"),
+            "curve": [asdict(point) for point in curve],
+        }
+    finally:
+        torch.set_num_threads(torch_threads)
+        faiss.omp_set_num_threads(faiss_threads)
+
+
+def draw_embeddings(path: Path, photos: SyntheticPhotos, items: int) -> NDArray[np.float32]:
+    """Write the embeddings of the first photos, and map them.
+
+    Args:
+        path: of the new file.
+        photos: where they come from.
+        items: how many.
+    """
+    shape = (items, EMBEDDING_DIM)
+    array = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+    start = 0
+    for part in photos.photos(items):
+        array[start : start + len(part.embeddings)] = part.embeddings
+        start += len(part.embeddings)
+    array.flush()
+    del array
+    return map_npy(path, np.float32, shape)
+
+
+def _factories(items: int) -> list[str]:
+    """Return what is chosen from, and a graph where it is built in reasonable time."""
+    factories = [each.factory for each in ann_options(items, EMBEDDING_DIM)]
+    return [*factories, "HNSW32,Flat"] if items <= _GRAPH_UP_TO else factories
+
+
+def print_table(figures: dict[str, Any]) -> None:
+    """Print a line a kind of index."""
+    Console(width=120).print(_table(figures["items"], figures["factories"]))
+
+
+def _table(items: int, lines: list[dict[str, Any]]) -> Table:
+    table = Table(
+        title=f"{items:,} photos, the nearest {CANDIDATES} of a caption", title_justify="left"
+    )
+    for name in (
+        "factory",
+        "built s",
+        "MB",
+        "open ms",
+        "width",
+        "x",
+        "recall",
+        "ms",
+        "p95",
+        "/FAISS",
+    ):
+        table.add_column(name, justify="left" if name == "factory" else "right")
+    for line in lines:
+        table.add_row(
+            line["factory"],
+            f"{line['built_s']:.1f}",
+            f"{line['file_bytes'] / 1e6:,.1f}",
+            f"{line['open_ms']:.1f}",
+            "all" if line["search_width"] is None else str(line["search_width"]),
+            f"{line['oversample']:g}",
+            f"{line['ann_recall']:.4f}",
+            f"{line['search_ms']:.3f}",
+            f"{line['search_p95_ms']:.3f}",
+            f"{line['over_faiss']:.3f}",
+        )
+    return table
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""Searches on a card beside those of the processor, on one index of synthetic photos.
+
+    python -m benchmarks.search.gpu --items 1000000 [--json] [--ann auto] [--keep DIR] [--quick]
+
+processor           FAISS and the kernel on one thread
+faiss on the card   the ANN's copy on the card; re-ranking on the processor
+torch on the card   exact search and re-ranking on the card
+
+start_s      to open the index: copying it, and the search that proves the engine
+retrieve_ms  of the first stage, 100 candidates, median
+rerank_ms    of the second
+search_ms    of the whole search, hits looked up; p95_ms of the same
+ann_recall   share of the exact nearest 100
+card_bytes   of the card's memory that opening took
+
+Engines take turns, query by query. Without a card only the processor is measured, by FAISS and by
+torch, and a line says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from aladin_index.ann.faiss_library import faiss
+from aladin_index.devices.search_device import FirstStageName, SearchDevice
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.search.searcher import TwoStageSearcher
+
+from benchmarks.lib.synthetic import SyntheticPhotos, TextQueries
+from benchmarks.lib.synthetic_sources import find_source
+from benchmarks.search.scale import QUICK_ITEMS, build, in_fresh_process
+from benchmarks.search.text_searches import CANDIDATES, TextSearches, measure_recall
+
+_RECALL_QUERIES = 50
+
+
+class Engine(NamedTuple):
+    """One way to search.
+
+    Attributes:
+        name: to be printed.
+        device: of torch.
+        first_stage: see `SearchDevice`.
+    """
+
+    name: str
+    device: torch.device
+    first_stage: FirstStageName
+
+
+def main() -> None:
+    """Measure, and print a table or JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--items", type=int, default=100_000, help="photos")
+    parser.add_argument("--ann", default="auto", help="auto, exact or a FAISS factory string")
+    parser.add_argument("--searches", type=int, default=300, help="timed, of each engine")
+    parser.add_argument("--source", type=Path, metavar="INDEX", help="of real photos")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="put the index here and keep it")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--quick", action="store_true", help="2,000 photos, a few seconds")
+    options = parser.parse_args()
+    items = QUICK_ITEMS if options.quick else options.items
+    searches = 20 if options.quick else options.searches
+    with ExitStack() as stack:
+        folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        root = folder / "index"
+        if not (root / "CURRENT").exists():
+            in_fresh_process(build, root, items, "int8", options.ann, options.source)
+        queries = SyntheticPhotos(find_source(options.source)).queries(searches, items, seed=1)
+        figures = measure(root, queries)
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        print_table(figures)
+
+
+def engines() -> list[Engine]:
+    """List the engines of this machine."""
+    processor = torch.device("cpu")
+    found = [Engine("processor", processor, "faiss")]
+    if not torch.cuda.is_available():
+        return [*found, Engine("torch on the processor", processor, "torch")]
+    card = torch.device("cuda", 0)
+    return [
+        *found,
+        Engine("faiss on the card", card, "faiss"),
+        Engine("torch on the card", card, "torch"),
+    ]
+
+
+def measure(root: Path, queries: TextQueries) -> dict[str, Any]:
+    """Open an index with every engine, and search it with each in turn.
+
+    Args:
+        root: of the index.
+        queries: asked once to warm up, and once for the figures.
+
+    Returns:
+        What the machine is, and the figures of each engine. The figures are null of an engine
+        that could not be proven, which leaves the processor to search.
+    """
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+    card = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
+    with ExitStack() as stack:
+        opened: dict[str, SearchIndex] = {}
+        figures: dict[str, dict[str, float] | None] = {}
+        for engine in engines():
+            device = SearchDevice(engine.device, engine.first_stage)
+            stack.callback(device.close)
+            before, started = _card_bytes(), time.perf_counter()
+            index = stack.enter_context(open_index(root, device=device))
+            taken_s = time.perf_counter() - started
+            # An engine that could not be proven has left the stored ANN in its place.
+            side = index.side("images").base
+            if engine.name == "processor" or side.first_stage is not side.ann:
+                opened[engine.name] = index
+                figures[engine.name] = {
+                    "start_s": taken_s,
+                    "card_bytes": _card_bytes() - before,
+                }
+            else:
+                figures[engine.name] = None
+        searches = {
+            name: TextSearches(TwoStageSearcher(index), queries) for name, index in opened.items()
+        }
+        for name, values in _in_turn(searches, len(queries.words)).items():
+            figures[name] = (figures[name] or {}) | values
+        for name, index in opened.items():
+            recall = measure_recall(index.side("images").base, queries, _RECALL_QUERIES)
+            figures[name] = (figures[name] or {}) | {"ann_recall": recall}
+        items = opened["processor"].side("images").count
+    return {"card": card, "items": items, "engines": figures}
+
+
+def _in_turn(searches: dict[str, TextSearches], count: int) -> dict[str, dict[str, float]]:
+    """Ask every engine every query, twice; the second time counts."""
+    times = {name: np.empty((count, 3)) for name in searches}
+    for turn in (*range(count), *range(count)):
+        for name, asking in searches.items():
+            started = time.perf_counter()
+            took_ms = asking.search(turn, CANDIDATES).took_ms
+            total_ms = 1000 * (time.perf_counter() - started)
+            times[name][turn] = took_ms.retrieve, took_ms.rerank, total_ms
+    return {
+        name: dict(
+            zip(("retrieve_ms", "rerank_ms", "search_ms"), np.median(each, axis=0), strict=True)
+        )
+        | {"p95_ms": float(np.quantile(each[:, 2], 0.95))}
+        for name, each in times.items()
+    }
+
+
+def _card_bytes() -> int:
+    """Return how much of the card's memory is in use, by whatever library."""
+    if not torch.cuda.is_available():
+        return 0
+    free, total = torch.cuda.mem_get_info()
+    return total - free
+
+
+def print_table(figures: dict[str, Any]) -> None:
+    """Print a line an engine."""
+    if figures["card"] is None:
+        print("There is no card here that torch can use: only the processor was measured.")
+    else:
+        print(figures["card"])
+    names = ("start_s", "retrieve_ms", "rerank_ms", "search_ms", "p95_ms", "ann_recall")
+    print(f"{figures['items']} photos | " + " | ".join((*names, "card MiB")))
+    for engine, values in figures["engines"].items():
+        if values is None:
+            print(f"{engine} | cannot be used here, see the warning")
+            continue
+        cells = [f"{values[name]:.3f}" for name in names]
+        print(" | ".join((engine, *cells, f"{values['card_bytes'] / 2**20:.0f}")))
+
+
+if __name__ == "__main__":
+    main()

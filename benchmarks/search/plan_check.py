@@ -1,0 +1,111 @@
+"""Holds `aladin index plan` against real indexes of synthetic photos.
+
+    python -m benchmarks.search.plan_check [--items 10000 100000 1000000] [--out FILE] [--constants
+    FILE] python -m benchmarks.search.plan_check --figures SCALE.json ...
+
+Runs `python -m benchmarks.search.scale` for each size, or reads what it printed with --json, and
+prints what was planned beside what was measured: disk and memory, the seconds to pack, write and
+index, p50 and p95 of searches. --out gets the measurements, as
+`index/aladin_index/plan/measurements.json` holds them: sizes that are not measured now stay in it.
+Exit status 1: a number is off by more than a quarter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from aladin_index.plan.check import Compared, compare
+from aladin_index.plan.constants import PACKAGED_CONSTANTS, read_constants
+from aladin_index.plan.measurements import MeasuredRun, Measurements, read_measurements
+from aladin_network.config import dump_config
+from aladin_network.files import write_json
+
+from benchmarks.search.constants import this_machine
+from benchmarks.search.scale import effort_for, measure
+
+ITEMS = (10_000, 100_000)
+
+
+def main() -> int:
+    """Measure, print, and return the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--items", type=int, nargs="+", default=ITEMS)
+    parser.add_argument("--figures", type=Path, nargs="+", help="of benchmarks.search.scale --json")
+    parser.add_argument("--constants", type=Path, default=PACKAGED_CONSTANTS)
+    parser.add_argument("--out", type=Path, help="file of measurements")
+    options = parser.parse_args()
+    if options.figures is None:
+        runs = [run_of(scale_figures(items)) for items in options.items]
+    else:
+        runs = [run_of(json.loads(path.read_text())) for path in options.figures]
+    measurements = Measurements(machine=this_machine(), runs=runs)
+    if options.out is not None:
+        if options.out.exists():
+            measurements = with_runs(read_measurements(options.out), measurements)
+        write_json(options.out, dump_config(measurements))
+    compared = compare(read_constants(options.constants), measurements)
+    print_table(compared)
+    return 0 if all(each.within for each in compared) else 1
+
+
+def scale_figures(items: int) -> dict[str, Any]:
+    """Build and search one index."""
+    print(f"measuring {items:,} photos", file=sys.stderr, flush=True)
+    # Fidelity is no part of a plan, and takes most of the time.
+    effort = effort_for(items)._replace(
+        recall_queries=2, fidelity_queries=2, exhaustive_runs=1, throughput_s=0.5
+    )
+    return measure(items, "int8", "auto", effort)
+
+
+def run_of(figures: dict[str, Any]) -> MeasuredRun:
+    """Take from the figures of `benchmarks.search.scale` what a plan says something of."""
+    seconds = figures["build_s"]
+    return MeasuredRun(
+        command=f"python -m benchmarks.search.scale --items {figures['items']} --json",
+        measured_on=datetime.now(UTC).date().isoformat(),
+        items=figures["items"],
+        token_dtype=figures["tokens"],
+        disk_bytes=figures["disk_bytes"],
+        serving_bytes=figures["search_rss_bytes"],
+        building_bytes=figures["build_rss_bytes"],
+        build_s=seconds["pack"] + seconds["write"] + seconds["ann"],
+        p50_s=figures["p50_ms"] / 1000,
+        p95_s=figures["p95_ms"] / 1000,
+    )
+
+
+def with_runs(before: Measurements, now: Measurements) -> Measurements:
+    """Put runs in the place of those of the same sizes.
+
+    Those of another machine are dropped: a plan is made of the constants of one.
+    """
+    measured = {each.items for each in now.runs}
+    kept = [each for each in before.runs if each.items not in measured]
+    if before.machine != now.machine:
+        kept = []
+    return replace(now, runs=sorted([*kept, *now.runs], key=lambda each: each.items))
+
+
+def print_table(compared: Sequence[Compared]) -> None:
+    """Print planned beside measured, in Markdown."""
+    print("| photos | | planned | measured | planned / measured |")
+    print("| ---: | --- | ---: | ---: | ---: |")
+    for each in compared:
+        print(
+            f"| {each.items:,} | {each.name} | {each.planned:.4g} | {each.measured:.4g} | "
+            f"{each.ratio:.2f} |"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,356 @@
+"""Ways to score one text against photos that one can install, each at its best.
+
+All take photos of one length, with which they are fastest, and return a score a photo.
+
+Milliseconds to re-rank photos for one text: ours, what one can install, and just reading.
+
+    python -m benchmarks.search.rerank [--json] [--quick] [--items 20000] [--repetitions 200]
+
+A text of 12 words, photos of 49 regions, tokens of 128 dimensions, one thread; the p50 of each at
+100 and at 1,000 candidates. All are timed in turn, repetition by repetition, so that a neighbour
+on the machine slows all alike: ratios hold even where milliseconds do not. Every repetition has
+other candidates; the page cache is warm.
+
+`candidates.100|1000` holds, for each of `ours`, `torch_bf16`, `torch_f32`, `numpy`, `maxsim_cpu`
+and `read`, a `..._ms`:
+
+ours        the whole call on a memory-mapped int8 store: reads the scattered candidates, scores
+torch_bf16  one matrix product on the candidates' tokens, which lie ready one after the other in
+torch_f32   the form this engine likes best; getting them there is not counted. So the comparison
+numpy       is the hardest for ours: `ours_over_fastest` is ours over the fastest of these
+maxsim_cpu  the PyPI package maxsim-cpu, likewise; null where it is not installed
+read        reads the bytes of the candidates' int8 tokens and scales, and adds them up, by a
+            native loop: `ours_over_read` is what scoring adds to it
+
+`more` holds the rest: `torch_f32_medium` with PyTorch's reduced precision, `torch_int8` of int8
+words and regions, ours on the other stored forms, our fallback in torch (`ours_torch`), all 1,000
+in two halves as two queries (`ours_two_queries`), and under `..._gathered` the engines where they
+have to get the candidates' tokens out of a mapped store in their own form first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from aladin_index.format.npy import map_npy, write_npy
+from aladin_index.kernel.binding import load_kernel
+from aladin_index.settings import TOKEN_DTYPES, TokenDtype
+from aladin_index.tokens.alignment import (
+    alignment_of_queries,
+    alignment_with_candidates,
+    torch_alignment,
+)
+from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TokenStore
+from numpy.typing import NDArray
+from torch import Tensor
+
+from benchmarks.lib.timing import time_in_turn
+
+Score = Callable[[Any, Any], Any]
+
+
+def torch_matmul(words: Tensor, photos: Tensor) -> Tensor:
+    """One product of all regions with all words, regions on the left: the fastest order here.
+
+    Args:
+        words: (words, dim) float32 or bfloat16.
+        photos: (photos, regions, dim) of the same dtype.
+    """
+    count, regions, dim = photos.shape
+    similarity = photos.view(-1, dim) @ words.T  # (photos * regions, words)
+    return similarity.view(count, regions, -1).amax(dim=1).sum(dim=1)
+
+
+def torch_int8(words: tuple[Tensor, Tensor], photos: tuple[Tensor, Tensor]) -> Tensor:
+    """The same on int8 with one scale a token, words too; `torch._int_mm` is not a public name.
+
+    Args:
+        words: (words, dim) int8 and (words,) scales.
+        photos: (photos, regions, dim) int8 and (photos, regions) scales.
+    """
+    values, scales = photos
+    count, regions, dim = values.shape
+    products = torch._int_mm(values.view(-1, dim), words[0].T)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+    similarity = products.view(count, regions, -1) * scales.unsqueeze(2)
+    return (similarity.amax(dim=1) * words[1]).sum(dim=1)
+
+
+def numpy_matmul(words: NDArray[np.float32], photos: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The same in NumPy.
+
+    Args:
+        words: (words, dim).
+        photos: (photos, regions, dim).
+    """
+    count, regions, dim = photos.shape
+    similarity = photos.reshape(-1, dim) @ words.T
+    scores: NDArray[np.float32] = similarity.reshape(count, regions, -1).max(axis=1).sum(axis=1)
+    return scores
+
+
+def maxsim_cpu() -> Score | None:
+    """Return the PyPI package maxsim-cpu's function, of NumPy arrays; None: not installed."""
+    try:
+        module = importlib.import_module("maxsim_cpu")
+    except ImportError:
+        print("maxsim-cpu is not installed: pip install -e '.[bench]'", file=sys.stderr)
+        return None
+    score: Score = module.maxsim_scores
+    return score
+
+
+WORDS, REGIONS, DIM = 12, 49, 128
+CANDIDATES = (100, 1000)
+# Different queries; as many sets of candidates are made ready for the engines that want that.
+QUERIES = 8
+# Sets of candidates of those that read the store: together they do not fit into a cache.
+ROW_SETS = 64
+NAMED = ("ours", "torch_bf16", "torch_f32", "numpy", "maxsim_cpu", "read")
+Run = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class Stores:
+    """The same photos, mapped from the disk in several forms.
+
+    Attributes:
+        ours: in each stored form.
+        f32: (photos, regions, dim) float32.
+        bf16: the same in bfloat16.
+    """
+
+    ours: dict[TokenDtype, TokenStore]
+    f32: torch.Tensor
+    bf16: torch.Tensor
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--items", type=int, default=20_000, help="photos in the store")
+    parser.add_argument("--repetitions", type=int, default=200)
+    parser.add_argument("--quick", action="store_true", help="a small store, few repetitions")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    items, repetitions = (1200, 5) if options.quick else (options.items, options.repetitions)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            report = measure(write_stores(Path(folder), items), items, repetitions)
+    finally:
+        torch.set_num_threads(threads)
+    if options.json:
+        print(json.dumps(report, indent=2))
+    else:
+        print_table(report)
+
+
+def measure(stores: Stores, items: int, repetitions: int) -> dict[str, Any]:
+    """Time everything at each number of candidates."""
+    kernel = load_kernel()
+    report: dict[str, Any] = {
+        "items": items,
+        "words": WORDS,
+        "regions": REGIONS,
+        "dim": DIM,
+        "threads": torch.get_num_threads(),
+        "repetitions": repetitions,
+        "path": kernel.paths[0] if kernel else "torch",
+        "candidates": {},
+    }
+    for count in CANDIDATES:
+        times = time_in_turn(all_runs(stores, items, count), repetitions)
+        p50 = {f"{name}_ms": round(float(np.median(each)), 4) for name, each in times.items()}
+        entry: dict[str, Any] = {f"{name}_ms": p50.pop(f"{name}_ms", None) for name in NAMED}
+        ready = [entry[f"{name}_ms"] for name in NAMED[1:-1] if entry[f"{name}_ms"] is not None]
+        ready += [p50["torch_f32_medium_ms"], p50["torch_int8_ms"]]
+        entry["ours_over_fastest"] = round(entry["ours_ms"] / min(ready), 3)
+        if entry["read_ms"] is not None:
+            entry["ours_over_read"] = round(entry["ours_ms"] / entry["read_ms"], 3)
+        report["candidates"][str(count)] = entry | {"more": p50}
+    return report
+
+
+def all_runs(stores: Stores, items: int, count: int) -> dict[str, Run]:
+    """List what is timed; each takes the number of the repetition."""
+    random = np.random.default_rng(count)
+    rows = [random.choice(items, count, replace=False) for _ in range(ROW_SETS)]
+    words = [torch.from_numpy(unit_vectors(WORDS, seed=10 + query)) for query in range(QUERIES)]
+    int8 = stores.ours["int8"]
+    kernel = load_kernel()
+    runs: dict[str, Run] = {
+        # Other rows than ours meets in the same repetition, which its caches would still have.
+        "ours": lambda turn: alignment_with_candidates(
+            words[turn % QUERIES], "text", int8, rows[turn % ROW_SETS]
+        )
+    }
+    if kernel is not None:
+        runs["read"] = lambda turn: kernel.read_rows(int8.native, rows[(turn + 32) % ROW_SETS])
+    runs |= ready_runs(stores, rows, words) | gathering_runs(stores, rows, words)
+    for dtype in TOKEN_DTYPES:
+        if dtype != "int8":
+            runs[f"ours_{dtype}"] = score_by(
+                alignment_with_candidates, stores.ours[dtype], words, rows
+            )
+    runs["ours_torch"] = score_by(torch_alignment, int8, words, rows)
+    half = count // 2
+    runs["ours_two_queries"] = lambda turn: alignment_of_queries(
+        [words[turn % QUERIES], words[(turn + 1) % QUERIES]],
+        "text",
+        int8,
+        [rows[turn % ROW_SETS][:half], rows[turn % ROW_SETS][half:]],
+    )
+    return runs
+
+
+def score_by(
+    score: Callable[..., NDArray[np.float32]],
+    store: TokenStore,
+    words: list[torch.Tensor],
+    rows: list[NDArray[np.int64]],
+) -> Run:
+    """Return a run of a function like `alignment_with_candidates`."""
+    return lambda turn: score(words[turn % QUERIES], "text", store, rows[turn % ROW_SETS])
+
+
+def ready_runs(
+    stores: Stores, rows: list[NDArray[np.int64]], words: list[torch.Tensor]
+) -> dict[str, Run]:
+    """List the engines on tokens that lie ready in memory."""
+    photos = [stores.f32[torch.from_numpy(each)] for each in rows[:QUERIES]]
+    halves = [each.bfloat16() for each in photos]
+    word_halves = [each.bfloat16() for each in words]
+    bytes_of = [quantise(each) for each in photos]
+    word_bytes = [quantise(each) for each in words]
+
+    def medium(turn: int) -> torch.Tensor:
+        torch.set_float32_matmul_precision("medium")
+        try:
+            return torch_matmul(words[turn % QUERIES], photos[turn % QUERIES])
+        finally:
+            torch.set_float32_matmul_precision("highest")
+
+    runs: dict[str, Run] = {
+        "torch_bf16": lambda turn: torch_matmul(
+            word_halves[turn % QUERIES], halves[turn % QUERIES]
+        ),
+        "torch_f32": lambda turn: torch_matmul(words[turn % QUERIES], photos[turn % QUERIES]),
+        "torch_f32_medium": medium,
+        "torch_int8": lambda turn: torch_int8(word_bytes[turn % QUERIES], bytes_of[turn % QUERIES]),
+        "numpy": lambda turn: numpy_matmul(
+            words[turn % QUERIES].numpy(), photos[turn % QUERIES].numpy()
+        ),
+    }
+    score = maxsim_cpu()
+    if score is not None:
+        runs["maxsim_cpu"] = lambda turn: score(
+            words[turn % QUERIES].numpy(), photos[turn % QUERIES].numpy()
+        )
+    return runs
+
+
+def gathering_runs(
+    stores: Stores, rows: list[NDArray[np.int64]], words: list[torch.Tensor]
+) -> dict[str, Run]:
+    """List the engines where they take the candidates out of a mapped store themselves."""
+    places = [torch.from_numpy(each) for each in rows]
+    word_halves = [each.bfloat16() for each in words]
+    runs: dict[str, Run] = {
+        "torch_bf16_gathered": lambda turn: torch_matmul(
+            word_halves[turn % QUERIES], stores.bf16.index_select(0, places[turn % ROW_SETS])
+        ),
+        "torch_f32_gathered": lambda turn: torch_matmul(
+            words[turn % QUERIES], stores.f32.index_select(0, places[turn % ROW_SETS])
+        ),
+        "numpy_gathered": lambda turn: numpy_matmul(
+            words[turn % QUERIES].numpy(), stores.f32.numpy()[rows[turn % ROW_SETS]]
+        ),
+    }
+    score = maxsim_cpu()
+    if score is not None:
+        runs["maxsim_cpu_gathered"] = lambda turn: score(
+            words[turn % QUERIES].numpy(), stores.f32.numpy()[rows[turn % ROW_SETS]]
+        )
+    return runs
+
+
+def quantise(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Bring tokens (..., dim) to int8 and their scales (...)."""
+    scales = tokens.abs().amax(dim=-1) / 127
+    return (tokens / scales.unsqueeze(-1)).round().to(torch.int8), scales
+
+
+def write_stores(folder: Path, items: int) -> Stores:
+    """Write random photos in every form, and map them."""
+    lengths = np.full(items, REGIONS)
+    tokens = unit_vectors(items * REGIONS, seed=1)
+    shape = (items, REGIONS, DIM)
+    write_npy(folder / "f32.npy", np.float32, shape, [tokens.reshape(shape)])
+    bits = torch.from_numpy(tokens).bfloat16().view(torch.int16).numpy()
+    write_npy(folder / "bf16.npy", np.int16, shape, [bits.reshape(shape)])
+    ours: dict[TokenDtype, TokenStore] = {}
+    for dtype in TOKEN_DTYPES:
+        ours[dtype] = write_store(folder / dtype, tokens, lengths, dtype)
+    return Stores(
+        ours,
+        torch.from_numpy(map_npy(folder / "f32.npy", np.float32, shape)),
+        torch.from_numpy(map_npy(folder / "bf16.npy", np.int16, shape)).view(torch.bfloat16),
+    )
+
+
+def write_store(
+    folder: Path, tokens: NDArray[np.float32], lengths: NDArray[np.int64], dtype: TokenDtype
+) -> TokenStore:
+    """Write one of our forms as an index has it, and map it.
+
+    Random directions have no clusters: the first tokens again and again change no time.
+    """
+    folder.mkdir()
+    some = tokens[: 256 * 39]
+    codec = TokenCodec.train(dtype, some)
+    packed = codec.pack(some)
+    count = int(lengths.sum())
+    packed = packed.take(np.arange(count) % packed.count)
+    for array in codec.arrays:
+        values: NDArray[Any] = getattr(packed, array.field)
+        write_npy(folder / FILE_OF[array.field], array.dtype, values.shape, [values])
+    if codec.centroids is not None:
+        np.save(folder / CENTROIDS, codec.centroids)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    write_npy(folder / OFFSETS, np.int64, offsets.shape, [offsets])
+    return TokenStore.open(folder, len(lengths), count, DIM, dtype)
+
+
+def unit_vectors(count: int, seed: int) -> NDArray[np.float32]:
+    """Draw random directions, (count, dim)."""
+    vectors = np.random.default_rng(seed).standard_normal((count, DIM), dtype=np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def print_table(report: dict[str, Any]) -> None:
+    """Print a line an engine, in Markdown."""
+    print(f"{report['items']} photos, path {report['path']}, p50 of {report['repetitions']}, ms")
+    columns = report["candidates"]
+    print("| | " + " | ".join(f"{count} candidates" for count in columns) + " |")
+    print("| --- |" + " ---: |" * len(columns))
+    flat = [entry | entry["more"] for entry in columns.values()]
+    for name in flat[0]:
+        if name != "more":
+            cells = ("" if entry[name] is None else f"{entry[name]:.3f}" for entry in flat)
+            print(f"| {name.removesuffix('_ms')} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()

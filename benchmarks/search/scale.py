@@ -1,0 +1,164 @@
+"""Builds an index of N synthetic photos, opens it in a fresh process, and searches it.
+
+    python -m benchmarks.search.scale --items 100000 [--json] [--tokens int8] [--ann auto] [--keep
+    DIR]
+
+The photos are made from real encodings (see `benchmarks.lib.synthetic`), 49 regions each. Building
+and searching run in a process each, whose peak resident memory is that of the whole job: the first
+writes the index through the way of every import, the second does what a service does. Searches
+are text to images with ready-encoded texts, one at a time and on one thread unless said.
+
+rss_bytes                  the larger of build_rss_bytes and search_rss_bytes, file pages included
+open_ms                    to open the index, its network included
+p50_ms, p95_ms             retrieve + rerank 100 candidates + look the hits up, pages warm
+ann_recall                 share of the exact nearest 100 that are candidates
+fidelity                   share of exhaustive alignment's top 10 in ours, with `candidates`, the
+                           fewest that keep 99 % on other queries
+retrieve_over_faiss        our first stage over FAISS's own with the same parameters: where more
+                           rows are asked for and compared exactly, over IndexRefineFlat; over
+                           what that refines alone, retrieve_over_faiss_unrefined
+exhaustive_over_two_stage  exhaustive alignment by the same kernel over retrieving and re-ranking
+                           `candidates`; two_stage_over_matching: 100 of them over retrieving
+
+A million photos with int8 tokens need 9 GB of disk below the folder of temporary files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from aladin_index.settings import TOKEN_DTYPES, BuildSettings, TokenDtype
+
+from benchmarks.lib.processes import peak_rss_bytes
+from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index
+from benchmarks.lib.synthetic_sources import find_source
+from benchmarks.search.scale_search import Effort, measure_search
+
+QUICK_ITEMS = 2000
+_QUICK = Effort(
+    searches=50, recall_queries=20, fidelity_queries=20, exhaustive_runs=2, throughput_s=0.2
+)
+
+
+def main() -> None:
+    """Measure, and print a table or JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--items", type=int, default=10_000, help="photos")
+    parser.add_argument("--tokens", choices=TOKEN_DTYPES, default="int8")
+    parser.add_argument("--ann", default="auto", help="auto, exact or a FAISS factory string")
+    parser.add_argument("--source", type=Path, metavar="INDEX", help="of real photos")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="put the index here and keep it")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--quick", action="store_true", help="2,000 photos, a few seconds")
+    options = parser.parse_args()
+    items = QUICK_ITEMS if options.quick else options.items
+    effort = _QUICK if options.quick else effort_for(items)
+    figures = measure(items, options.tokens, options.ann, effort, options.source, options.keep)
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        print_table(figures)
+
+
+def effort_for(items: int) -> Effort:
+    """Return how often to measure: what reads every photo is done less with more of them."""
+    return Effort(
+        searches=500,
+        recall_queries=200 if items <= 200_000 else 100,
+        fidelity_queries=500 if items <= 200_000 else 60,
+        exhaustive_runs=20 if items <= 200_000 else 5,
+        throughput_s=3.0,
+    )
+
+
+def measure(
+    items: int,
+    tokens: TokenDtype,
+    ann: str,
+    effort: Effort,
+    source: Path | None = None,
+    keep: Path | None = None,
+) -> dict[str, Any]:
+    """Build and search, each in a process of its own.
+
+    Args:
+        items: photos.
+        tokens: how their tokens are stored.
+        ann: of the first stage.
+        effort: how often things are measured.
+        source: an index of real photos; None: as `find_source` chooses.
+        keep: folder for the index; None: a temporary one.
+    """
+    place = tempfile.TemporaryDirectory() if keep is None else nullcontext(keep)
+    with place as folder:
+        root = Path(folder) / "index"
+        figures: dict[str, Any] = {"items": items, "tokens": tokens, "threads": processor_count()}
+        figures |= in_fresh_process(build, root, items, tokens, ann, source)
+        figures |= in_fresh_process(search, root, items, effort, source)
+    figures["rss_bytes"] = max(figures["build_rss_bytes"], figures["search_rss_bytes"])
+    return figures
+
+
+def in_fresh_process(task: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, Any]:
+    """Run a function of this module in a new process, which shares no memory with this one."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+        return pool.submit(task, *arguments).result()
+
+
+def build(
+    root: Path, items: int, tokens: TokenDtype, ann: str, source: Path | None
+) -> dict[str, Any]:
+    """Build the index; what it took."""
+    made_from = find_source(source)
+    settings = BuildSettings(ann=ann, token_dtype=tokens)
+    seconds = write_synthetic_index(root, SyntheticPhotos(made_from), items, settings)
+    return {
+        "source": made_from.name,
+        "build_s": {stage: round(value, 2) for stage, value in seconds.items()},
+        "build_rss_bytes": peak_rss_bytes(),
+        "disk_bytes": sum(path.stat().st_size for path in root.rglob("*") if path.is_file()),
+    }
+
+
+def search(root: Path, items: int, effort: Effort, source: Path | None) -> dict[str, Any]:
+    """Open and search the index with texts that it was not calibrated with."""
+    photos = SyntheticPhotos(find_source(source))
+    asked = max(effort.searches, effort.recall_queries, effort.fidelity_queries)
+    # The index's own texts are the first of the same random numbers.
+    queries = photos.queries(asked, items, seed=1)
+    del photos
+    return measure_search(root, queries, effort)
+
+
+def processor_count() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def print_table(figures: dict[str, Any]) -> None:
+    """Print a line a figure, bytes in MiB."""
+    for name, value in figures.items():
+        if name.endswith("_bytes"):
+            print(f"{name:<32}{value / 2**20:,.0f} MiB")
+        elif isinstance(value, dict):
+            print(f"{name:<32}" + ", ".join(f"{key}: {each:.4g}" for key, each in value.items()))
+        elif isinstance(value, float):
+            print(f"{name:<32}{value:.4g}")
+        else:
+            print(f"{name:<32}{value}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""Measures searches of an index of synthetic photos, in a process that did not build it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann.retrieval import largest
+from aladin_index.format.manifest import AnnEntry
+from aladin_index.generations.reader import open_index
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.tokens.alignment import alignment_with_all
+from numpy.typing import NDArray
+
+from benchmarks.lib.processes import peak_rss_bytes
+from benchmarks.lib.synthetic import TextQueries
+from benchmarks.lib.timing import ratio, time_in_turn
+from benchmarks.search.text_searches import (
+    CANDIDATES,
+    TOP,
+    TextSearches,
+    measure_fidelity,
+    measure_recall,
+)
+
+_THROUGHPUT_THREADS = (1, 2)
+
+
+class Effort(NamedTuple):
+    """How often things are measured.
+
+    Attributes:
+        searches: timed searches.
+        recall_queries: compared with exact search.
+        fidelity_queries: compared with exhaustive alignment.
+        exhaustive_runs: timed runs of exhaustive alignment.
+        throughput_s: seconds of searching for each number of threads.
+    """
+
+    searches: int
+    recall_queries: int
+    fidelity_queries: int
+    exhaustive_runs: int
+    throughput_s: float
+
+
+def measure_search(root: Path, queries: TextQueries, effort: Effort) -> dict[str, Any]:
+    """Open an index and measure its searches.
+
+    All are text to images, by alignment alone (the papers' rule), one at a time unless said.
+
+    Args:
+        root: of the index.
+        queries: as many as the largest number in `effort`.
+        effort: how often.
+    """
+    torch.set_num_threads(1)  # as the HTTP service does: a query is one thread's work
+    faiss.omp_set_num_threads(1)
+    started = time.perf_counter()
+    with open_index(root) as index:
+        open_ms = 1000 * (time.perf_counter() - started)
+        side = index.side("images").base
+        asking = TextSearches(TwoStageSearcher(index), queries)
+        figures: dict[str, Any] = {
+            "ann": side.entry.ann.factory,
+            "search_width": side.entry.ann.search_width,
+            "open_ms": open_ms,
+        }
+        figures |= _latency(asking, effort.searches)
+        figures["queries_per_s"] = {
+            str(threads): _throughput(asking, threads, effort.throughput_s)
+            for threads in _THROUGHPUT_THREADS
+        }
+        # What follows reads what no search reads, or more at a time than one does.
+        figures["search_rss_bytes"] = peak_rss_bytes()
+        figures["ann_recall"] = measure_recall(side, queries, effort.recall_queries)
+        figures |= measure_fidelity(side, asking, effort.fidelity_queries)
+        figures |= _against_faiss(side, queries, effort.searches)
+        figures |= _against_exhaustive(
+            side, asking, figures["candidates"], effort.exhaustive_runs, effort.searches
+        )
+    return figures
+
+
+def _latency(asking: TextSearches, searches: int) -> dict[str, float]:
+    """Time whole searches and their parts; all pages that they need were read before."""
+
+    def once(turn: int) -> tuple[float, float, float]:
+        started = time.perf_counter()
+        result = asking.search(turn, CANDIDATES)
+        total_ms = 1000 * (time.perf_counter() - started)
+        return total_ms, result.took_ms.retrieve, result.took_ms.rerank
+
+    first = np.array([once(turn) for turn in range(searches)])
+    total, retrieve, rerank = np.array([once(turn) for turn in range(searches)]).T
+    return {
+        "p50_ms": float(np.quantile(total, 0.5)),
+        "p95_ms": float(np.quantile(total, 0.95)),
+        "first_pass_p95_ms": float(np.quantile(first[:, 0], 0.95)),
+        "retrieve_p50_ms": float(np.quantile(retrieve, 0.5)),
+        "rerank_p50_ms": float(np.quantile(rerank, 0.5)),
+    }
+
+
+def _throughput(asking: TextSearches, threads: int, seconds: float) -> float:
+    """Return the queries a second of some threads that each ask one after the other."""
+    until = time.perf_counter() + seconds
+
+    def ask(thread: int) -> int:
+        turn = thread
+        while time.perf_counter() < until:
+            asking.search(turn, CANDIDATES)
+            turn += threads
+        return (turn - thread) // threads
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        answered = sum(pool.map(ask, range(threads)))
+    return answered / (time.perf_counter() - started)
+
+
+def _against_faiss(side: StoredCollection, queries: TextQueries, searches: int) -> dict[str, float]:
+    """Time our first stage, and FAISS's own with the same parameters.
+
+    An index that does not keep the vectors is asked for more rows, which are compared exactly.
+    FAISS's own way to do that is `IndexRefineFlat`, with as large a factor; what it refines alone
+    finds less.
+    """
+    raw, entry = side.ann.faiss_index, side.entry.ann
+    wanted = min(math.ceil(CANDIDATES * entry.oversample), side.entry.count)
+    parameters = raw_parameters(raw, entry, wanted)
+    embeddings = queries.embeddings
+    count = min(CANDIDATES, side.entry.count)
+
+    def query(turn: int, share: float) -> NDArray[np.float32]:
+        # Never the one that was asked before: the caches would have its lists.
+        return embeddings[(turn + int(share * len(embeddings))) % len(embeddings)][None]
+
+    runs: dict[str, Callable[[int], object]] = {
+        "ours": lambda turn: side.candidates(query(turn, 0)[0], count),
+        "unrefined": lambda turn: raw.search(query(turn, 1 / 3), wanted, params=parameters),
+    }
+    if entry.oversample > 1:
+        vectors = np.ascontiguousarray(side.embeddings)
+        refined = faiss.IndexRefineFlat(raw, faiss.swig_ptr(vectors))
+        refining = faiss.IndexRefineSearchParameters(
+            k_factor=entry.oversample, base_index_params=parameters
+        )
+        runs["faiss"] = lambda turn: refined.search(query(turn, 2 / 3), count, params=refining)
+    times = time_in_turn(runs, searches)
+    times.setdefault("faiss", times["unrefined"])
+    return {
+        "retrieve_ms": float(np.median(times["ours"])),
+        "faiss_ms": float(np.median(times["faiss"])),
+        "retrieve_over_faiss": ratio(times, "ours", "faiss"),
+        "retrieve_over_faiss_unrefined": ratio(times, "ours", "unrefined"),
+    }
+
+
+def raw_parameters(raw: Any, entry: AnnEntry, wanted: int) -> Any:
+    """Return FAISS's search parameters for what the manifest says; None where it needs none."""
+    if entry.search_width is None:
+        return None
+    if isinstance(raw, faiss.IndexHNSW):
+        return faiss.SearchParametersHNSW(efSearch=max(entry.search_width, wanted))
+    return faiss.SearchParametersIVF(nprobe=entry.search_width)
+
+
+def _against_exhaustive(
+    side: StoredCollection, asking: TextSearches, candidates: int, runs: int, searches: int
+) -> dict[str, float]:
+    """Time the stages, matching alone and exhaustive alignment in turn; hits are not looked up."""
+
+    embeddings = asking.queries.embeddings
+
+    def exhaustive(turn: int) -> object:
+        words = asking.words[turn % len(asking.words)]
+        return largest(alignment_with_all([words], "text", side.tokens)[0], TOP)
+
+    def two_stage(turn: int, count: int) -> object:
+        place = turn % len(embeddings)
+        rows, _ = side.candidates(embeddings[place], count)
+        scores = side.second_stage.align(asking.words[place], "text", rows)
+        return rows[largest(scores, TOP)]
+
+    def matching(turn: int) -> object:
+        return side.candidates(embeddings[turn % len(embeddings)], CANDIDATES)
+
+    def repeated(run: Callable[[int], object]) -> Callable[[int], object]:
+        return lambda turn: [run(turn * each + place) for place in range(each)]
+
+    # Many for each run of the exhaustive one, which leaves nothing of theirs in the caches.
+    each = max(searches // runs, 1)
+    times = time_in_turn(
+        {
+            "exhaustive": exhaustive,
+            "two-stage": repeated(lambda turn: two_stage(turn, candidates)),
+            "two-stage of 100": repeated(lambda turn: two_stage(turn, CANDIDATES)),
+            "matching": repeated(matching),
+        },
+        runs,
+        warm_up=1,
+    )
+    return {
+        "exhaustive_ms": float(np.median(times["exhaustive"])),
+        "two_stage_ms": float(np.median(times["two-stage"])) / each,
+        "matching_ms": float(np.median(times["matching"])) / each,
+        "exhaustive_over_two_stage": ratio(times, "exhaustive", "two-stage") * each,
+        "two_stage_over_matching": ratio(times, "two-stage of 100", "matching"),
+    }

@@ -1,0 +1,183 @@
+"""What each stored form of the tokens costs and loses, on an index of photos and captions.
+
+    python -m benchmarks.search.token_forms --index INDEX [--candidates 100] [--json]
+
+INDEX has float16 tokens of both sides, and texts that know their photo (`image_id`). Every form
+packs the tokens of both sides; a query keeps its own, as a real one does. By form:
+
+bytes_per_token      of a photo's token, its scale and centroid id included
+million_photos_gib   of a million photos of 49 tokens
+score_error          mean |score - float16's| of the pairs that are candidates
+two_stage_r1         percent, as served: candidates by the embeddings, ordered by the fusion
+loss                 of it against float16
+fidelity             share of the top 10 by exhaustive alignment that is in float16's top 10
+
+t2i: captions ask for photos; i2t: photos ask for captions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from aladin_index.ann.retrieval import largest
+from aladin_index.format.layout import MODEL, generation_folder, live_generation
+from aladin_index.modality import Modality
+from aladin_index.settings import TOKEN_DTYPES, Target, TokenDtype
+from aladin_index.tokens.alignment import alignment_with_all
+from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.store import TokenStore
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.scoring.fusion import Direction, Fusion
+from numpy.typing import NDArray
+
+_TOP = 10
+_PHOTOS, _TOKENS_A_PHOTO = 1_000_000, 49
+
+
+@dataclass(frozen=True)
+class SideData:
+    """One side of the index.
+
+    Attributes:
+        embeddings: (items, d_match) float32.
+        tokens: (tokens, dim) float32.
+        lengths: (items,) number of tokens of each.
+    """
+
+    embeddings: NDArray[np.float32]
+    tokens: NDArray[np.float32]
+    lengths: NDArray[np.int64]
+
+    @property
+    def queries(self) -> list[torch.Tensor]:
+        """The tokens of each item."""
+        return list(torch.from_numpy(self.tokens).split(self.lengths.tolist()))
+
+    def stored(self, dtype: TokenDtype, queries: NDArray[np.float32]) -> TokenStore:
+        """Pack the tokens into a form, with a codebook of their own, for such queries."""
+        codec = TokenCodec.train(dtype, self.tokens, queries=queries)
+        return TokenStore.from_arrays(codec, codec.pack(self.tokens), self.lengths)
+
+
+@dataclass(frozen=True)
+class Search:
+    """One direction: who asks for what, and what is right.
+
+    Attributes:
+        direction: its name.
+        asking: the queries' side.
+        modality: of the queries.
+        match: (queries, items) cosines of the embeddings.
+        right: (queries, items) whether an item answers a query.
+    """
+
+    direction: Direction
+    asking: SideData
+    modality: Modality
+    match: NDArray[np.float32]
+    right: NDArray[np.bool_]
+
+    def two_stage_r1(self, align: NDArray[np.float32], fusion: Fusion, count: int) -> float:
+        """Return the percentage of queries whose first hit is right."""
+        fused = fusion.of(self.direction).combine(
+            torch.from_numpy(align), torch.from_numpy(self.match)
+        )
+        hits = 0
+        for scores, match, right in zip(fused.numpy(), self.match, self.right, strict=True):
+            candidates = largest(match, count)
+            hits += bool(right[candidates[np.argmax(scores[candidates])]])
+        return 100 * hits / len(align)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--index", type=Path, required=True)
+    parser.add_argument("--candidates", type=int, default=100)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    lines = measure(options.index, options.candidates)
+    if options.json:
+        print(json.dumps(lines, indent=2))
+        return
+    names = list(next(iter(lines.values())))
+    print("| form | " + " | ".join(names) + " |")
+    print("| --- |" + " ---: |" * len(names))
+    for dtype, line in lines.items():
+        print(f"| {dtype} | " + " | ".join(f"{line[name]:.5g}" for name in names) + " |")
+
+
+def measure(root: Path, candidates: int) -> dict[TokenDtype, dict[str, float]]:
+    """Measure every form; the first, float16, is what the others are compared with."""
+    folder = generation_folder(root, live_generation(root))
+    images, texts = read_side(folder, "images"), read_side(folder, "texts")
+    fusion = load_checkpoint(root / MODEL).fusion
+    match = images.embeddings @ texts.embeddings.T
+    right = pairs(folder)
+    searches = [
+        (Search("text_to_image", texts, "text", match.T.copy(), right.T), images, "t2i"),
+        (Search("image_to_text", images, "image", match, right), texts, "i2t"),
+    ]
+    lines: dict[TokenDtype, dict[str, float]] = {}
+    exact: dict[str, NDArray[np.float32]] = {}
+    for dtype in TOKEN_DTYPES:
+        line = lines.setdefault(dtype, {})
+        for search, side, name in searches:
+            store = side.stored(dtype, search.asking.tokens)
+            align = alignment_with_all(search.asking.queries, search.modality, store)
+            reference = exact.setdefault(name, align)
+            if side is images:
+                line["bytes_per_token"] = store.codec.token_bytes
+                size = store.codec.token_bytes * _PHOTOS * _TOKENS_A_PHOTO
+                line["million_photos_gib"] = size / 2**30
+            served = np.argpartition(-search.match, candidates, axis=1)[:, :candidates]
+            errors = np.take_along_axis(np.abs(align - reference), served, axis=1)
+            line[f"{name}_score_error"] = float(errors.mean())
+            line[f"{name}_two_stage_r1"] = search.two_stage_r1(align, fusion, candidates)
+            line[f"{name}_loss"] = (
+                lines["float16"][f"{name}_two_stage_r1"] - line[f"{name}_two_stage_r1"]
+            )
+            line[f"{name}_fidelity"] = fidelity(align, reference)
+    return lines
+
+
+def fidelity(scores: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
+    """Return the mean share of the reference's top 10 that is in the scores' top 10."""
+    shares = [
+        len(np.intersect1d(largest(own, _TOP), largest(exact, _TOP))) / min(_TOP, len(exact))
+        for own, exact in zip(scores, reference, strict=True)
+    ]
+    return float(np.mean(shares))
+
+
+def read_side(folder: Path, target: Target) -> SideData:
+    """Read the arrays of one side; a manifest of any version will do."""
+    place = folder / target
+    return SideData(
+        np.load(place / "embeddings.npy"),
+        np.load(place / "tokens.npy").astype(np.float32),
+        np.diff(np.load(place / "offsets.npy")),
+    )
+
+
+def pairs(folder: Path) -> NDArray[np.bool_]:
+    """Read which text belongs to which photo, (photos, texts)."""
+    with sqlite3.connect(folder / "images" / "items.sqlite") as database:
+        rows = dict(database.execute("SELECT id, row FROM items"))
+    with sqlite3.connect(folder / "texts" / "items.sqlite") as database:
+        owners = database.execute("SELECT row, image_id FROM items").fetchall()
+    right = np.zeros((len(rows), len(owners)), dtype=np.bool_)
+    for row, image_id in owners:
+        right[rows[image_id], row] = True
+    return right
+
+
+if __name__ == "__main__":
+    main()

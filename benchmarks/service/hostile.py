@@ -1,0 +1,298 @@
+"""Requests made from the service's own description of its routes, sound ones and unsound ones.
+
+A service under attack: it must answer, stay as large as it is, and give nothing away.
+
+    python -m benchmarks.service.hostile [--cases 10000] [--images 5000] [--workers 1] [--quick]
+    [--json]
+
+Starts `aladin serve` on a copy of an index and sends it requests made from its own description,
+broken pictures and bombs, and paths that lead out of the index, in ten rounds of all three; each
+round is told on stderr. At the end it holds hundreds of connections with half a request and asks
+for /healthz meanwhile. Then JSON bodies that cost more than they weigh are sent to another service
+on the same copy.
+
+    api_cases         requests to all routes, by schemathesis; half of them as described
+    images            broken pictures, each uploaded as a query and as a new item
+    paths             attempts to read a file outside the index
+    held_connections  connections that were held with half a head or half a body
+    errors_5xx        answers of status 500 and more, 503 too, and connections that broke
+    hangs             requests without an answer for 30 s
+    undocumented      answers that the service's own description does not allow
+    leaks             answers with the content of a file outside the index
+    rss_growth_bytes  memory of all its processes after the last round, less that after the second:
+                      what the service takes when it first meets something of a kind, as buffers,
+                      caches and pools, it has by then. Both times nobody asks for twelve seconds,
+                      for the service gives back what is free every ten
+    rss_mb_by_round   that memory at the end of each round, without the rest
+    json              bodies sent, their peak of memory, how long the event loop stood still, and
+                      how much longer an item takes to add beside items with many fields; see
+                      benchmarks.service.hostile_json for what is a fault
+    statuses          number of answers of each status, by what was sent; 0: could not be sent
+    decoding          what costly photos do to a service of their own; see
+                      `benchmarks.service.hostile_decoding`
+
+Damaged files of an index have an attack of their own: `benchmarks.index.hostile_index`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode, checks
+from schemathesis.core.failures import Failure, FailureGroup
+
+from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.served_index import find_served_index
+from benchmarks.lib.service_process import ServiceProcess
+from benchmarks.service.hostile_decoding import attack_decoding
+from benchmarks.service.hostile_json import BODY_BYTES, JSON_FAULTS, QUICK_BODY_BYTES, attack_json
+from benchmarks.service.hostile_requests import (
+    PATIENCE_S,
+    Answers,
+    send_held_connections,
+    send_images,
+    send_paths,
+)
+
+# Sound requests find what is behind the checks, unsound ones the checks.
+_MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+# Of hypothesis, on how fast and how large cases are made.
+_ALL_CHECKS = cast(list[HealthCheck], list(HealthCheck))
+
+_DESCRIBED = [
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+]
+
+
+def send_api_cases(url: str, count: int, answers: Answers, *, seed_: int = 0) -> int:
+    """Send requests to every route.
+
+    Args:
+        url: of the service.
+        count: of requests, about; spread evenly.
+        answers: where what came back is counted. An answer that the description does not allow
+            is a fault.
+        seed_: another one gives other requests.
+
+    Returns:
+        The number of requests that were sent.
+    """
+    schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+    found: list[Any] = list(schema.get_all_operations())
+    parts = [(operation.ok(), mode) for operation in found for mode in _MODES]
+    sent = 0
+    with requests.Session() as session:
+        # A route that takes little is soon through; the others get what is left of its share.
+        while sent < count and parts:
+            round_ = -(-(count - sent) // len(parts))
+            for operation, mode in tuple(parts):
+                strategy = operation.as_strategy(generation_mode=mode)
+                try:
+                    done = _send(strategy, round_, session, url, answers, seed_ + sent)
+                except Unsatisfiable:  # whoever takes nothing cannot be asked wrongly
+                    done = 0
+                sent += done
+                if done < round_:
+                    parts.remove((operation, mode))
+    return sent
+
+
+def _send(
+    strategy: Any,
+    count: int,
+    session: requests.Session,
+    url: str,
+    answers: Answers,
+    seed_: int,
+) -> int:
+    sent = 0
+
+    @seed(seed_)
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=_ALL_CHECKS,
+    )
+    @given(strategy)
+    def send(case: Any) -> None:
+        nonlocal sent
+        sent += 1
+        asked = f"{case.method} {case.formatted_path} {case.query} {str(case.body)[:200]}"
+        try:
+            answer = case.call(base_url=url, session=session, timeout=PATIENCE_S)
+        except requests.Timeout:
+            answers.fault("hang", asked, f"nothing in {PATIENCE_S:g} s")
+            return
+        except (requests.RequestException, ValueError) as error:
+            # What HTTP cannot say, such as a header of two lines, was not sent.
+            answers.answered("api", 0, asked, repr(error).encode())
+            return
+        answers.answered("api", answer.status_code, asked, answer.content)
+        try:
+            case.validate_response(answer, checks=_DESCRIBED)
+        except (Failure, FailureGroup) as failure:
+            answers.fault("undocumented", asked, _first_lines(failure))
+
+    run: Callable[[], None] = send
+    run()
+    return sent
+
+
+def _first_lines(failure: BaseException) -> str:
+    if isinstance(failure, FailureGroup):
+        failure = failure.exceptions[0]
+    return " ".join(str(failure).split())[:300]
+
+
+_CASES, _IMAGES = 10_000, 5_000
+_QUICK_CASES, _QUICK_IMAGES = 300, 150
+_ROUNDS, _WARM_UP_ROUNDS = 10, 2
+# How long the memory of a service that has nothing to do is watched, for its least.
+_REST_S, _LOOKS = 12.0, 24
+_SHOWN_FAULTS = 20
+
+
+class Figures(NamedTuple):
+    """What is printed."""
+
+    api_cases: int
+    images: int
+    paths: int
+    held_connections: int
+    errors_5xx: int
+    hangs: int
+    undocumented: int
+    leaks: int
+    rss_growth_bytes: int
+    rss_mb_by_round: list[int]
+    json: dict[str, float]
+    json_faults: int
+    seconds: float
+    statuses: dict[str, dict[str, int]]
+    faults: list[str]
+    decoding: dict[str, Any]
+
+
+def attack(index: Path, cases: int, images: int, workers: int, body_bytes: int) -> Figures:
+    """Serve a copy of an index and attack it.
+
+    Args:
+        index: the index.
+        cases: requests made from the description.
+        images: broken pictures.
+        workers: of the service.
+        body_bytes: length of the hostile JSON bodies.
+    """
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        copy, canary = Path(folder) / "index", Path(folder) / "canary"
+        shutil.copytree(index, copy, symlinks=True)
+        canary.write_text("a canary outside of the index\n" * 3)
+        answers = Answers()
+        sent: list[tuple[int, int, int]] = []
+        held: list[int] = []
+        at_rest: list[int] = []
+        with ServiceProcess(copy, ["--workers", str(workers)]) as service:
+            for number in range(_ROUNDS):
+                seed = 1_000_000 * number
+                sent.append(
+                    (
+                        send_api_cases(service.url, -(-cases // _ROUNDS), answers, seed_=seed),
+                        send_images(service.url, -(-images // _ROUNDS), answers, seed=seed),
+                        send_paths("127.0.0.1", service.port, canary, copy, answers),
+                    )
+                )
+                held.append(service.memory().rss)
+                if number + 1 in (_WARM_UP_ROUNDS, _ROUNDS):
+                    at_rest.append(_memory_at_rest(service))
+                _tell(number, answers, held[-1], time.perf_counter() - started)
+            held_connections = send_held_connections("127.0.0.1", service.port, answers)
+            if not service.is_ready():
+                answers.fault("server_error", "/readyz", "not ready at the end")
+        json_figures = attack_json(copy, workers, body_bytes, answers)
+    decoding = attack_decoding(index)
+    for each in decoding.faults:
+        answers.fault("decoding", "costly photos", each)
+    api_cases, sent_images, paths = (sum(each) for each in zip(*sent, strict=True))
+    return Figures(
+        api_cases=api_cases,
+        images=sent_images,
+        paths=paths,
+        held_connections=held_connections,
+        errors_5xx=answers.count("server_error"),
+        hangs=answers.count("hang"),
+        undocumented=answers.count("undocumented"),
+        leaks=answers.count("leak"),
+        rss_growth_bytes=at_rest[-1] - at_rest[0],
+        rss_mb_by_round=[round(rss / 1e6) for rss in held],
+        json=json_figures._asdict(),
+        json_faults=sum(map(answers.count, JSON_FAULTS)),
+        seconds=round(time.perf_counter() - started, 1),
+        statuses={
+            group: {str(status): counts[status] for status in sorted(counts)}
+            for group, counts in sorted(answers.statuses.items())
+        },
+        faults=[f"{kind}: {asked} -> {told}" for kind, asked, told in answers.faults][
+            :_SHOWN_FAULTS
+        ],
+        decoding=decoding._asdict(),
+    )
+
+
+def _memory_at_rest(service: ServiceProcess) -> int:
+    """Return the least that the service holds while nobody asks, in bytes."""
+    looks: list[int] = []
+    for _ in range(_LOOKS):
+        looks.append(service.memory().rss)
+        time.sleep(_REST_S / _LOOKS)
+    return min(looks)
+
+
+def _tell(number: int, answers: Answers, rss: int, seconds: float) -> None:
+    """Say on stderr how far the attack is."""
+    asked = sum(counts.total() for counts in answers.statuses.values())
+    print(
+        f"round {number + 1} of {_ROUNDS}: {asked} answers, {len(answers.faults)} faults, "
+        f"{rss / 1e6:.0f} MB, {seconds:.0f} s",
+        file=sys.stderr,
+    )
+
+
+def main() -> None:
+    """Attack a service and print what came of it; exits with 1 if anything did."""
+    parser = figures_parser(__doc__, "a few hundred of each")
+    parser.add_argument("--index", type=Path, help="an index to serve a copy of")
+    parser.add_argument("--cases", type=int, default=_CASES)
+    parser.add_argument("--images", type=int, default=_IMAGES)
+    parser.add_argument("--workers", type=int, default=1)
+    arguments = parser.parse_args()
+    cases = _QUICK_CASES if arguments.quick else arguments.cases
+    images = _QUICK_IMAGES if arguments.quick else arguments.images
+    index = find_served_index(arguments.index, quick=True)
+    body_bytes = QUICK_BODY_BYTES if arguments.quick else BODY_BYTES
+    figures = attack(index, cases, images, arguments.workers, body_bytes)
+    print_figures(figures._asdict(), as_json=arguments.json)
+    if not arguments.json:
+        for fault in figures.faults:
+            print(f"  {fault}")
+    costly = any(fault.startswith("decoding: ") for fault in figures.faults)
+    if figures.errors_5xx or figures.hangs or figures.leaks or figures.json_faults or costly:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""JSON bodies that cost more than they weigh, at a service that must go on answering.
+
+Each body is sent as large as a request may be, and in sizes that are within the limits of JSON, so
+that it is parsed and validated. The service has a limit of memory, and is asked whether
+it is up all the time.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.lib.service_process import ServiceProcess
+from benchmarks.service.hostile_requests import Answers
+from benchmarks.service.loop_stall import LoopStall
+
+BODY_BYTES = 24 * 2**20
+QUICK_BODY_BYTES = 4 * 2**20
+_SMALLER_BYTES = (1_000_000, 500_000)
+# What an attack may cost; more is a fault.
+MAX_PEAK_BYTES = 1_500_000_000
+MAX_STALL_S = 1.0
+MAX_ANSWER_BYTES = 64 * 2**10
+MAX_SLOWDOWN = 3.0
+JSON_FAULTS = ("memory", "stall", "slowdown", "large_answer")
+# The service gets no more memory than this on top of what it has; this machine has others.
+_LIMIT_BYTES = 3 * 10**9
+_PATIENCE_S = 300.0
+_CLIENTS = 4
+# What the limits of metadata allow, so that it is there for those who add and search afterwards.
+_WIDE_ITEMS, _WIDE_FIELDS = 20, 1000
+_TIMED_ADDS = 7
+
+
+class JsonFigures(NamedTuple):
+    """What the bodies cost.
+
+    Attributes:
+        sent: number of bodies.
+        peak_bytes: the most memory that all processes of the service had resident beyond what
+            they had before.
+        stall_s: the longest time for which the event loop stood still, see `LoopStall`.
+        stall_wall_s: the same as a client saw it, with the time in which other programs had the
+            processor.
+        add_slowdown: time to add one text when there are items with 1,000 metadata fields each,
+            by that before.
+    """
+
+    sent: int
+    peak_bytes: int
+    stall_s: float
+    stall_wall_s: float
+    add_slowdown: float
+
+
+class JsonAttack(NamedTuple):
+    """A body.
+
+    Attributes:
+        name: of the attack.
+        path: that it is sent to.
+        body: makes it, of about a number of bytes.
+    """
+
+    name: str
+    path: str
+    body: Callable[[int], bytes]
+
+
+def attack_json(index: Path, workers: int, body_bytes: int, answers: Answers) -> JsonFigures:
+    """Serve an index and send it all bodies, one after the other and then four at a time.
+
+    Args:
+        index: a copy, to which items are added.
+        workers: of the service.
+        body_bytes: length of the largest bodies.
+        answers: where what came back is counted. Too much memory, a loop that stood still for too
+            long, and a long answer are faults.
+    """
+    sizes = (body_bytes, *_SMALLER_BYTES)
+    attacks = [(attack, size) for attack in json_attacks() for size in sizes]
+    with ServiceProcess(index, ["--workers", str(workers)]) as service:
+        before_s = _time_to_add(service, "before")
+        pids = service.pids()
+        for pid in pids:
+            _limit_memory(pid)
+        rest = sum(_status_bytes(pid, "VmRSS") for pid in pids)
+        with LoopStall(service.port, pids) as stall:
+            for attack, size in attacks:
+                send_attack(service.port, attack, size, answers)
+            with ThreadPoolExecutor(_CLIENTS) as clients:
+                sent = [
+                    clients.submit(send_attack, service.port, attack, size, answers)
+                    for attack, size in attacks
+                ]
+            for each in sent:
+                each.result()
+        peak_bytes = sum(_status_bytes(pid, "VmHWM") for pid in pids) - rest
+        _add_wide_items(service, answers)
+        slowdown = _time_to_add(service, "after") / before_s
+        if not service.is_ready():
+            answers.fault("server_error", "/readyz", "not ready after JSON bodies")
+    for kind, found, most in (
+        ("memory", peak_bytes, MAX_PEAK_BYTES),
+        ("stall", stall.worst_s, MAX_STALL_S),
+        ("slowdown", slowdown, MAX_SLOWDOWN),
+    ):
+        if found > most:
+            answers.fault(kind, "JSON bodies", f"{found:g}, expected at most {most:g}")
+    return JsonFigures(
+        sent=2 * len(attacks),
+        peak_bytes=peak_bytes,
+        stall_s=round(stall.worst_s, 3),
+        stall_wall_s=round(stall.worst_wall_s, 3),
+        add_slowdown=round(slowdown, 2),
+    )
+
+
+def json_attacks() -> Iterator[JsonAttack]:
+    """Yield the bodies."""
+    knn, search, texts = "/knn-service", "/v1/search/images", "/v1/items/texts"
+    batch, explain = "/v1/search/batch", "/v1/explain.png"
+    for name, value in (("lists", b"[]"), ("texts", b'""'), ("numbers", b"0"), ("objects", b"{}")):
+        yield JsonAttack(f"embedding of {name}", knn, _listed(b'{"embedding_input":[', value))
+        yield JsonAttack(f"ids, {name}", "/metadata", _listed(b'{"ids":[', value))
+        yield JsonAttack(f"items, {name}", texts, _listed(b'{"items":[', value))
+        yield JsonAttack(f"queries, {name}", batch, _listed(b'{"queries":[', value))
+        filter_ = _listed(b'{"text":"a","filter":{"a":[', value, b"]}}")
+        yield JsonAttack(f"values of a filter, {name}", search, filter_)
+    yield JsonAttack(
+        "tests of a filter", search, _listed(b'{"text":"a","filter":{"or":[', b'{"a":0}', b"]}}")
+    )
+    for path in (search, texts, explain, knn, batch):
+        yield JsonAttack(f"unknown fields of {path}", path, _named(b"{", b"}"))
+    yield JsonAttack("fields of a filter", search, _named(b'{"text":"a","filter":{', b"}}"))
+    item = b'{"id":"wide","text":"a dog","metadata":{'
+    yield JsonAttack("fields of metadata", texts, _named(item, b"}}"))
+    yield JsonAttack("values of metadata", texts, _listed(item + b'"a":[', b"[]", b"]}}"))
+    yield JsonAttack("unknown fields of an item", texts, _named(b'{"items":[{', b"}]}"))
+    yield JsonAttack("unknown fields of a query", batch, _named(b'{"queries":[{', b"}]}"))
+    yield JsonAttack("option without effect", knn, _listed(b'{"text":"a","indice_name":[', b"[]"))
+    for field in ("id", "text", "image", "image_url", "regions"):
+        yield JsonAttack(f"long {field}", search, _filled(f'{{"{field}":"'.encode(), b"A", b'"}'))
+    yield JsonAttack("long id of an item", texts, _filled(b'{"text":"a","id":"', b"i", b'"}'))
+    yield JsonAttack("long uri", texts, _filled(b'{"id":"a","text":"a","uri":"', b"u", b'"}'))
+    yield JsonAttack("long name", search, _filled(b'{"text":"a","', b"n", b'":0}'))
+    yield JsonAttack("escapes", search, _filled(b'{"text":"', b"\\u00e9", b'"}'))
+    yield JsonAttack("wide characters", search, _filled(b'{"image":"', "😀".encode(), b'"}'))
+    yield JsonAttack("spaces in base64", search, _filled(b'{"image":"', b"A ", b'"}'))
+    yield JsonAttack("many pictures", search, _filled(b"{", b'"image":"",', b'"k":1}'))
+    yield JsonAttack("depth", search, _filled(b'{"filter":', b"[", b""))
+    yield JsonAttack("digits", search, _filled(b'{"text":"a","k":', b"9", b"}"))
+    yield JsonAttack("fraction", search, _filled(b'{"text":"a","fusion":0.', b"9", b"}"))
+    yield JsonAttack("long numbers", batch, _listed(b'{"queries":[', b"9" * 4000))
+    yield JsonAttack("white space", search, _filled(b'{"text":"a"', b" ", b"}"))
+
+
+def _listed(start: bytes, value: bytes, end: bytes = b"]}") -> Callable[[int], bytes]:
+    end = value + end
+    return _filled(start, value + b",", end)
+
+
+def _named(start: bytes, end: bytes) -> Callable[[int], bytes]:
+    def make(size: int) -> bytes:
+        # Seven digits are enough for each name to be another one.
+        count = (size - len(start) - len(end)) // len(b'"0000000":0,')
+        return start + b",".join(b'"%07d":0' % each for each in range(count)) + end
+
+    return make
+
+
+def _filled(start: bytes, part: bytes, end: bytes) -> Callable[[int], bytes]:
+    return lambda size: start + part * ((size - len(start) - len(end)) // len(part)) + end
+
+
+def send_attack(port: int, attack: JsonAttack, body_bytes: int, answers: Answers) -> None:
+    """Send a body and count what came back; a long answer is a fault.
+
+    Args:
+        port: of the service on 127.0.0.1.
+        attack: what to send.
+        body_bytes: length of the body, about.
+        answers: where what came back is counted.
+    """
+    body = attack.body(body_bytes)
+    asked = f"{attack.name}: POST {attack.path}, {len(body)} bytes"
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
+    try:
+        connection.request("POST", attack.path, body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        told = answer.read()
+    except TimeoutError:
+        answers.fault("hang", asked, f"nothing in {_PATIENCE_S:g} s")
+    except (http.client.HTTPException, OSError) as error:
+        answers.fault("server_error", asked, repr(error))
+    else:
+        answers.answered("json", answer.status, asked, told)
+        if len(told) > MAX_ANSWER_BYTES:
+            answers.fault("large_answer", asked, f"{answer.status}, {len(told)} bytes")
+    finally:
+        connection.close()
+
+
+def _add_wide_items(service: ServiceProcess, answers: Answers) -> None:
+    """Add items with as many fields as an item may have, new ones each."""
+    for number in range(_WIDE_ITEMS):
+        metadata = {f"field {number} {each}": each for each in range(_WIDE_FIELDS)}
+        fields = {"id": f"hostile/wide/{number}", "text": "a dog", "metadata": metadata}
+        status, told = service.ask("POST", "/v1/items/texts?on_duplicate=replace", fields)
+        answers.answered("json", status, json.dumps(fields)[:100], told)
+
+
+def _time_to_add(service: ServiceProcess, name: str) -> float:
+    """Return the median time that it takes to add a text with one field."""
+    times_s: list[float] = []
+    for number in range(_TIMED_ADDS):
+        item_id = f"hostile/{name}/{number}"
+        fields = {"id": item_id, "text": "a dog", "metadata": {"number": number}}
+        started = time.perf_counter()
+        service.ask("POST", "/v1/items/texts?on_duplicate=replace", fields)
+        times_s.append(time.perf_counter() - started)
+    return statistics.median(times_s)
+
+
+def _limit_memory(pid: int) -> None:
+    """Give a process so much address space more, and let its peak begin where it is now."""
+    most = _status_bytes(pid, "VmSize") + _LIMIT_BYTES
+    resource.prlimit(pid, resource.RLIMIT_AS, (most, most))
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def _status_bytes(pid: int, name: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise ValueError(f"/proc/{pid}/status has no {name}")

@@ -1,0 +1,272 @@
+"""What a service answered to what was meant to harm it, counted.
+
+Attempts to have the service read a file that is not the index's.
+
+Attempts to take all of a service's connections, with requests that never come whole.
+
+Broken pictures, uploaded as whoever searches and as whoever adds items.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import httpx
+
+from benchmarks.lib.broken_images import BrokenImage, broken_images
+
+# An answer that takes longer is none.
+PATIENCE_S = 30.0
+
+
+class Fault(NamedTuple):
+    """Something that must not happen.
+
+    Attributes:
+        kind: server_error, hang, undocumented or leak.
+        asked: what led to it.
+        told: what came back.
+    """
+
+    kind: str
+    asked: str
+    told: str
+
+
+class Answers:
+    """Counts answers and keeps the faults; safe to use from any number of threads."""
+
+    def __init__(self) -> None:
+        """Start at none."""
+        self.statuses: dict[str, Counter[int]] = {}
+        self.faults: list[Fault] = []
+        self._lock = threading.Lock()
+
+    def answered(self, group: str, status: int, asked: str, body: bytes) -> None:
+        """Count an answer; any status of 500 and more is a fault, 503 too.
+
+        Nothing here overloads the service or stops it, so there is no good reason for one.
+        """
+        with self._lock:
+            self.statuses.setdefault(group, Counter())[status] += 1
+        if status >= 500:
+            self.fault("server_error", asked, f"{status} {body[:300]!r}")
+
+    def fault(self, kind: str, asked: str, told: str) -> None:
+        """Keep a fault."""
+        with self._lock:
+            self.faults.append(Fault(kind, asked, told))
+
+    def count(self, kind: str) -> int:
+        """Return the number of faults of a kind."""
+        return sum(fault.kind == kind for fault in self.faults)
+
+
+_ROUTES = ("/v1/images/{}", "/v1/items/images/{}", "/v1/items/texts/{}", "/v1/items/{}/a", "/{}")
+_ASSETS = ("/static/{}", "/page/{}", "/docs/{}", "/metadata?id={}")
+
+
+def send_paths(host: str, port: int, canary: Path, index: Path, answers: Answers) -> int:
+    """Ask for a file outside the index, and for one in it that is no photo, in all spellings.
+
+    Args:
+        host: of the service.
+        port: of the service.
+        canary: a file that exists, whose content is in no answer of a sound service.
+        index: the folder that is served; its manifests name the same things on every route.
+        answers: where what came back is counted; the file's content in it is a fault.
+
+    Returns:
+        The number of requests.
+    """
+    secret = canary.read_bytes()
+    sent = 0
+    for path in _paths(canary, index):
+        connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
+        try:
+            # As it is: clients that are kinder take ".." out of a path.
+            connection.putrequest("GET", path, skip_accept_encoding=True)
+            connection.endheaders()
+            answer = connection.getresponse()
+            body = answer.read()
+        except TimeoutError:
+            answers.fault("hang", path, f"nothing in {PATIENCE_S:g} s")
+        except (http.client.HTTPException, ConnectionError, ValueError) as error:
+            answers.answered("paths", 0, path, repr(error).encode())
+        else:
+            answers.answered("paths", answer.status, path, body)
+            if secret in body or b'"generation_dir"' in body:
+                answers.fault("leak", path, f"{answer.status} {body[:100]!r}")
+        finally:
+            connection.close()
+        sent += 1
+    return sent
+
+
+def _paths(canary: Path, index: Path) -> Iterator[str]:
+    absolute = str(canary)
+    inside = f"{index.name}/CURRENT"
+    names = [absolute, absolute[1:], f"file://{absolute}", canary.name, inside, "CURRENT"]
+    names += [
+        f"{'../' * ups}{target}" for ups in range(1, 9) for target in (absolute[1:], canary.name)
+    ]
+    names += [f"photos/{'../' * ups}{canary.name}" for ups in range(1, 5)]
+    names += [f"a/../..{absolute}", f"....//....//{canary.name}", f"..\\..\\{canary.name}"]
+    names += [f"{absolute}\0.png", f"{absolute}%00.png", f"~/{canary.name}", f"{absolute}/.", "/"]
+    for name in names:
+        once = quote(name, safe="")
+        spellings = (
+            quote(name, safe="/:~"),
+            once,
+            quote(once, safe=""),
+            once.replace("%2F", "/").replace(".", "%2e"),
+            once.replace(".", "%c0%ae").replace("%2F", "%c0%af"),
+        )
+        for spelling in dict.fromkeys(spellings):
+            for route in (*_ROUTES, *_ASSETS):
+                yield route.format(spelling)
+                if route.startswith("/v1/images"):
+                    yield route.format(spelling) + "?size=64"
+
+
+_HELD = 520  # more than a service has by default
+_HALF_HEAD = b"GET /v1/index HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+_HALF_BODY = (
+    b"POST /v1/search/images HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    b'Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"text": "a d'
+)
+# Linux alone lets a program of this machine have any address of 127.0.0.0/8.
+_CLIENT_ADDRESSES = (
+    ("127.0.0.1", "127.0.0.2", "127.0.0.3") if sys.platform == "linux" else ("127.0.0.1",)
+)
+_PROBES, _PROBE_EVERY_S = 20, 0.1
+
+
+def send_held_connections(host: str, port: int, answers: Answers, *, held: int = _HELD) -> int:
+    """Hold connections with half a head, then with half a body, and ask for /healthz meanwhile.
+
+    The connections come from one address, then from three, as many from each of them.
+
+    Args:
+        host: Address of the service, on this machine.
+        port: Port of the service.
+        answers: Counts the answers to /healthz. Anything but 200 is a fault.
+        held: Connections that are open at the same time.
+
+    Returns:
+        The number of connections that were held.
+    """
+    sent = 0
+    for part in (_HALF_HEAD, _HALF_BODY):
+        for clients in (_CLIENT_ADDRESSES[:1], _CLIENT_ADDRESSES):
+            with ExitStack() as stack:
+                for number in range(held):
+                    source = (clients[number % len(clients)], 0)
+                    connection = stack.enter_context(
+                        socket.create_connection((host, port), PATIENCE_S, source)
+                    )
+                    connection.sendall(part)
+                    sent += 1
+                for _ in range(_PROBES):
+                    asked = f"/healthz beside {held} connections with {part[:4]!r}..."
+                    _probe(host, port, asked, answers)
+                    time.sleep(_PROBE_EVERY_S)
+    return sent
+
+
+def _probe(host: str, port: int, asked: str, answers: Answers) -> None:
+    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        answers.answered("probes", answer.status, asked, answer.read())
+    except TimeoutError:
+        answers.fault("hang", asked, f"nothing in {PATIENCE_S:g} s")
+    except (http.client.HTTPException, OSError) as error:
+        answers.fault("server_error", asked, repr(error))
+    finally:
+        connection.close()
+
+
+_UPLOADERS = 4
+# The items of the pictures that turn out to be sound take each other's place, so that the index,
+# and with it the memory that it may take, does not grow.
+_ITEMS = 50
+
+
+def send_images(url: str, count: int, answers: Answers, *, seed: int = 0) -> int:
+    """Upload broken pictures, each as a query and as a new item.
+
+    Args:
+        url: of the service.
+        count: of pictures.
+        answers: where what came back is counted.
+        seed: another one gives other pictures.
+
+    Returns:
+        The number of pictures.
+    """
+    limits = httpx.Limits(max_connections=_UPLOADERS)
+    with (
+        httpx.Client(base_url=url, timeout=PATIENCE_S, limits=limits, trust_env=False) as client,
+        ThreadPoolExecutor(_UPLOADERS) as clients,
+    ):
+
+        def upload(numbered: tuple[int, BrokenImage]) -> None:
+            number, image = numbered
+            _send(client, _search(client, number, image), "search", image, answers)
+            _send(client, _addition(client, number, image), "add", image, answers)
+
+        # In small steps, as all of them would be in memory before the first was sent.
+        pictures = enumerate(broken_images(count, seed))
+        for step in iter(lambda: [item for item, _ in zip(pictures, range(64), strict=False)], []):
+            list(clients.map(upload, step))
+    return count
+
+
+def _search(client: httpx.Client, number: int, image: BrokenImage) -> httpx.Request:
+    target = "images" if number % 2 else "texts"
+    if number % 3:
+        return client.build_request(
+            "POST", f"/v1/search/{target}", files={"image": ("a", image.data)}, data={"k": "2"}
+        )
+    fields = {"image": base64.b64encode(image.data).decode(), "k": 2}
+    return client.build_request("POST", f"/v1/search/{target}", json=fields)
+
+
+def _addition(client: httpx.Client, number: int, image: BrokenImage) -> httpx.Request:
+    fields = {"id": f"hostile/{number % _ITEMS}"}
+    params = {"on_duplicate": "replace"}
+    if number % 3:
+        files = {"image": ("a", image.data)}
+        return client.build_request(
+            "POST", "/v1/items/images", params=params, files=files, data=fields
+        )
+    fields["image"] = base64.b64encode(image.data).decode()
+    return client.build_request("POST", "/v1/items/images", params=params, json=fields)
+
+
+def _send(
+    client: httpx.Client, request: httpx.Request, group: str, image: BrokenImage, answers: Answers
+) -> None:
+    asked = f"{group} {image.name}"
+    try:
+        answer = client.send(request)
+    except httpx.TimeoutException:
+        answers.fault("hang", asked, f"nothing in {PATIENCE_S:g} s")
+    except httpx.TransportError as error:
+        answers.fault("server_error", asked, repr(error))
+    else:
+        answers.answered(group, answer.status_code, asked, answer.content)

@@ -1,0 +1,292 @@
+"""What HTTP and batching cost, what the service carries, and what becomes of twice as much.
+
+    python -m benchmarks.service.http_load [--index INDEX | --text-encoder NAME] [--json] [--quick]
+
+The service runs in processes of its own on this machine, the load comes from another process, and
+all of them share the processors. No query is remembered: the cache of encodings is off.
+
+overhead_p50_ms     one query at a time over HTTP, minus the same query encoded, retrieved and
+                    re-ranked in a process that does nothing else; asked in turn, so that a busy
+                    machine slows both, medians
+overhead_own_p50_ms the same against the parts that the answers themselves tell of
+saturation_ratio    queries a second that a closed loop gets out of the service, over those of the
+                    same pipeline called in a loop; each at its best: workers, sizes of batches and
+                    clients of the one, processes, threads and sizes of batches of the other
+overload_p99_ratio  an open loop at twice the measured capacity: 99th percentile of the accepted
+                    queries, from their planned moments, over the median of one query at a time
+rejected_at_once    of the queries that were not accepted, the share that was answered 429 with
+                    Retry-After within 50 ms of its planned moment
+memory_ratio        of the service, after the overload over before
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aladin_service.queries import PhotoQuery, TextQuery
+from aladin_service.settings import ServiceSettings
+
+from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.served_index import SIZES, ServiceQueries, find_served_index, read_queries
+from benchmarks.lib.service_process import ServiceProcess
+from benchmarks.service.load_client import ClosedLoop, OpenLoop, run_load, search_request
+from benchmarks.service.pipeline import (
+    AskedQueries,
+    PipelineRun,
+    measure_overhead,
+    measure_pipeline,
+    open_worker,
+)
+
+_AT_ONCE_MS = 50.0
+_TEXTS = 4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How long and in how many ways it is measured.
+
+    Attributes:
+        single: queries one at a time.
+        seconds: of each closed loop, and of each size of a batch of the pipeline.
+        overload_s: of the open loop.
+        workers: of the service.
+        service_batches: largest batches of the service.
+        clients: of the closed loops.
+        pipelines: processes and threads of the pipeline.
+        batches: of the pipeline.
+    """
+
+    single: int = 300
+    seconds: float = 5.0
+    overload_s: float = 30.0
+    workers: tuple[int, ...] = (1, 2)
+    service_batches: tuple[int, ...] = (8, 16)
+    clients: tuple[int, ...] = (8, 16, 32, 48)
+    pipelines: tuple[tuple[int, int], ...] = ((1, 1), (1, 2), (2, 1))
+    batches: tuple[int, ...] = (1, 4, 8, 16, 32)
+
+
+QUICK = Effort(
+    single=20,
+    seconds=0.4,
+    overload_s=0.5,
+    workers=(1,),
+    service_batches=(8,),
+    clients=(8,),
+    pipelines=((1, 1),),
+    batches=(8,),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """Queries a second in one of the ways in which it was measured."""
+
+    how: str
+    per_s: float
+
+
+@dataclass(kw_only=True)
+class Figures:
+    """What was measured; see the head of this module."""
+
+    index: str
+    cpus: int
+    overhead_p50_ms: float = 0.0
+    overhead_own_p50_ms: float = 0.0
+    single_p50_ms: float = 0.0
+    pipeline_p50_ms: float = 0.0
+    photo_overhead_p50_ms: float = 0.0
+    photo_single_p50_ms: float = 0.0
+    saturation_ratio: float = 0.0
+    service_per_s: float = 0.0
+    pipeline_per_s: float = 0.0
+    photo_saturation_ratio: float = 0.0
+    overload_per_s: float = 0.0
+    overload_p99_ratio: float = 0.0
+    accepted: int = 0
+    accepted_p50_ms: float = 0.0
+    accepted_p99_ms: float = 0.0
+    rejected: int = 0
+    rejected_at_once: float = 0.0
+    rejection_p99_ms: float = 0.0
+    other_failures: int = 0
+    memory_start_bytes: int = 0
+    memory_end_bytes: int = 0
+    memory_ratio: float = 0.0
+    service_rates: list[Rate] = field(default_factory=list[Rate])
+    pipeline_rates: list[Rate] = field(default_factory=list[Rate])
+    photo_service_rates: list[Rate] = field(default_factory=list[Rate])
+    photo_pipeline_rates: list[Rate] = field(default_factory=list[Rate])
+
+
+class _Service(ServiceProcess):
+    """A service that remembers no query."""
+
+    def __init__(self, index: Path, workers: int, max_batch: int | None = None) -> None:
+        settings = {"ALADIN_QUERY_CACHE_BYTES": "0"}
+        if max_batch is not None:
+            settings["ALADIN_MAX_BATCH"] = str(max_batch)
+        super().__init__(index, ["--workers", str(workers), "--warm"], settings)
+
+
+def measure(index: Path, effort: Effort) -> Figures:
+    """Measure all."""
+    figures = Figures(index=str(index), cpus=os.cpu_count() or 1)
+    queries = read_queries(index)
+    texts, photos = _text_queries(queries), _photo_queries(queries)
+    settings = ServiceSettings(query_cache_bytes=0)
+    with _Service(index, 1) as service, closing(open_worker(index, settings)) as worker:
+        text = measure_overhead(service.port, worker, texts, effort.single)
+        photo = measure_overhead(service.port, worker, photos, effort.single)
+    figures.single_p50_ms, figures.pipeline_p50_ms = text.http_ms, text.direct_ms
+    figures.overhead_p50_ms = text.http_ms - text.direct_ms
+    figures.overhead_own_p50_ms = text.http_ms - text.own_ms
+    figures.photo_single_p50_ms = photo.http_ms
+    figures.photo_overhead_p50_ms = photo.http_ms - photo.direct_ms
+
+    best: tuple[float, int, int] = (0.0, 1, 8)
+    for workers in effort.workers:
+        for max_batch in effort.service_batches:
+            with _Service(index, workers, max_batch) as service:
+                rates = _closed_loops(service, texts.requests, effort, workers, max_batch)
+                figures.service_rates += rates
+                best = max(best, (max(rate.per_s for rate in rates), workers, max_batch))
+                if max_batch == effort.service_batches[0]:
+                    photo_rates = _closed_loops(
+                        service, photos.requests, effort, workers, max_batch
+                    )
+                    figures.photo_service_rates += photo_rates
+    figures.pipeline_rates = _pipeline_rates(index, settings, texts, effort)
+    figures.photo_pipeline_rates = _pipeline_rates(index, settings, photos, effort)
+    figures.service_per_s = _most(figures.service_rates)
+    figures.pipeline_per_s = _most(figures.pipeline_rates)
+    figures.saturation_ratio = figures.service_per_s / figures.pipeline_per_s
+    figures.photo_saturation_ratio = _most(figures.photo_service_rates) / _most(
+        figures.photo_pipeline_rates
+    )
+    _overload(index, texts, figures, effort, workers=best[1], max_batch=best[2])
+    return figures
+
+
+def _text_queries(queries: ServiceQueries) -> AskedQueries:
+    texts = queries.new_texts(_TEXTS)
+    return AskedQueries(
+        requests=[search_request("images", {"text": text}) for text in texts],
+        queries=[TextQuery(text) for text in texts],
+    )
+
+
+def _photo_queries(queries: ServiceQueries) -> AskedQueries:
+    encoded = [base64.b64encode(photo).decode() for photo in queries.photos]
+    return AskedQueries(
+        requests=[search_request("images", {"image": photo}) for photo in encoded],
+        queries=[PhotoQuery(photo) for photo in queries.photos],
+    )
+
+
+def _closed_loops(
+    service: ServiceProcess, requests: list[bytes], effort: Effort, workers: int, max_batch: int
+) -> list[Rate]:
+    run_load(ClosedLoop(service.url, requests, effort.seconds / 5, clients=8))  # to warm up
+    rates: list[Rate] = []
+    for clients in effort.clients:
+        result = run_load(ClosedLoop(service.url, requests, effort.seconds, clients=clients))
+        p50, p99 = np.percentile(result.latency_ms[result.ok], (50, 99))
+        how = (
+            f"workers {workers}, batches up to {max_batch}, {clients} clients: "
+            f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, {(~result.ok).mean():.1%} refused"
+        )
+        rates.append(Rate(how=how, per_s=result.ok_per_s))
+    return rates
+
+
+def _pipeline_rates(
+    index: Path, settings: ServiceSettings, asked: AskedQueries, effort: Effort
+) -> list[Rate]:
+    rates: list[Rate] = []
+    for processes, threads in effort.pipelines:
+        run = PipelineRun(
+            index=index,
+            settings=settings,
+            queries=asked.queries,
+            processes=processes,
+            threads=threads,
+            batches=effort.batches,
+            seconds=effort.seconds,
+        )
+        for size, per_s in measure_pipeline(run).items():
+            how = f"{processes} processes of {threads} threads, batches of {size}"
+            rates.append(Rate(how=how, per_s=per_s))
+    return rates
+
+
+def _overload(
+    index: Path, asked: AskedQueries, figures: Figures, effort: Effort, workers: int, max_batch: int
+) -> None:
+    """Ask twice as much as the service carries."""
+    with _Service(index, workers, max_batch) as service:
+        run_load(ClosedLoop(service.url, asked.requests, effort.seconds, clients=8))
+        alone = run_load(ClosedLoop(service.url, asked.requests, effort.seconds, clients=1))
+        unloaded_ms = float(np.median(alone.latency_ms))
+        figures.overload_per_s = 2 * figures.service_per_s
+        plan = OpenLoop(service.url, asked.requests, effort.overload_s, figures.overload_per_s)
+        # Only a service that was overloaded once has all the buffers that it takes.
+        run_load(OpenLoop(service.url, asked.requests, effort.seconds, figures.overload_per_s))
+        figures.memory_start_bytes = service.memory().pss
+        result = run_load(plan)
+        figures.memory_end_bytes = service.memory().pss
+    took_ms, refused = result.latency_ms, (result.status == 429) & result.retry_after
+    accepted_ms = took_ms[result.ok]
+    figures.accepted, figures.rejected = int(result.ok.sum()), int(refused.sum())
+    figures.other_failures = len(result.status) - figures.accepted - figures.rejected
+    figures.accepted_p50_ms, figures.accepted_p99_ms = map(
+        float, np.percentile(accepted_ms, (50, 99))
+    )
+    figures.overload_p99_ratio = figures.accepted_p99_ms / unloaded_ms
+    others = ~result.ok
+    if others.any():
+        figures.rejected_at_once = float((refused & (took_ms < _AT_ONCE_MS))[others].mean())
+        figures.rejection_p99_ms = float(np.percentile(took_ms[others], 99))
+    figures.memory_ratio = figures.memory_end_bytes / figures.memory_start_bytes
+
+
+def _most(rates: list[Rate]) -> float:
+    return max(rate.per_s for rate in rates)
+
+
+def print_rates(figures: dict[str, Any]) -> None:
+    """Print what each way of asking came to."""
+    for name in ("service", "pipeline", "photo_service", "photo_pipeline"):
+        print(f"\n{name.replace('_', 's, ')}: queries a second")
+        for rate in figures[f"{name}_rates"]:
+            print(f"{rate['per_s']:8.1f}  {rate['how']}")
+
+
+def main() -> None:
+    """Measure, and print a table or JSON."""
+    parser = figures_parser(__doc__, "some seconds, a smaller index")
+    parser.add_argument("--index", type=Path, help="to be served; default: one that is made")
+    parser.add_argument(
+        "--text-encoder",
+        choices=list(SIZES),
+        default="bert-base",
+        help="whose size that of the made index has; default: bert-base, ALADIN's own",
+    )
+    options = parser.parse_args()
+    index = find_served_index(options.index, quick=options.quick, text_encoder=options.text_encoder)
+    figures = asdict(measure(index, QUICK if options.quick else Effort()))
+    print_figures(figures, as_json=options.json)
+    if not options.json:
+        print_rates(figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,343 @@
+"""Load on an HTTP service, from a process of its own that costs little of the machine.
+
+    requests = [search_request("images", {"text": "a dog"}), ...]
+    with start_load(OpenLoop(url, requests, seconds=30, rate_per_s=200)) as load:
+        ...  # whatever is to happen meanwhile
+        result = load.result()
+
+A closed loop is n clients of which each asks, waits for the answer and asks again: what the service
+can carry. An open loop is users who do not know of each other: requests leave at moments that are
+fixed beforehand (a Poisson process), whatever became of those before, and time counts from the
+planned moment: a service that stalls is charged for all that should have been asked meanwhile.
+
+Load is lean on purpose: the client shares the machine's processors with the service. Requests are
+bytes made beforehand, an answer is looked at for its status and its length alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.service.http_connection import Answer, Connection, ConnectionFailedError
+
+# Given the place of a request in the plan and its answer; returns what is wrong, None: nothing.
+# Its module is imported by the load process, so it must not be the one that was started with -m.
+Validator = Callable[[int, Answer], str | None]
+
+# Faults that are kept in words; the rest is counted.
+_FAULTS_KEPT = 100
+
+
+def http_request(
+    method: str,
+    path: str,
+    body: bytes = b"",
+    content_type: str = "application/json",
+    headers: Mapping[str, str] | None = None,
+) -> bytes:
+    """Write an HTTP/1.1 request as it goes over the wire."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    if body or method in ("POST", "PUT"):
+        lines += [f"Content-Type: {content_type}", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def search_request(
+    target: str, fields: Mapping[str, Any], headers: Mapping[str, str] | None = None
+) -> bytes:
+    """Write a search in JSON."""
+    body = json.dumps(fields).encode()
+    return http_request("POST", f"/v1/search/{target}", body, headers=headers)
+
+
+@dataclass(frozen=True)
+class ClosedLoop:
+    """Clients of which each asks again as soon as it has its answer, or may come again.
+
+    Attributes:
+        url: of the service.
+        requests: asked in turn, over and over.
+        seconds: after which nothing new is asked; answers are still waited for.
+        clients: that ask at the same time.
+        most: requests at most; None: as many as there is time for.
+        keep: keep the answers.
+        validate: looks at each answer.
+    """
+
+    url: str
+    requests: Sequence[bytes]
+    seconds: float
+    clients: int = 1
+    most: int | None = None
+    keep: bool = False
+    validate: Validator | None = None
+
+
+@dataclass(frozen=True)
+class OpenLoop:
+    """Requests at moments of a Poisson process.
+
+    Attributes:
+        url: of the service.
+        requests: asked in turn, over and over.
+        seconds: in which they leave; answers are still waited for.
+        rate_per_s: requests a second, on the average.
+        seed: of the moments.
+        keep: keep the answers.
+        validate: looks at each answer.
+    """
+
+    url: str
+    requests: Sequence[bytes]
+    seconds: float
+    rate_per_s: float
+    seed: int = 0
+    keep: bool = False
+    validate: Validator | None = None
+
+    def moments_s(self) -> NDArray[np.float64]:
+        """Return when requests are to leave, counted from the start."""
+        random = np.random.default_rng(self.seed)
+        count = random.poisson(self.rate_per_s * self.seconds)
+        return np.sort(random.uniform(0, self.seconds, count))
+
+
+class LoadResult(NamedTuple):
+    """What became of each request, in the order in which they were begun.
+
+    Attributes:
+        request: (n,) its place in the plan.
+        planned_s: (n,) when it should have left, counted from the start; in a closed loop, when
+            it left.
+        sent_s: (n,) when it left.
+        ended_s: (n,) when its answer was whole.
+        status: (n,) of the answer; 0: there was none.
+        retry_after: (n,) whether the answer had such a header.
+        answers: of each, None where there was none; empty unless they were kept.
+        faults: what was wrong, in words: broken connections and what the validator said.
+        fault_count: how many of these there were.
+        cpu_s: processor time of the load process.
+    """
+
+    request: NDArray[np.int64]
+    planned_s: NDArray[np.float64]
+    sent_s: NDArray[np.float64]
+    ended_s: NDArray[np.float64]
+    status: NDArray[np.int64]
+    retry_after: NDArray[np.bool_]
+    answers: list[Answer | None]
+    faults: list[str]
+    fault_count: int
+    cpu_s: float
+
+    @property
+    def latency_ms(self) -> NDArray[np.float64]:
+        """Time of each request from when it should have left."""
+        return 1000 * (self.ended_s - self.planned_s)
+
+    @property
+    def ok(self) -> NDArray[np.bool_]:
+        """Which were answered with success."""
+        return (self.status >= 200) & (self.status < 300)
+
+    @property
+    def ok_per_s(self) -> float:
+        """Successes a second, until the last answer."""
+        return float(self.ok.sum() / self.ended_s.max()) if len(self.ended_s) else 0.0
+
+
+class LoadProcess:
+    """A process that makes load, from when it is made until it is closed."""
+
+    def __init__(self, plan: ClosedLoop | OpenLoop) -> None:
+        """Start it."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.service.load_client"],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self._process.stdin is not None
+        with self._process.stdin as pipe:
+            pickle.dump(plan, pipe)
+
+    def result(self) -> LoadResult:
+        """Wait for the end of the load.
+
+        Raises:
+            SystemExit: the process failed; it has said why.
+        """
+        assert self._process.stdout is not None
+        data = self._process.stdout.read()
+        if self._process.wait() != 0:
+            raise SystemExit("the load process failed")
+        return cast(LoadResult, pickle.loads(data))  # our own process wrote it
+
+    def __enter__(self) -> LoadProcess:
+        """Return it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End it if it still runs."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def start_load(plan: ClosedLoop | OpenLoop) -> LoadProcess:
+    """Make load from another process while the caller does other things."""
+    return LoadProcess(plan)
+
+
+def run_load(plan: ClosedLoop | OpenLoop) -> LoadResult:
+    """Make load from another process, and wait for its end."""
+    with start_load(plan) as load:
+        return load.result()
+
+
+class _Exchanges:
+    """Does requests of a plan and writes down what became of them."""
+
+    def __init__(self, plan: ClosedLoop | OpenLoop) -> None:
+        self._plan = plan
+        parts = urlsplit(plan.url)
+        self._address = (parts.hostname or "127.0.0.1", parts.port or 80)
+        self._idle: list[Connection] = []
+        self._rows: list[tuple[int, float, float, float, int, bool]] = []
+        self._answers: list[Answer | None] = []
+        self._faults: list[str] = []
+        self._fault_count = 0
+        self._cpu_s = time.process_time()
+        self._start_s = time.perf_counter()
+
+    def now_s(self) -> float:
+        """Return the time since the start."""
+        return time.perf_counter() - self._start_s
+
+    async def exchange(self, number: int, planned_s: float | None = None) -> Answer | None:
+        """Ask once.
+
+        Args:
+            number: of the request, counted from 0.
+            planned_s: when it should have left; None: now.
+
+        Returns:
+            The answer; None: there was none.
+        """
+        place = number % len(self._plan.requests)
+        # The one that was used last: it is the least likely to have been closed meanwhile.
+        connection = self._idle.pop() if self._idle else Connection(*self._address)
+        sent_s = self.now_s()
+        try:
+            answer = await connection.exchange(self._plan.requests[place])
+        except ConnectionFailedError as error:
+            answer = None
+            self._fault(f"request {place}: {error}")
+        ended_s = self.now_s()
+        self._idle.append(connection)
+        status = 0 if answer is None else answer.status
+        retry_after = answer is not None and answer.header(b"retry-after") is not None
+        planned_s = sent_s if planned_s is None else planned_s
+        self._rows.append((place, planned_s, sent_s, ended_s, status, retry_after))
+        if self._plan.keep:
+            self._answers.append(answer)
+        if answer is not None and self._plan.validate is not None:
+            wrong = self._plan.validate(place, answer)
+            if wrong is not None:
+                self._fault(f"request {place}: {wrong}")
+        return answer
+
+    def result(self) -> LoadResult:
+        """Close the connections and return what was written down."""
+        for connection in self._idle:
+            connection.close()
+        columns = np.array(self._rows, dtype=np.float64).reshape(-1, 6)
+        order = np.argsort(columns[:, 1], kind="stable")
+        place, planned_s, sent_s, ended_s, status, retry_after = columns[order].T
+        return LoadResult(
+            request=place.astype(np.int64),
+            planned_s=planned_s,
+            sent_s=sent_s,
+            ended_s=ended_s,
+            status=status.astype(np.int64),
+            retry_after=retry_after.astype(np.bool_),
+            answers=[self._answers[row] for row in order] if self._plan.keep else [],
+            faults=self._faults,
+            fault_count=self._fault_count,
+            cpu_s=time.process_time() - self._cpu_s,
+        )
+
+    def _fault(self, what: str) -> None:
+        self._fault_count += 1
+        if len(self._faults) < _FAULTS_KEPT:
+            self._faults.append(what)
+
+
+async def make_load(plan: ClosedLoop | OpenLoop) -> LoadResult:
+    """Make load from this process's event loop."""
+    exchanges = _Exchanges(plan)
+    if isinstance(plan, ClosedLoop):
+        await _closed_loop(plan, exchanges)
+    else:
+        await _open_loop(plan, exchanges)
+    return exchanges.result()
+
+
+async def _closed_loop(plan: ClosedLoop, exchanges: _Exchanges) -> None:
+    asked = 0
+
+    async def client() -> None:
+        nonlocal asked
+        while exchanges.now_s() < plan.seconds and (plan.most is None or asked < plan.most):
+            asked += 1
+            answer = await exchanges.exchange(asked - 1)
+            wait = None if answer is None else answer.header(b"retry-after")
+            if wait is not None:
+                await asyncio.sleep(int(wait))
+
+    await asyncio.gather(*(client() for _ in range(plan.clients)))
+
+
+async def _open_loop(plan: OpenLoop, exchanges: _Exchanges) -> None:
+    async with asyncio.TaskGroup() as running:
+        for number, planned_s in enumerate(plan.moments_s().tolist()):
+            early_s = planned_s - exchanges.now_s()
+            if early_s > 0:
+                await asyncio.sleep(early_s)
+            running.create_task(exchanges.exchange(number, planned_s))
+
+
+def main() -> None:
+    """Read a plan from stdin and write its result to stdout, both pickled by our own processes."""
+    plan = cast(ClosedLoop | OpenLoop, pickle.load(sys.stdin.buffer))
+    result = asyncio.run(make_load(plan))
+    pickle.dump(result, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    # The plan names the classes of this module as others import it.
+    from benchmarks.service import load_client
+
+    load_client.main()

@@ -1,0 +1,313 @@
+"""The main states of the page, each reached as its users reach it.
+
+What axe finds wrong with a page for people who do not see it, or see or use it differently.
+
+One look at one state of the page: what it took, what is wrong with it, a picture of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect
+
+from benchmarks.service.search_page import SearchPage
+
+_SEARCHES = "**/v1/search/**"
+# A filter that nothing in the world meets.
+_NOTHING = {"aladin-no-such-field": "x"}
+
+
+class Asked(NamedTuple):
+    """What is searched for.
+
+    Attributes:
+        words: that find photos.
+        photo: a file that finds texts.
+        no_photo: a file of another kind.
+    """
+
+    words: str
+    photo: Path
+    no_photo: Path
+
+
+class PageState(NamedTuple):
+    """One state of the page.
+
+    Attributes:
+        reach: brings a page that is not opened yet there; returns when all of it is shown.
+        complaints: what the browser says of it, regular expressions: it tells of each answer that
+            is an error.
+        path: of the page that is shown then.
+    """
+
+    reach: Callable[[SearchPage, Asked], None]
+    complaints: tuple[str, ...] = ()
+    path: str = "/"
+
+
+def _start(page: SearchPage, asked: Asked) -> None:
+    del asked
+    page.open()
+    expect(page.page.locator("#index-info")).not_to_be_empty()
+
+
+def _photos(page: SearchPage, asked: Asked) -> None:
+    page.open().find(asked.words)
+    page.expect_photos()
+
+
+def _texts(page: SearchPage, asked: Asked) -> None:
+    page.open().choose_target("texts")
+    page.find_photo(asked.photo)
+
+
+def _evidence(page: SearchPage, asked: Asked) -> None:
+    _photos(page, asked)
+    page.open_evidence(page.hits.first)
+    page.point_at_strongest_word()
+
+
+def _evidence_of_text(page: SearchPage, asked: Asked) -> None:
+    _texts(page, asked)
+    page.open_evidence(page.hits.first)
+    page.point_at_strongest_word()
+
+
+def _compared(page: SearchPage, asked: Asked) -> None:
+    _photos(page, asked)
+    page.page.locator("#compare").check()
+    expect(page.matching_hits.first).to_be_visible()
+    page.expect_photos()
+
+
+def _panels(page: SearchPage, asked: Asked) -> None:
+    _photos(page, asked)
+    page.filter_by({})
+    page.page.locator("#options-toggle").click()
+    expect(page.page.locator("#options")).to_be_visible()
+
+
+def _no_match(page: SearchPage, asked: Asked) -> None:
+    page.page.route(_SEARCHES, _without_a_match)
+    page.open().find(asked.words)
+    expect(page.page.locator("#no-match")).to_be_visible()
+    page.expect_photos()
+
+
+def _nothing_found(page: SearchPage, asked: Asked) -> None:
+    page.open().find(asked.words)
+    page.filter_by(_NOTHING)
+
+
+def _photo_refused(page: SearchPage, asked: Asked) -> None:
+    page.open()
+    page.page.locator("#photo").set_input_files(asked.no_photo)
+    expect(page.error).to_be_visible()
+
+
+def _loading(page: SearchPage, asked: Asked) -> None:
+    page.page.route(_SEARCHES, lambda _: None)  # the answer never comes
+    page.open().ask(asked.words)
+    expect(page.status).to_contain_text("Searching")
+
+
+def _overloaded(page: SearchPage, asked: Asked) -> None:
+    page.page.route(_SEARCHES, refuse(429, "overloaded", {"Retry-After": "30"}))
+    page.open().ask(asked.words)
+    expect(page.error).to_be_visible()
+
+
+def _key_needed(page: SearchPage, asked: Asked) -> None:
+    del asked
+    page.page.route("**/v1/**", refuse(401, "unauthorized", {"WWW-Authenticate": "Bearer"}))
+    page.open()
+    expect(page.page.locator("#key-form")).to_be_visible()
+
+
+def _service_gone(page: SearchPage, asked: Asked) -> None:
+    _photos(page, asked)
+    page.page.context.set_offline(True)
+    expect(page.page.locator("#offline")).to_be_visible()
+
+
+def _index(page: SearchPage, asked: Asked) -> None:
+    page.open().find(asked.words)  # among the slow queries then
+    page.open_state()
+
+
+def _api(page: SearchPage, asked: Asked) -> None:
+    del asked
+    page.open_api("search_images")
+    expect(page.page.locator("#search_images table").first).to_be_visible()
+
+
+def _without_a_match(route: Route) -> None:
+    """Answer as the service does where nothing is likely enough."""
+    answer = route.fetch()
+    changed = answer.json() | {
+        "match_probability": 0.04,
+        "no_match": True,
+        "probabilities_reliable": True,
+        "unreliable_because": None,
+    }
+    route.fulfill(response=answer, json=changed)
+
+
+def refuse(
+    status: int, code: str, headers: dict[str, str] | None = None
+) -> Callable[[Route], None]:
+    """Make what answers a request with an error, in the service's own form."""
+    error = {"code": code, "message": "this is how it is refused", "request_id": "none"}
+
+    def answer(route: Route) -> None:
+        route.fulfill(
+            status=status,
+            headers={"Content-Type": "application/json", **(headers or {})},
+            body=json.dumps({"error": error}),
+        )
+
+    return answer
+
+
+STATES: dict[str, PageState] = {
+    "start": PageState(_start),
+    "photos": PageState(_photos),
+    "texts": PageState(_texts),
+    "evidence": PageState(_evidence),
+    "evidence-of-text": PageState(_evidence_of_text),
+    "compared": PageState(_compared),
+    "panels": PageState(_panels),
+    "no-match": PageState(_no_match),
+    "nothing-found": PageState(_nothing_found),
+    "photo-refused": PageState(_photo_refused, ("status of 415",)),
+    "index": PageState(_index, path="/state"),
+    "api": PageState(_api, path="/docs"),
+    "loading": PageState(_loading),
+    "overloaded": PageState(_overloaded, ("status of 429",)),
+    "key-needed": PageState(_key_needed, ("status of 401",)),
+    # Photos below the window may have been on their way.
+    "service-gone": PageState(_service_gone, ("net::ERR_INTERNET_DISCONNECTED",)),
+}
+
+
+def find_violations(page: Page) -> list[str]:
+    """Check the page as it is now.
+
+    Returns:
+        A line for each element that breaks a rule: the rule, the element, what is wrong.
+    """
+    violations = Axe().run(page).response["violations"]
+    return [
+        f"{violation['id']}: {node['html']}: {node['failureSummary']}"
+        for violation in violations
+        for node in violation["nodes"]
+    ]
+
+
+_API = "/v1/"
+_JPEG_QUALITY = 70
+
+
+class Look(NamedTuple):
+    """How the page is looked at.
+
+    Attributes:
+        scheme: of colours, as the system is set.
+        width_px: of the window.
+        height_px: of the window.
+    """
+
+    scheme: Literal["light", "dark"]
+    width_px: int
+    height_px: int
+
+
+# The narrowest is that of the smallest telephones in use, and of 400 % zoom on a desktop.
+LOOKS: dict[str, Look] = {
+    "light": Look("light", 1280, 800),
+    "dark": Look("dark", 1280, 800),
+    "phone": Look("light", 320, 640),
+}
+
+
+class Visit(NamedTuple):
+    """What came of one look at one state.
+
+    Attributes:
+        violations: that axe found.
+        complaints: of the browser, that the state does not bring with it.
+        elsewhere: hosts that were asked besides the service.
+        overflow_px: by which the page is wider than its window.
+        files: what the page is made of, bytes as transferred by path.
+    """
+
+    violations: list[str]
+    complaints: list[str]
+    elsewhere: list[str]
+    overflow_px: int
+    files: dict[str, int]
+
+
+def visit(
+    browser: Browser, url: str, state: str, look: str, asked: Asked, screenshots: Path | None = None
+) -> Visit:
+    """Bring a page that knows nothing to a state, and look at it.
+
+    Args:
+        browser: that gets a context of its own for it.
+        url: of the service.
+        state: one of `STATES`.
+        look: one of `LOOKS`.
+        asked: what is searched for.
+        screenshots: folder that gets a picture ``STATE-LOOK.jpg``, of the window.
+    """
+    with open_look(browser, LOOKS[look]) as context:
+        requests: list[Request] = []
+        context.on("requestfinished", lambda request: requests.append(request))
+        search = SearchPage(context, url)
+        page, complaints = search.page, search.complaints
+        STATES[state].reach(search, asked)
+        if screenshots is not None:
+            screenshots.mkdir(parents=True, exist_ok=True)
+            file = screenshots / f"{state}-{look}.jpg"
+            page.screenshot(path=file, quality=_JPEG_QUALITY, type="jpeg")
+        for pattern in STATES[state].complaints:
+            complaints.expect(pattern)
+        return Visit(
+            violations=find_violations(page),
+            complaints=complaints.unexpected(),
+            elsewhere=sorted(complaints.hosts - {urlsplit(url).netloc}),
+            overflow_px=_overflow_px(page),
+            files=_files(requests),
+        )
+
+
+def open_look(browser: Browser, look: Look) -> BrowserContext:
+    """Open a context of the browser that looks so; nothing moves in it."""
+    return browser.new_context(
+        color_scheme=look.scheme,
+        reduced_motion="reduce",  # in the middle of a change, no colour is the one that is meant
+        viewport={"width": look.width_px, "height": look.height_px},
+    )
+
+
+def _overflow_px(page: Page) -> int:
+    root = "document.documentElement"
+    return int(page.evaluate(f"{root}.scrollWidth - {root}.clientWidth"))
+
+
+def _files(requests: list[Request]) -> dict[str, int]:
+    files: dict[str, int] = {}
+    for request in requests:
+        address = urlsplit(request.url)
+        if address.scheme in ("http", "https") and not address.path.startswith(_API):
+            sizes = request.sizes()
+            files[address.path] = sizes["responseHeadersSize"] + sizes["responseBodySize"]
+    return files

@@ -1,0 +1,236 @@
+"""The pipeline of the service without the service: encode, retrieve, re-rank, write the JSON.
+
+What HTTP costs a query that has the service to itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import multiprocessing
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from aladin_network.errors import AladinError
+from aladin_service.queries import Query, SearchOptions
+from aladin_service.search.job import Answered, SearchJob
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.worker import Worker, WorkerPlan
+
+from benchmarks.lib.timing import time_in_turn
+
+_SPAWN = multiprocessing.get_context("spawn")
+_WARM_UP_S = 0.5
+
+
+def open_worker(index: Path, settings: ServiceSettings) -> Worker:
+    """Open what answers queries, on one thread for each call as in the service."""
+    torch.set_num_threads(1)
+    worker = WorkerPlan(index=index, settings=settings).make()
+    worker.live.open()
+    return worker
+
+
+def answer_batch(worker: Worker, queries: Sequence[Query]) -> list[Answered]:
+    """Answer queries together, by searches of the images with the usual options.
+
+    Raises:
+        AladinError: one of them cannot be answered.
+    """
+    now = time.monotonic()
+    options = SearchOptions()
+    jobs = [
+        SearchJob(query=query, target="images", options=options, received_s=now)
+        for query in queries
+    ]
+    answers: list[Answered] = []
+
+    def take(_: int, answer: Answered | Exception) -> None:
+        if not isinstance(answer, Answered):
+            raise answer
+        answers.append(answer)
+
+    worker.answer(jobs, take)
+    return answers
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineRun:
+    """How the pipeline is called over and over.
+
+    Attributes:
+        index: that is searched.
+        settings: of the worker; nothing is remembered of queries whatever they say.
+        queries: asked in turn.
+        processes: each with its own worker.
+        threads: of each process; each has a batch of its own at a time.
+        batches: sizes, one after the other.
+        seconds: for each size.
+    """
+
+    index: Path
+    settings: ServiceSettings
+    queries: Sequence[Query]
+    processes: int
+    threads: int
+    batches: Sequence[int]
+    seconds: float
+
+
+def measure_pipeline(run: PipelineRun) -> dict[int, float]:
+    """Return the queries a second of each size of a batch, of all processes together."""
+    barrier = _SPAWN.Barrier(run.processes)
+    pipes = [_SPAWN.Pipe(duplex=False) for _ in range(run.processes)]
+    children = [_SPAWN.Process(target=_call, args=(run, barrier, pipe[1])) for pipe in pipes]
+    for child, (_, sender) in zip(children, pipes, strict=True):
+        child.start()
+        sender.close()  # so that a process that dies is noticed
+    try:
+        each: list[dict[int, float]] = [receiver.recv() for receiver, _ in pipes]
+    except EOFError:
+        raise SystemExit("a process of the pipeline failed") from None
+    finally:
+        for child in children:
+            child.join()
+    return {size: sum(rates[size] for rates in each) for size in run.batches}
+
+
+def _call(run: PipelineRun, barrier: Barrier, sender: Connection) -> None:
+    worker = open_worker(run.index, run.settings)
+    rates: dict[int, float] = {}
+    try:
+        for size in run.batches:
+            batches = itertools.cycle(_batches(run.queries, size))
+            _repeat(worker, batches, run.threads, _WARM_UP_S)
+            barrier.wait()
+            started_s = time.perf_counter()
+            count = _repeat(worker, batches, run.threads, run.seconds)
+            rates[size] = count / (time.perf_counter() - started_s)
+            barrier.wait()
+    finally:
+        worker.close()
+    sender.send(rates)
+
+
+def _batches(queries: Sequence[Query], size: int) -> Iterable[Sequence[Query]]:
+    return [queries[start : start + size] for start in range(0, len(queries) - size + 1, size)]
+
+
+def _repeat(
+    worker: Worker, batches: Iterable[Sequence[Query]], threads: int, seconds: float
+) -> int:
+    """Answer batches from some threads for a time, and return how many queries these were."""
+    lock, taken = threading.Lock(), iter(batches)
+    counts: list[int] = []
+    faults: list[AladinError] = []
+    end_s = time.perf_counter() + seconds
+
+    def work() -> None:
+        count = 0
+        try:
+            while time.perf_counter() < end_s:
+                with lock:
+                    batch = next(taken)
+                count += len(answer_batch(worker, batch))
+        except AladinError as error:
+            faults.append(error)
+        counts.append(count)
+
+    _in_threads(work, threads)
+    if faults:
+        raise faults[0]
+    return sum(counts)
+
+
+def _in_threads(work: Callable[[], None], threads: int) -> None:
+    running = [threading.Thread(target=work) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+
+
+_PARTS = ("decode", "encode", "retrieve", "rerank")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedQueries:
+    """The same queries for the service and for the pipeline."""
+
+    requests: list[bytes]
+    queries: list[Query]
+
+
+class Overhead(NamedTuple):
+    """Median milliseconds of one query at a time.
+
+    Attributes:
+        http_ms: from the request to the whole answer.
+        direct_ms: of the same queries, answered in this process.
+        own_ms: of the parts that the answers over HTTP tell of.
+    """
+
+    http_ms: float
+    direct_ms: float
+    own_ms: float
+
+
+def measure_overhead(port: int, worker: Worker, asked: AskedQueries, turns: int) -> Overhead:
+    """Ask the service and this process in turn, so that a busy machine slows both.
+
+    Args:
+        port: of the service, on this machine.
+        worker: of the same index, in this process.
+        asked: one after the other, and from the first one again.
+        turns: that are measured.
+    """
+    own_ms: list[float] = []
+    with closing(_Connection(port)) as connection:
+
+        def over_http(turn: int) -> None:
+            took = connection.ask(asked.requests[turn % len(asked.requests)])["took_ms"]
+            own_ms.append(sum(took[part] for part in _PARTS))
+
+        def directly(turn: int) -> None:
+            answer_batch(worker, [asked.queries[turn % len(asked.queries)]])
+
+        times = time_in_turn({"http": over_http, "direct": directly}, turns)
+    http_ms, direct_ms = (float(np.median(times[name])) for name in ("http", "direct"))
+    return Overhead(http_ms, direct_ms, float(np.median(own_ms[-turns:])))
+
+
+class _Connection:
+    """Asks over a socket, with nothing around it that takes time."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._file = self._socket.makefile("rb")
+
+    def ask(self, request: bytes) -> dict[str, Any]:
+        """Return an answer."""
+        self._socket.sendall(request)
+        status, length = int(self._file.readline()[9:12]), 0
+        while (line := self._file.readline()) not in (b"\r\n", b""):
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                length = int(value)
+        body = self._file.read(length)
+        if status != 200:
+            raise SystemExit(f"expected 200, got {status}: {body[:500]!r}")
+        return json.loads(body)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._file.close()
+        self._socket.close()

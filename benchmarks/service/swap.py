@@ -1,0 +1,187 @@
+"""Generations swapped under load: no answer may fail, none may be mixed.
+
+    python -m benchmarks.service.swap [--swaps 100] [--queries 50000] [--workers 2] [--quick]
+    [--json]
+
+Starts `aladin serve` and has another process search it without a pause, while generations of every
+kind are published: other items, another tuning, an item added and folded in, the one before made
+live again. Now and then a broken one is published, which has to be refused.
+
+    queries, swaps  asked, and taken over
+    failed          answers other than 200, and none at all
+    mixed           answers whose hits are not those of the generation that they name, which an
+                    independent reader of that generation has found
+    stale           requests sent after a generation was live and answered from the one before
+    broken          unsound generations published: none may be answered from, each has to be told
+    not_told        of those, that /readyz did not tell within ten seconds
+    p50_ms, p99_ms  of the queries
+    memory_*_bytes  of all processes of the service, shared pages counted once
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.service_process import ServiceProcess
+from benchmarks.service.load_client import ClosedLoop, LoadResult, search_request, start_load
+from benchmarks.service.swap_index import HITS, SwapIndex, some_texts
+
+_CLIENTS = 4
+# Longer than any run: the number of queries ends it.
+_LONGEST_S = 3600.0
+_TOLD_S = 10.0
+# From one swap to the next at the longest.
+_PROGRESS_S = 60.0
+# After how many sound generations a broken one comes.
+_BROKEN_AFTER = 5
+# Nothing is refused for lack of room: a failure is a failure. In bfloat16 an answer depends on what
+# a text is encoded with, and would be no other generation's for that.
+_SETTINGS = {"ALADIN_MAX_WAIT_MS": "60000", "ALADIN_QUERY_PRECISION": "float32"}
+
+
+class Figures(NamedTuple):
+    """What is printed."""
+
+    queries: int
+    swaps: int
+    failed: int
+    mixed: int
+    stale: int
+    broken: int
+    not_told: int
+    seconds: float
+    p50_ms: float
+    p99_ms: float
+    generations_seen: int
+    memory_before_bytes: int
+    memory_after_bytes: int
+
+
+def measure(swaps: int, queries: int, workers: int) -> Figures:
+    """Swap under load.
+
+    Args:
+        swaps: sound generations to publish.
+        queries: of the load.
+        workers: of the service.
+    """
+    texts = some_texts()
+    requests = [search_request("images", {"text": text, "k": HITS}) for text in texts]
+    with tempfile.TemporaryDirectory() as folder:
+        index = SwapIndex(Path(folder) / "index", texts)
+        with ServiceProcess(index.root, ["--workers", str(workers)], _SETTINGS) as service:
+            before = service.memory().pss
+            plan = ClosedLoop(
+                service.url, requests, _LONGEST_S, clients=_CLIENTS, most=queries, keep=True
+            )
+            with start_load(plan) as load:
+                swapper = _Swapper(index, service, texts[0])
+                swapper.run(swaps, queries)
+                result = load.result()
+            after = service.memory().pss
+        return _figures(index, swapper, result, before, after)
+
+
+class _Swapper:
+    """Publishes generations one after the other, in step with the load.
+
+    Attributes:
+        swaps: sound ones that were published.
+        stale: answers from a generation that was not live any more when they were asked for.
+        broken: unsound ones that were published.
+        not_told: of those, that the service did not tell of.
+    """
+
+    def __init__(self, index: SwapIndex, service: ServiceProcess, text: str) -> None:
+        self._index = index
+        self._service = service
+        self._search = {"text": text, "k": 1}
+        self.swaps = self.stale = self.broken = self.not_told = 0
+
+    def run(self, swaps: int, queries: int) -> None:
+        """Publish, spread over the queries."""
+        kinds = [
+            self._index.rebuild,
+            self._index.tune,
+            lambda: self._index.add_and_compact(self._service.url),
+            self._index.roll_back,
+        ]
+        while self.swaps < swaps:
+            self._wait_for_answers(queries * self.swaps / (swaps + 1))
+            kinds[self.swaps % len(kinds)]()
+            self._index.learn()
+            self.swaps += 1
+            answer = self._ask("POST", "/v1/search/images", self._search)
+            self.stale += answer.get("generation") != self._index.generation
+            if self.swaps % _BROKEN_AFTER == 0:
+                self._publish_broken()
+
+    def _publish_broken(self) -> None:
+        sound = self._index.publish_broken()
+        self.broken += 1
+        deadline_s = time.monotonic() + _TOLD_S
+        while not self._ask("GET", "/readyz").get("refused"):
+            if time.monotonic() > deadline_s:
+                self.not_told += 1
+                break
+            time.sleep(0.02)
+        self._index.repair(sound)
+
+    def _wait_for_answers(self, count: float) -> None:
+        """Wait until the service has answered so many requests; not for ever, if it does not."""
+        deadline_s = time.monotonic() + _PROGRESS_S
+        while self._service.num_answered() < count and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+
+    def _ask(self, method: str, path: str, fields: Any = None) -> dict[str, Any]:
+        return json.loads(self._service.ask(method, path, fields)[1])
+
+
+def _figures(
+    index: SwapIndex, swapper: _Swapper, result: LoadResult, before: int, after: int
+) -> Figures:
+    mixed, generations = 0, set[int]()
+    for place, answer in zip(result.request.tolist(), result.answers, strict=True):
+        if answer is not None and answer.status == 200:
+            content = json.loads(answer.body)
+            generations.add(content["generation"])
+            mixed += not index.is_right(place, content)
+    latency_ms = result.latency_ms
+    return Figures(
+        queries=len(result.status),
+        swaps=swapper.swaps,
+        failed=int((result.status != 200).sum()),
+        mixed=mixed,
+        stale=swapper.stale,
+        broken=swapper.broken,
+        not_told=swapper.not_told,
+        seconds=round(float(result.ended_s.max()), 1),
+        p50_ms=round(float(np.percentile(latency_ms, 50)), 2),
+        p99_ms=round(float(np.percentile(latency_ms, 99)), 2),
+        generations_seen=len(generations),
+        memory_before_bytes=before,
+        memory_after_bytes=after,
+    )
+
+
+def main() -> None:
+    """Measure, and print a table or JSON."""
+    parser = figures_parser(__doc__, "6 swaps, 3000 queries")
+    parser.add_argument("--swaps", type=int, default=100, help="sound generations to publish")
+    parser.add_argument("--queries", type=int, default=50_000, help="asked meanwhile")
+    parser.add_argument("--workers", type=int, default=2, help="of the service")
+    options = parser.parse_args()
+    swaps, queries = (6, 3000) if options.quick else (options.swaps, options.queries)
+    figures = measure(swaps, queries, options.workers)._asdict()
+    print_figures(figures, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""The index that `benchmarks.service.swap` publishes generation after generation of, and the right
+answers.
+
+Its photos are made up, its network is small and untrained: what counts is that every generation has
+other hits for the same query, and that they can be known.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import shutil
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from aladin_index.format.disk import disk_errors, only_builder, remove_folder
+from aladin_index.format.layout import (
+    NEW_GENERATION,
+    generation_folder,
+    live_generation,
+    published_generations,
+)
+from aladin_index.format.manifest import ModelEntry, read_manifest, write_manifest
+from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.compact import compact_index
+from aladin_index.generations.earlier import rollback_index
+from aladin_index.generations.reader import open_index
+from aladin_index.generations.writer import (
+    CollectionSource,
+    describe_model,
+    install_model,
+    publish_generation,
+    write_generation,
+)
+from aladin_index.items.tables import StoredItem
+from aladin_index.measure.tune import TuneOptions, tune_index
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.search.stored_collection import ANN, EMBEDDINGS, ITEMS
+from aladin_index.settings import BuildSettings
+from aladin_index.tokens.codec import TokenCodec
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_service.queries import SearchOptions, TextQuery
+from aladin_service.search.answering import SearchEngine
+from aladin_service.settings import QueryLimits
+from PIL import Image
+
+from benchmarks.lib.small_collection import small_model
+
+WORDS = "two small dogs run on the green grass a man rides red motorcycle in street"
+HITS = 5
+_QUERIES = 40
+_PHOTOS, _TOKENS = 300, 4
+_EMBEDDING_DIM, _TOKEN_DIM = 32, 16
+_CODEC = TokenCodec("float16", _TOKEN_DIM)
+# What a broken generation has zeros in, after what readers look at when they open the file.
+_DAMAGED, _HEADER = (EMBEDDINGS, ANN, ITEMS), 128
+# Scores of a text that is encoded with others differ in the last digits of float32.
+_TOLERANCE = 1e-4
+
+
+def some_texts() -> list[str]:
+    """Make up queries, the same at every call."""
+    random = np.random.default_rng(1)
+    return [" ".join(random.choice(WORDS.split(), 4)) for _ in range(_QUERIES)]
+
+
+class _Hit(NamedTuple):
+    id: str
+    score: float
+
+
+class SwapIndex:
+    """An index on the disk whose live generation is replaced in all ways that there are."""
+
+    def __init__(self, root: Path, queries: Sequence[str]) -> None:
+        """Build the first generation.
+
+        Args:
+            root: of the index; new.
+            queries: texts whose right answers are to be known.
+        """
+        self.root = root
+        self._queries = queries
+        self._random = np.random.default_rng(0)
+        # By generation: the right answers of each query, of each state that it has been in.
+        self._truths: dict[int, list[list[list[_Hit]]]] = {}
+        self._builds = self._adds = 0
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = Path(folder) / "checkpoint"
+            save_checkpoint(checkpoint, small_model(_EMBEDDING_DIM, _TOKEN_DIM, WORDS))
+            with disk_errors(root), only_builder(root):
+                model = describe_model(checkpoint, load_checkpoint(checkpoint).model_id)
+                install_model(root, checkpoint, model)
+                self._write(model)
+        self.learn()
+
+    @property
+    def generation(self) -> int:
+        """The live generation."""
+        return live_generation(self.root)
+
+    def rebuild(self) -> None:
+        """Publish other items."""
+        model = read_manifest(generation_folder(self.root, self.generation)).model
+        with disk_errors(self.root), only_builder(self.root):
+            self._write(model)
+
+    def tune(self) -> None:
+        """Publish the same items with another number of candidates."""
+        at = int(self._random.integers(1, 10))
+        tune_index(self.root, TuneOptions(at=at, num_queries=20, max_candidates=200))
+
+    def add_and_compact(self, url: str) -> None:
+        """Add a photo through the service, then fold it into a new generation."""
+        self._adds += 1
+        pixels = self._random.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "PNG")
+        photo = base64.b64encode(file.getvalue()).decode()
+        body = json.dumps({"id": f"added-{self._adds}", "image": photo}).encode()
+        request = urllib.request.Request(
+            f"{url}/v1/items/images", body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            added = json.load(answer)
+        assert added["added"] == [f"added-{self._adds}"]
+        self.learn()
+        compact_index(self.root, keep=2)
+
+    def roll_back(self) -> None:
+        """Make the generation before the live one live again, or else the newest one."""
+        live = self.generation
+        earlier = [number for number in published_generations(self.root) if number < live]
+        rollback_index(self.root, None if earlier else max(published_generations(self.root)))
+
+    def publish_broken(self) -> int:
+        """Publish a copy with files of the right lengths, one of which is mostly zeros.
+
+        Returns:
+            The generation that was live, and is to be made live again.
+        """
+        live = self.generation
+        with disk_errors(self.root), only_builder(self.root):
+            number = max(published_generations(self.root)) + 1
+            folder = self.root / NEW_GENERATION
+            shutil.copytree(generation_folder(self.root, live), folder)
+            damaged = folder / "images" / _DAMAGED[number % len(_DAMAGED)]
+            content = damaged.read_bytes()
+            damaged.write_bytes(content[:_HEADER] + bytes(len(content) - _HEADER))
+            manifest = read_manifest(folder)
+            write_manifest(folder, replace(manifest, generation=number))
+            publish_generation(self.root, folder, number)
+        return live
+
+    def repair(self, generation: int) -> None:
+        """Make an earlier generation live again, and remove the broken one."""
+        broken = self.generation
+        rollback_index(self.root, generation)
+        with only_builder(self.root):
+            remove_folder(self.root, generation_folder(self.root, broken))
+
+    def learn(self) -> None:
+        """Note the right answers of the live generation as it is now."""
+        with open_index(self.root) as index:
+            engine = SearchEngine(TwoStageSearcher(index), QueryLimits())
+            options = SearchOptions(k=HITS)
+            answers = [
+                engine.search(TextQuery(text), "images", options).hits for text in self._queries
+            ]
+            truth = [[_Hit(hit.id, hit.score) for hit in hits] for hits in answers]
+            self._truths.setdefault(index.generation, []).append(truth)
+
+    def is_right(self, query: int, answer: dict[str, Any]) -> bool:
+        """Whether an answer has the hits of the generation that it names.
+
+        Args:
+            query: place among the queries.
+            answer: of the service.
+        """
+        hits = [_Hit(hit["id"], hit["score"]) for hit in answer["hits"]]
+        truths = self._truths.get(answer["generation"], [])
+        return any(_agree(hits, truth[query]) for truth in truths)
+
+    def _write(self, model: ModelEntry) -> None:
+        self._builds += 1
+        side = CollectionSource(embedding_dim=_EMBEDDING_DIM, codec=_CODEC, parts=self._parts())
+        settings = BuildSettings(default_candidates=50)
+        write_generation(self.root, {"images": side}, model, settings, f"swap {self._builds}")
+
+    def _parts(self) -> Iterator[EncodedPart]:
+        names = [f"photo-{self._builds}-{number}" for number in range(_PHOTOS)]
+        items = [
+            StoredItem(
+                row=row,
+                id=name,
+                uri=name,
+                path=None,
+                text=None,
+                image_id=None,
+                width_px=32,
+                height_px=32,
+                metadata={"build": self._builds},
+            )
+            for row, name in enumerate(names)
+        ]
+        embeddings = _unit(self._random.standard_normal((_PHOTOS, _EMBEDDING_DIM)))
+        tokens = _unit(self._random.standard_normal((_PHOTOS * _TOKENS, _TOKEN_DIM)))
+        lengths = np.full(_PHOTOS, _TOKENS, dtype=np.int64)
+        yield EncodedPart(items, embeddings, _CODEC.pack(tokens), lengths)
+
+
+def _agree(hits: list[_Hit], truth: list[_Hit]) -> bool:
+    """Whether hits are the right ones in the right order; those of equal score may be swapped."""
+    if len(hits) != len(truth):
+        return False
+    right = dict(truth)
+    return all(
+        abs(hit.score - expected.score) < _TOLERANCE
+        and abs(right.get(hit.id, expected.score) - hit.score) < _TOLERANCE
+        and (hit.id in right or abs(hit.score - truth[-1].score) < _TOLERANCE)
+        for hit, expected in zip(hits, truth, strict=True)
+    )
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)

@@ -1,0 +1,197 @@
+"""What a training step keeps in memory, and how long it takes, in chunks of several sizes.
+
+    python -m benchmarks.training.step_memory
+    python -m benchmarks.training.step_memory --batch 1024 --chunks 32 128 --device cuda
+
+A network with random weights (ViT of 6 layers, BERT of 3) takes steps on random photos and texts.
+Kept: the bytes that autograd holds for the backward pass, at their most, counted in this process;
+on a GPU also the most memory that the step had allocated. Ratios are to the step that keeps the
+whole graph, of the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from aladin_network.config import (
+    AlignmentHeadConfig,
+    ImageEncoderConfig,
+    ImagePreprocessing,
+    MatchingHeadConfig,
+    ModelConfig,
+    TextEncoderConfig,
+)
+from aladin_network.encoders.base import TextBatch
+from aladin_network.model import AladinModel, text_encoder_class
+from aladin_training.batches.batch import Batch
+from aladin_training.config.stage import StageConfig, TaskConfig
+from aladin_training.parallel.numerics import loss_scaler
+from aladin_training.step import compute_gradients
+from aladin_training.tasks.joint import JointTask
+from torch import Tensor
+
+_ROUNDS = 3
+_WORDS = 20
+_PX = 64
+
+
+class KeptBytes:
+    """What is kept between forward and backward passes; see `counting_kept_bytes`.
+
+    Attributes:
+        now: bytes that are kept at present; what is kept twice counts twice.
+        most: bytes that were kept at most.
+    """
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+
+@contextmanager
+def counting_kept_bytes() -> Generator[KeptBytes]:
+    """Count what autograd keeps inside the block."""
+    counter = KeptBytes()
+    with torch.autograd.graph.saved_tensors_hooks(partial(_Kept, counter), _unpack):
+        yield counter
+
+
+class _Kept:
+    """One kept tensor; autograd drops it when its part of the graph is done with."""
+
+    def __init__(self, counter: KeptBytes, tensor: Tensor) -> None:
+        self._counter, self.tensor = counter, tensor
+        counter.now += tensor.nbytes
+        counter.most = max(counter.most, counter.now)
+
+    def __del__(self) -> None:
+        """Take it off the count."""
+        self._counter.now -= self.tensor.nbytes
+
+
+def _unpack(kept: _Kept) -> Tensor:
+    return kept.tensor
+
+
+def measure(batch_size: int, chunk_sizes: list[int], device: torch.device) -> list[dict[str, Any]]:
+    """Measure the whole graph first, then the chunks.
+
+    Args:
+        batch_size: photos a step, each with one text.
+        chunk_sizes: to compare.
+        device: that computes.
+    """
+    task, batch = _task().to(device), _batch(batch_size)
+    task.start_epoch(0)
+    rows: list[dict[str, Any]] = []
+    for chunk_size in (None, *chunk_sizes):
+        rows.append({"chunk": chunk_size or batch_size, **_step(task, batch, chunk_size, device)})
+        rows[-1]["kept_ratio"] = rows[-1]["kept_bytes"] / rows[0]["kept_bytes"]
+        rows[-1]["time_ratio"] = rows[-1]["step_s"] / rows[0]["step_s"]
+        if device.type == "cuda":
+            rows[-1]["gpu_ratio"] = rows[-1]["gpu_bytes"] / rows[0]["gpu_bytes"]
+    return rows
+
+
+def _step(
+    task: JointTask, batch: Batch, chunk_size: int | None, device: torch.device
+) -> dict[str, float]:
+    """Measure bytes in one step, and seconds in others: counting takes time."""
+    scaler = loss_scaler("float32", device)
+    seconds: list[float] = []
+    figures: dict[str, float] = {}
+    for _ in range(_ROUNDS):
+        task.zero_grad(set_to_none=True)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        begun = time.perf_counter()
+        compute_gradients(task, batch, "float32", chunk_size, scaler).total.item()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+            figures["gpu_bytes"] = torch.cuda.max_memory_allocated(device)
+        seconds.append(time.perf_counter() - begun)
+    task.zero_grad(set_to_none=True)
+    with counting_kept_bytes() as kept:
+        compute_gradients(task, batch, "float32", chunk_size, scaler)
+    return {"kept_bytes": kept.most, "step_s": min(seconds), **figures}
+
+
+def _task() -> JointTask:
+    config = ModelConfig(
+        image_encoder=ImageEncoderConfig(
+            architecture={
+                "model_type": "vit",
+                "hidden_size": 192,
+                "num_hidden_layers": 6,
+                "num_attention_heads": 3,
+                "intermediate_size": 768,
+                "image_size": _PX,
+                "patch_size": 16,
+            },
+            preprocessing=ImagePreprocessing(height_px=_PX, width_px=_PX),
+        ),
+        text_encoder=TextEncoderConfig(
+            architecture={
+                "model_type": "bert",
+                "hidden_size": 192,
+                "num_hidden_layers": 3,
+                "num_attention_heads": 3,
+                "intermediate_size": 768,
+                "max_position_embeddings": 64,
+            }
+        ),
+        alignment=AlignmentHeadConfig(dim=64),
+        matching=MatchingHeadConfig(layers=1, heads=4),
+    )
+    tokenizer = text_encoder_class(config).learn_tokenizer(["a red circle on the grass"], 100)
+    tasks = {
+        "alignment": TaskConfig(loss="triplet"),
+        "distillation": TaskConfig(loss="listnet"),
+    }
+    return JointTask(AladinModel.create(config, tokenizer), StageConfig(name="s", tasks=tasks))
+
+
+def _batch(size: int) -> Batch:
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(5, 30, (size, _WORDS), generator=generator)
+    mask = torch.ones(size, _WORDS, dtype=torch.bool)
+    content = mask.clone()
+    content[:, [0, -1]] = False
+    return Batch(
+        images=torch.randn(size, 3, _PX, _PX, generator=generator),
+        texts=TextBatch(ids, mask, content),
+        negatives=~torch.eye(size, dtype=torch.bool),
+    )
+
+
+def main() -> None:
+    """Measure, and print a table or JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batch", type=int, default=128, help="photos a step")
+    parser.add_argument("--chunks", type=int, nargs="+", default=[8, 32])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    rows = measure(options.batch, options.chunks, torch.device(options.device))
+    if options.json:
+        print(json.dumps(rows, indent=2))
+        return
+    print("chunk     kept MiB   ratio   step ms   ratio")
+    for row in rows:
+        kept, step_ms = row["kept_bytes"] / 2**20, 1000 * row["step_s"]
+        print(
+            f"{row['chunk']:>5}  {kept:>11.1f}  {row['kept_ratio']:>6.2f}  {step_ms:>8.0f}"
+            f"  {row['time_ratio']:>6.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

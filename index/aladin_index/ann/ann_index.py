@@ -1,0 +1,269 @@
+"""Searches the first stage's FAISS index, whichever kind it is, in one way.
+
+Builds the first stage's FAISS index: the same vectors always make the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aladin_network.errors import ConfigError
+from aladin_network.types import Progress
+from numpy.typing import NDArray
+
+from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann.file import read_ann
+from aladin_index.items.selection import Selection
+
+# Comparing with 50,000 vectors of 256 values takes 1 to 2 ms on one core, and never misses.
+EXACT_UP_TO = 50_000
+# Powers of two: a search takes about twice as long from one to the next.
+_LISTS_SEARCHED = tuple(2**power for power in range(11))
+_GRAPH_WIDTHS = (64, 128, 256, 512, 1024)
+
+
+class AnnIndex:
+    """Searches a FAISS index; nothing shared is changed by a search."""
+
+    def __init__(
+        self,
+        index: Any,
+        search_width: int | None,
+        oversample: float = 1.0,
+        file: Path | None = None,
+    ) -> None:
+        """Wrap an index.
+
+        Args:
+            index: of FAISS.
+            search_width: efSearch of a graph, nprobe of inverted lists; None for others.
+            oversample: rows to ask for, for each one wanted.
+            file: that it was read from; None: it was built in memory.
+        """
+        self._index = index
+        self.search_width = search_width
+        self.oversample = oversample
+        self.file = file
+        self.count = int(index.ntotal)
+        self.dim = int(index.d)
+
+    @classmethod
+    def open(cls, path: Path, search_width: int | None, oversample: float = 1.0) -> AnnIndex:
+        """Open an index file, see `aladin_index.ann.file`.
+
+        Raises:
+            IndexCorruptError: not a FAISS index, or a damaged one.
+        """
+        return cls(read_ann(path), search_width, oversample, path)
+
+    @property
+    def faiss_index(self) -> Any:
+        """FAISS's index, not to be changed."""
+        return self._index
+
+    @property
+    def widths(self) -> list[int]:
+        """The search widths worth trying, ascending; none where there is nothing to choose."""
+        lists = ivf_lists(self._index)
+        if lists is not None:
+            return [width for width in _LISTS_SEARCHED if width < lists] + [lists]
+        return list(_GRAPH_WIDTHS) if is_graph(self._index) else []
+
+    @cached_property
+    def keeps_vectors(self) -> bool:
+        """Whether its scores are the inner products: asking for more rows is no use then."""
+        return isinstance(self._index, (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexHNSWFlat))
+
+    @property
+    def takes_selections(self) -> bool:
+        """Whether it can search among some rows only; exhaustive fast scan cannot."""
+        return not isinstance(self._index, faiss.IndexFastScan)
+
+    def search(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        allowed: Selection | None = None,
+    ) -> NDArray[np.int64]:
+        """Find near rows.
+
+        Args:
+            query: (dim,).
+            count: rows wanted.
+            allowed: rows to choose from, where it `takes_selections`; None: all. The search is
+                widened by as much as they are rarer, so that it still finds `count`.
+
+        Returns:
+            At most `oversample` times `count` rows, in no order to rely on.
+        """
+        return self.search_scored(query, count, allowed)[0]
+
+    def search_scored(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        allowed: Selection | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find near rows, see `search`, with their scores by what the index keeps.
+
+        Returns:
+            Rows and scores, best first, equal scores in any order. They are the inner products
+            where the index `keeps_vectors`.
+        """
+        wanted = min(math.ceil(count * self.oversample), self.count)
+        share = 1.0 if allowed is None else max(allowed.count, 1) / self.count
+        width = self.search_width
+        if width is not None:
+            # A graph cannot return more than it keeps on the way.
+            floor = wanted if is_graph(self._index) else 1
+            width = min(math.ceil(max(width, floor) / share), self.count)
+        selector = None if allowed is None else faiss.IDSelectorBitmap(allowed.bits)
+        parameters = _parameters(self._index, width, selector)
+        scores, rows = self._index.search(query[None], wanted, params=parameters)
+        found: NDArray[np.int64] = rows[0]
+        if found[-1] >= 0:
+            return found, scores[0]
+        filled = found >= 0  # places that it could not fill come last
+        return found[filled], scores[0][filled]
+
+
+def is_graph(index: Any) -> bool:
+    """Tell whether a FAISS index is a graph."""
+    return isinstance(index, faiss.IndexHNSW)
+
+
+def ivf_lists(index: Any) -> int | None:
+    """Return the number of inverted lists, also of an index inside another; None: no IVF."""
+    ivf = faiss.try_extract_index_ivf(index)
+    return None if ivf is None else int(ivf.nlist)
+
+
+def _parameters(index: Any, width: int | None, selector: Any) -> Any:
+    """Build the search parameters that this kind of index understands; None: there are none."""
+    if isinstance(index, faiss.IndexPreTransform):
+        inner = _parameters(faiss.downcast_index(index.index), width, selector)
+        return None if inner is None else faiss.SearchParametersPreTransform(index_params=inner)
+    if isinstance(index, faiss.IndexRefine):
+        inner = _parameters(faiss.downcast_index(index.base_index), width, selector)
+        return faiss.IndexRefineSearchParameters(k_factor=10, base_index_params=inner)
+    if isinstance(index, (faiss.IndexIVFRaBitQ, faiss.IndexIVFRaBitQFastScan)):
+        return faiss.IVFRaBitQSearchParameters(nprobe=min(width or 1, index.nlist), sel=selector)
+    if isinstance(index, faiss.IndexIVF):
+        return faiss.SearchParametersIVF(nprobe=min(width or 1, index.nlist), sel=selector)
+    if is_graph(index):
+        return faiss.SearchParametersHNSW(efSearch=width or 64, sel=selector)
+    return None if selector is None else faiss.SearchParameters(sel=selector)
+
+
+_TRAINING_VECTORS_PER_LIST = 64
+_LEAST_TRAINING_VECTORS = 2**16
+# What training may copy of the vectors: a million of 256 values.
+_TRAINING_BYTES = 2**30
+_EF_CONSTRUCTION = 100
+_VECTORS_AT_A_TIME = 2**14
+
+
+def check_factory(factory: str, dim: int, count: int) -> None:
+    """Refuse, before any work, a factory string that cannot be built.
+
+    Raises:
+        ConfigError: FAISS does not know it, or it needs more vectors than there are.
+    """
+    index = _create(factory, dim)
+    if isinstance(index, (faiss.IndexIDMap, faiss.IndexIDMap2)):
+        raise ConfigError(f"ann: {factory!r} has ids of its own, which rows replace here")
+    lists = ivf_lists(index)
+    if lists is not None and lists > count:
+        raise ConfigError(f"ann: {factory!r} needs at least {lists} vectors, there are {count}")
+
+
+def build_ann(factory: str, embeddings: NDArray[np.float32], progress: Progress) -> Any:
+    """Train and fill a FAISS index.
+
+    Args:
+        factory: checked by `check_factory`.
+        embeddings: (items, dim), float32; may be a memory map.
+        progress: advanced with the vectors that are in.
+
+    Returns:
+        The FAISS index; rows are its ids.
+
+    Raises:
+        ConfigError: FAISS refuses the vectors, e.g. because they are too few to train on.
+    """
+    count, dim = embeddings.shape
+    index = _create(factory, dim)
+    try:
+        with _deterministic(index):
+            if not index.is_trained:
+                index.train(_sample(embeddings, ivf_lists(index) or 0))
+            progress.start(count, "vectors")
+            for start in range(0, count, _VECTORS_AT_A_TIME):
+                part = np.ascontiguousarray(embeddings[start : start + _VECTORS_AT_A_TIME])
+                index.add(part)
+                progress.advance(len(part))
+    except RuntimeError as error:
+        raise ConfigError(f"ann: {factory!r} cannot take these vectors ({error})") from error
+    return index
+
+
+def _create(factory: str, dim: int) -> Any:
+    try:
+        index: Any = faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT)
+    except RuntimeError as error:
+        reason = str(error).rsplit(": ", 1)[-1]
+        raise ConfigError(f"ann: {factory!r} is no FAISS factory string ({reason})") from error
+    if is_graph(index):
+        index.hnsw.efConstruction = _EF_CONSTRUCTION
+    # FAISS prints a warning where there are few vectors to train on; the calibration finds out
+    # what an index is good for.
+    inner = faiss.try_extract_index_ivf(index)
+    parts: list[Any] = [index] if inner is None else [index, faiss.downcast_index(inner)]
+    for part in parts:
+        quantisers: list[Any] = [part, getattr(part, "pq", None)]
+        for trained in quantisers:
+            if hasattr(trained, "cp"):
+                trained.cp.min_points_per_centroid = 1
+    return index
+
+
+@contextmanager
+def _deterministic(index: Any) -> Generator[None]:
+    """Keep threads out where their order would decide the result.
+
+    Two threads that add to a graph see each other's links or do not. K-means and inverted lists
+    come out the same whatever the number of threads.
+    """
+    threads = faiss.omp_get_max_threads()
+    if is_graph(index):
+        faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)
+
+
+def training_vectors(lists: int, dim: int) -> int:
+    """Return how many vectors are trained on, where there are as many.
+
+    Args:
+        lists: inverted lists of the index.
+        dim: of a vector.
+    """
+    wanted = max(_LEAST_TRAINING_VECTORS, _TRAINING_VECTORS_PER_LIST * lists)
+    return min(wanted, _TRAINING_BYTES // (4 * dim))
+
+
+def _sample(embeddings: NDArray[np.float32], lists: int) -> NDArray[np.float32]:
+    """Copy vectors to train on, the same ones each time."""
+    count = training_vectors(lists, embeddings.shape[1])
+    if count >= len(embeddings):
+        return np.ascontiguousarray(embeddings)
+    rows = np.sort(np.random.default_rng(0).choice(len(embeddings), count, replace=False))
+    return embeddings[rows]

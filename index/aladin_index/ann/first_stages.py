@@ -1,0 +1,245 @@
+"""Which FAISS index a side gets: the fastest that fits the memory and finds enough.
+
+Measured by ``python -m benchmarks.search.ann_factories`` with one thread: the nearest 100 of
+100,000 photos for a caption, 256 values, one query at a time; each calibrated for an ann_recall of
+0.99, with the rows compared exactly for each one wanted.
+
+                         recall     ms
+    IVF256,PQ256x4fs      .9957   .217
+    IVF256,PQ128x4fs      .9929   .282
+    IVF256,PQ64x4fs       .9834   .359
+    IVF256,SQ8            .9907   .485
+    HNSW32,Flat           .9915   .878
+    Flat                 1.0000    6.1
+
+So fast scan of one 4-bit code for each value (``PQ256x4fs`` at 256 values) leads, in a seventh of
+the memory of the vectors. A graph is slower than that, and is chosen by hand only.
+
+The first stages of a new generation: chosen, built, measured and written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from aladin_network.errors import ConfigError
+from aladin_network.types import Progress
+from numpy.typing import NDArray
+
+from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex, build_ann, check_factory
+from aladin_index.ann.file import write_ann
+from aladin_index.ann.search_width import choose_search_width, sample_queries
+from aladin_index.format.manifest import AnnEntry
+from aladin_index.format.npy import map_npy
+from aladin_index.search.stored_collection import ANN, EMBEDDINGS
+from aladin_index.settings import BuildSettings, Target
+
+# With fewer vectors there is nothing to train on, and nothing to gain.
+_TRAINED_FROM = 1000
+_ID_BYTES = 8
+
+
+class AnnOption(NamedTuple):
+    """One kind of index for a side.
+
+    Attributes:
+        factory: FAISS's description.
+        memory_bytes: what it takes in memory once all of it was searched. Vectors that are read
+            from ``embeddings.npy`` to compare exactly are not counted.
+        most_recall: ann_recall that it may be expected to reach.
+    """
+
+    factory: str
+    memory_bytes: int
+    most_recall: float
+
+
+def ann_options(count: int, dim: int) -> list[AnnOption]:
+    """List the kinds of index for a number of vectors, fastest first.
+
+    Args:
+        count: number of vectors.
+        dim: of a vector.
+    """
+    flat = AnnOption("Flat", 4 * dim * count, 1.0)
+    if count < _TRAINED_FROM:
+        return [flat]
+    lists = 2 ** round(math.log2(math.sqrt(count)))
+    centroids = 4 * dim * lists
+    options: list[AnnOption] = []
+    # Of 4 bits each: one code a value, for two values, for four.
+    for values, most_recall in ((1, 0.999), (2, 0.99), (4, 0.97)):
+        if dim % (2 * values) == 0:
+            vector_bytes = dim // values // 2 + _ID_BYTES
+            factory = f"IVF{lists},PQ{dim // values}x4fs"
+            options.append(AnnOption(factory, centroids + vector_bytes * count, most_recall))
+    eight_bits = AnnOption(f"IVF{lists},SQ8", centroids + (dim + _ID_BYTES) * count, 0.9999)
+    options.append(eight_bits)
+    # Up to here comparing with every vector takes no longer than what comes after it.
+    return [flat, *options] if count <= EXACT_UP_TO else [*options, flat]
+
+
+def fitting_factories(
+    count: int, dim: int, memory_budget_bytes: int | None, ann_recall: float
+) -> list[str]:
+    """Return what to build, and what to build next if that finds less than expected.
+
+    Args:
+        count: number of vectors.
+        dim: of a vector.
+        memory_budget_bytes: of this side; None: any.
+        ann_recall: share of the exact nearest items to find.
+
+    Returns:
+        At least one factory string. The first is the fastest that fits the memory and may be
+        expected to find enough, each further one finds more than the one before.
+
+    Raises:
+        ConfigError: nothing that finds enough fits the memory.
+    """
+    able = [each for each in ann_options(count, dim) if each.most_recall >= ann_recall]
+    fitting = [
+        each
+        for each in able
+        if memory_budget_bytes is None or each.memory_bytes <= memory_budget_bytes
+    ]
+    if not fitting:
+        least = min(each.memory_bytes for each in able)
+        raise ConfigError(
+            f"memory_budget_bytes: {count:,} vectors of {dim} values at ann_recall {ann_recall} "
+            f"take at least {least:,} bytes, got {memory_budget_bytes:,}"
+        )
+    chosen = [fitting[0]]
+    for each in fitting[1:]:
+        if each.most_recall > chosen[-1].most_recall:
+            chosen.append(each)
+    return [each.factory for each in chosen]
+
+
+def factories_to_try(
+    ann: str, count: int, dim: int, memory_budget_bytes: int | None, ann_recall: float
+) -> list[str]:
+    """Return the factory strings that a setting allows for a side, in the order to try them.
+
+    Args:
+        ann: "auto", "exact", or a factory string.
+        count: number of vectors.
+        dim: of a vector.
+        memory_budget_bytes: of this side, for "auto"; None: any.
+        ann_recall: share of the exact nearest items to find, for "auto".
+
+    Raises:
+        ConfigError: nothing that finds enough fits the memory.
+    """
+    if ann == "auto":
+        return fitting_factories(count, dim, memory_budget_bytes, ann_recall)
+    return ["Flat" if ann == "exact" else ann]
+
+
+_QUERIES = 200
+
+Shapes = Mapping[Target, tuple[int, int]]
+
+
+def check_first_stages(shapes: Shapes, settings: BuildSettings) -> None:
+    """Refuse, before any work, first stages that cannot be built.
+
+    Args:
+        shapes: number of items and size of an embedding of each side.
+        settings: of the build.
+
+    Raises:
+        ConfigError: FAISS does not know what the settings ask for, or needs more items, or the
+            memory is not enough for any that finds what is asked for.
+    """
+    for target, (count, dim) in shapes.items():
+        check_factory(_factories(shapes, target, settings)[0], dim, count)
+
+
+def build_first_stages(
+    folder: Path, shapes: Shapes, settings: BuildSettings, progress: Progress
+) -> dict[Target, AnnEntry]:
+    """Build the ANN of each side, whose embeddings are written.
+
+    What "auto" chose and then finds less than was asked for gives way to the next kind that fits
+    the memory; where there is none, the entry says how much is found.
+
+    Args:
+        folder: of the generation.
+        shapes: number of items and size of an embedding of each side.
+        settings: of the build.
+        progress: advanced with the vectors that are in the ANN.
+
+    Raises:
+        ConfigError: FAISS cannot build what the settings ask for.
+        OSError: the disk is full, or cannot be written.
+    """
+    embeddings: dict[Target, NDArray[np.float32]] = {
+        target: map_npy(folder / target / EMBEDDINGS, np.float32, shape)
+        for target, shape in shapes.items()
+    }
+    entries: dict[Target, AnnEntry] = {}
+    for target in shapes:
+        # As in a real search, the queries are items of the other side, if there is one.
+        others: list[Target] = [other for other in shapes if other != target]
+        asking = others[0] if others else target
+        queries = sample_queries(embeddings[asking], _QUERIES)
+        entries[target] = _build_best(
+            folder / target / ANN,
+            _factories(shapes, target, settings),
+            embeddings[target],
+            queries,
+            settings,
+            progress,
+        )
+    return entries
+
+
+def _build_best(
+    path: Path,
+    factories: list[str],
+    embeddings: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    settings: BuildSettings,
+    progress: Progress,
+) -> AnnEntry:
+    """Write the first kind of index that finds enough, or the one that finds most."""
+    recall_at = min(settings.default_candidates, len(embeddings))
+    best: AnnEntry | None = None
+    for factory in factories:
+        index = build_ann(factory, embeddings, progress)
+        chosen, curve = choose_search_width(
+            AnnIndex(index, None), embeddings, queries, recall_at, settings.ann_recall
+        )
+        if best is None or chosen.recall > best.recall:
+            write_ann(path, index)
+            best = AnnEntry(
+                asked=settings.ann,
+                memory_budget_bytes=settings.memory_budget_bytes,
+                factory=factory,
+                search_width=chosen.search_width,
+                oversample=chosen.oversample,
+                recall=chosen.recall,
+                recall_at=recall_at,
+                recall_queries=len(queries),
+                recall_wanted=settings.ann_recall,
+                curve=curve,
+            )
+        if best.recall >= settings.ann_recall:
+            break
+    assert best is not None  # there is at least one factory
+    return best
+
+
+def _factories(shapes: Shapes, target: Target, settings: BuildSettings) -> list[str]:
+    count, dim = shapes[target]
+    budget = settings.memory_budget_bytes
+    if budget is not None:
+        # Each side gets its share by the size of its vectors.
+        values = sum(count * dim for count, dim in shapes.values())
+        budget = budget * count * dim // values
+    return factories_to_try(settings.ann, count, dim, budget, settings.ann_recall)

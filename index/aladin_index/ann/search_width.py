@@ -1,0 +1,212 @@
+"""How many of the truly nearest items the first stage finds.
+
+How wide the first stage has to search to find what was asked for.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import NamedTuple
+
+import numpy as np
+from aladin_network.types import Progress
+from numpy.typing import NDArray
+
+from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann.retrieval import found_by
+from aladin_index.format.manifest import RecallPoint
+
+# Cosines that were added up in another order may differ by this much.
+_ROUNDING = 1e-6
+
+
+def sample_queries(embeddings: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    """Copy embeddings to ask with, the same ones each time.
+
+    Args:
+        embeddings: (items, dim); may be a memory map.
+        count: wanted; all where there are fewer.
+    """
+    rows = np.random.default_rng(0).permutation(len(embeddings))[:count]
+    return np.ascontiguousarray(embeddings[np.sort(rows)], dtype=np.float32)
+
+
+def lowest_true_scores(
+    embeddings: NDArray[np.float32], queries: NDArray[np.float32], count: int
+) -> NDArray[np.float32]:
+    """Return the cosine to each query's `count`-th nearest item, by exact search.
+
+    All queries are compared in one pass over the embeddings, a thousand of these at a time: a
+    million of 256 values and 200 queries take five seconds.
+
+    Args:
+        embeddings: (items, dim), contiguous; may be a memory map.
+        queries: (queries, dim), contiguous.
+        count: at most the number of items.
+    """
+    scores, _ = faiss.knn(queries, embeddings, count, metric=faiss.METRIC_INNER_PRODUCT)
+    lowest: NDArray[np.float32] = scores[:, -1]
+    return lowest
+
+
+def ann_recall(
+    ann: AnnIndex,
+    embeddings: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    lowest: NDArray[np.float32],
+    count: int,
+) -> float:
+    """Measure the share of the exact nearest items that are among the rows an ANN finds.
+
+    An item that is as near as the last of them counts as one of them: which of several equal
+    items is found makes no difference.
+
+    Args:
+        ann: with the way of searching to be measured.
+        embeddings: (items, dim), of the index.
+        queries: (queries, dim).
+        lowest: of `lowest_true_scores`.
+        count: number of nearest items.
+    """
+    found = 0
+    for query, least in zip(queries, lowest, strict=True):
+        # Not `retrieve`: a search that finds too few is not worth the exact one that has to
+        # follow it.
+        _, scores = found_by(ann, embeddings, query, count)
+        found += np.count_nonzero(scores >= least - _ROUNDING)
+    return found / (count * len(queries))
+
+
+# Rows asked of an index that does not keep the vectors, for each one wanted.
+_OVERSAMPLES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
+# More work that finds no more than this is not worth its time.
+_GAIN = 0.0005
+_TIMED_QUERIES = 50
+
+
+class ChosenSearchWidth(NamedTuple):
+    """The way of searching that was chosen, and those it was chosen from.
+
+    Attributes:
+        chosen: reaches the recall wanted, or else comes as near to it as any.
+        curve: one point for each width that was tried, ascending.
+    """
+
+    chosen: RecallPoint
+    curve: list[RecallPoint]
+
+
+def choose_search_width(
+    ann: AnnIndex,
+    embeddings: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    recall_at: int,
+    recall_wanted: float,
+    *,
+    timed: bool = False,
+    progress: Progress | None = None,
+) -> ChosenSearchWidth:
+    """Choose the search width and the oversampling.
+
+    Args:
+        ann: of the embeddings.
+        embeddings: (items, dim), contiguous; may be a memory map.
+        queries: (queries, dim), of the kind that will be asked.
+        recall_at: number of nearest items to find.
+        recall_wanted: share of them.
+        timed: measure how long a search takes, and choose the fastest that finds enough. Without,
+            the narrowest is taken, which is nearly always the same, and the result is the same
+            on every machine at every time.
+        progress: advanced width by width.
+    """
+    lowest = lowest_true_scores(embeddings, queries, recall_at)
+    oversamples = (1.0,) if ann.keeps_vectors else _OVERSAMPLES
+    widths = ann.widths or [None]
+    if progress is not None:
+        progress.start(len(widths), "search widths")
+    curve: list[RecallPoint] = []
+    enough = 0
+    for width in widths:
+        before = curve[-1].recall if curve else 0.0
+        point = _point(
+            ann, embeddings, queries, lowest, recall_at, recall_wanted, width, oversamples
+        )
+        curve.append(point)
+        if progress is not None:
+            progress.advance()
+            progress.note(recall=point.recall)
+        enough += point.recall >= recall_wanted
+        # A wider search may still be the faster one, by asking for fewer rows. Not twice as wide.
+        if enough == 2 or (not enough and is_saturated(before, point.recall)):
+            break
+    if timed:
+        curve = [_timed(ann, embeddings, queries, recall_at, point) for point in curve]
+    return ChosenSearchWidth(choose(curve, recall_wanted), curve)
+
+
+def _point(
+    ann: AnnIndex,
+    embeddings: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    lowest: NDArray[np.float32],
+    recall_at: int,
+    recall_wanted: float,
+    width: int | None,
+    oversamples: tuple[float, ...],
+) -> RecallPoint:
+    """Find the least oversampling that reaches what is wanted, or all that this width can."""
+    best = RecallPoint(search_width=width, oversample=1.0, recall=-1.0)
+    for oversample in oversamples:
+        tried = AnnIndex(ann.faiss_index, width, oversample)
+        recall = ann_recall(tried, embeddings, queries, lowest, recall_at)
+        if recall - best.recall <= _GAIN:
+            break
+        best = RecallPoint(search_width=width, oversample=oversample, recall=recall)
+        if recall >= recall_wanted:
+            break
+    return best
+
+
+def _timed(
+    ann: AnnIndex,
+    embeddings: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    count: int,
+    point: RecallPoint,
+) -> RecallPoint:
+    """Measure the time of what `ann_recall` measures, the median of some queries."""
+    tried = AnnIndex(ann.faiss_index, point.search_width, point.oversample)
+    times_ms: list[float] = []
+    for query in queries[:_TIMED_QUERIES]:
+        started = time.perf_counter()
+        found_by(tried, embeddings, query, count)
+        times_ms.append(1000 * (time.perf_counter() - started))
+    return RecallPoint(
+        search_width=point.search_width,
+        oversample=point.oversample,
+        recall=point.recall,
+        search_ms=statistics.median(times_ms),
+    )
+
+
+def is_saturated(before: float, recall: float) -> bool:
+    """Whether a width finds no more than the one before, so that wider ones will not either."""
+    return recall - before <= _GAIN and before > 0.5
+
+
+def choose(curve: list[RecallPoint], recall_wanted: float) -> RecallPoint:
+    """Return the point that finds enough for the least work, or the narrowest of the best.
+
+    Args:
+        curve: ascending, not empty.
+        recall_wanted: share of the nearest items to find.
+    """
+    enough = [point for point in curve if point.recall >= recall_wanted]
+    if not enough:
+        best = max(point.recall for point in curve)
+        enough = [point for point in curve if point.recall >= best - _GAIN]
+    if any(point.search_ms is None for point in enough):
+        return enough[0]
+    return min(enough, key=lambda point: point.search_ms or 0.0)

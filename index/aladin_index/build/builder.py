@@ -1,0 +1,263 @@
+"""Builds an index: sharded, resumable after a kill at any point, published in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aladin_network.calibration.calibration import Calibration, read_calibration
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import IndexNotReadyError, InputError
+from aladin_network.types import NullProgress, Progress
+
+from aladin_index.ann.first_stages import check_first_stages
+from aladin_index.build.catalogue import Catalogue, listed
+from aladin_index.build.plan import (
+    BuildPlan,
+    begin,
+    discard,
+    fingerprint_of,
+    is_placed,
+    is_published,
+    items_a_shard,
+    rows_of_part,
+)
+from aladin_index.build.shard_encoding import LocalEncoding, ShardEncoding, ShardWork
+from aladin_index.build.shards import Shard, ShardFormat, collection_source, read_shard
+from aladin_index.encode.item_encoders import RegionReader, SkippedItem, StageSeconds, check_regions
+from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
+from aladin_index.format.disk import check_folder, disk_errors, only_builder
+from aladin_index.format.layout import BUILD, generation_folder, live_generation
+from aladin_index.format.manifest import ModelEntry, read_manifest
+from aladin_index.format.records import read_skipped
+from aladin_index.generations.writer import (
+    CollectionSource,
+    describe_model,
+    install_model,
+    write_generation,
+)
+from aladin_index.settings import BuildSettings, Target
+
+_UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildReport:
+    """What a build made.
+
+    Attributes:
+        generation: the new live generation.
+        counts: number of items of each side.
+        left_out: items that could not be used, with the reason.
+        seconds: time by stage: list, read, decode, encode, write, ann; together the elapsed time.
+    """
+
+    generation: int
+    counts: dict[Target, int]
+    left_out: list[SkippedItem]
+    seconds: dict[str, float]
+
+
+def build_index(
+    checkpoint_folder: Path,
+    out: Path,
+    images: Iterable[ImageItem | SkippedItem] | None,
+    texts: Iterable[TextItem | SkippedItem] | None,
+    settings: BuildSettings | None = None,
+    progress: Progress | None = None,
+    regions: RegionReader | None = None,
+    encoding: ShardEncoding | None = None,
+) -> BuildReport:
+    """Build a new generation of an index and make it live.
+
+    The items are read once, to a catalogue on the disk, and encoded shard by shard; memory does
+    not grow with their number. A build that was cut short leaves its finished shards in
+    ``out/.build``; until the last step, readers see what was live before.
+
+    Args:
+        checkpoint_folder: the model; copied into a new index, and the only one that an
+            existing index takes; its calibration goes into the manifest, and where it has none,
+            that of the live generation stays.
+        out: folder of the index, new or existing.
+        images: with those that their source left out; None for an index without images.
+        texts: None for an index without texts.
+        settings: options.
+        progress: told of items, vectors and seconds by stage.
+        regions: of the images, for a network that reads regions.
+        encoding: of the shards; None: this process encodes them, on `settings.device`. A build
+            that was cut short may be resumed with another one.
+
+    Raises:
+        InputError: nothing to index, regions where the network reads photos or none where it
+            reads regions, an id repeats, metadata over a limit, or no item of a side can be used.
+        ConfigError: the ANN that is asked for cannot be built, or `out` holds something else than
+            an index.
+        CheckpointError: the checkpoint cannot be loaded.
+        IndexMismatchError: the index was built with another model, or the build to be resumed
+            is another one.
+        IndexWriteError: the disk is full or cannot be written, or another build is running.
+        ClusterError: those who encode elsewhere cannot be had, or fail at it.
+    """
+    settings = settings or BuildSettings()
+    progress = progress or NullProgress()
+    sources: dict[Target, Iterable[SourceItem | SkippedItem]] = {}
+    if images is not None:
+        sources["images"] = images
+    if texts is not None:
+        sources["texts"] = texts
+    if not sources:
+        raise InputError("expected images, texts or both to index, got neither")
+    check_folder(out)
+    # Where others encode, this machine may lack their device, and only has to know the network.
+    checkpoint = load_checkpoint(checkpoint_folder, settings.device if encoding is None else "cpu")
+    if images is not None:
+        check_regions(checkpoint.model, regions)
+    seconds = StageSeconds()
+    with disk_errors(out), only_builder(out), ExitStack() as stack:
+        if not settings.resume:
+            discard(out)
+        catalogues = stack.enter_context(listed(out, sources, settings, progress, seconds))
+        rows: dict[Target, range] = {
+            target: rows_of_part(catalogue.count, settings, target)
+            for target, catalogue in catalogues.items()
+        }
+        dim = checkpoint.model.matching.dim
+        shapes: dict[Target, tuple[int, int]] = {
+            target: (len(of_target), dim) for target, of_target in rows.items()
+        }
+        check_first_stages(shapes, settings)
+        model = describe_model(checkpoint_folder, checkpoint.model_id)
+        install_model(out, checkpoint_folder, model)
+        with seconds.measure("list"):
+            sides: dict[Target, str] = {
+                target: catalogue.fingerprint(rows[target])
+                for target, catalogue in catalogues.items()
+            }
+        if regions is not None and "images" in sides:
+            sides["images"] += f" {regions.fingerprint}"
+        calibration = read_calibration(checkpoint_folder, checkpoint.model_id)
+        if calibration is None:
+            calibration = _live_calibration(out)
+        fingerprint = fingerprint_of(model, sides, settings, calibration)
+        if settings.resume and is_published(out, fingerprint):
+            discard(out)
+            return _report(out, live_generation(out), seconds.seconds)
+        shard_items: dict[Target, int] = {
+            target: items_a_shard(of_target, settings) for target, of_target in rows.items()
+        }
+        plan = begin(out, fingerprint, shard_items, resume=settings.resume)
+        encoding = encoding or LocalEncoding(checkpoint.model, settings, regions)
+        form = ShardFormat.of(checkpoint.model)
+        build = _Build(out, plan, catalogues, rows, encoding, form, settings, progress, seconds)
+        generation = build.run(model, calibration)
+        discard(out)
+    return _report(out, generation, seconds.seconds)
+
+
+class _Build:
+    """One build, from its plan to the live generation."""
+
+    def __init__(
+        self,
+        root: Path,
+        plan: BuildPlan,
+        catalogues: Mapping[Target, Catalogue],
+        rows: Mapping[Target, range],
+        encoding: ShardEncoding,
+        form: ShardFormat,
+        settings: BuildSettings,
+        progress: Progress,
+        seconds: StageSeconds,
+    ) -> None:
+        self._root = root
+        self._plan = plan
+        self._catalogues = catalogues
+        self._rows = rows
+        self._encoding = encoding
+        self._form = form
+        self._settings = settings
+        self._progress = progress
+        self._seconds = seconds
+
+    def run(self, model: ModelEntry, calibration: Calibration | None) -> int:
+        """Do what is left to do, and return the number of the generation."""
+        if is_placed(self._root, self._plan):
+            return self._plan.generation
+        settings = self._settings
+        shards: dict[Target, list[Shard]] = {}
+        for target in self._catalogues:
+            shards[target] = self._encode(target)
+        sides: dict[Target, CollectionSource] = {}
+        for target, catalogue in self._catalogues.items():
+            asking = [shard for other in shards if other != target for shard in shards[other]]
+            side = collection_source(
+                shards[target], asking, catalogue, settings.token_dtype, settings.batch_size
+            )
+            left_out = [*catalogue.left_out(self._rows[target]), *side.left_out]
+            sides[target] = replace(side, left_out=left_out)
+        return write_generation(
+            self._root,
+            sides,
+            model,
+            settings,
+            self._plan.fingerprint,
+            self._progress,
+            self._seconds,
+            calibration=calibration,
+        )
+
+    def _encode(self, target: Target) -> list[Shard]:
+        """Have the shards encoded that are not on the disk yet; return all."""
+        rows, form = self._rows[target], self._form
+        work = self._root / BUILD / target
+        planned = {
+            work / f"shard-{number:05d}": of_shard
+            for number, of_shard in enumerate(self._plan.shards(target, rows))
+        }
+        missing = {
+            folder: of_shard
+            for folder, of_shard in planned.items()
+            if read_shard(folder, form) is None
+        }
+        # Rate and time left are those of what is still to be done.
+        left = sum(len(of_shard) for of_shard in missing.values())
+        self._progress.start(left, _UNITS[target])
+        if left < len(rows):
+            self._progress.note(resumed_after=float(len(rows) - left))
+        if missing:
+            items = self._catalogues[target].items
+            side = ShardWork(target=target, form=form, shards=missing, items=items)
+            self._encoding.encode(side, self._progress, self._seconds)
+        shards = [shard for folder in planned if (shard := read_shard(folder, form)) is not None]
+        assert len(shards) == len(planned)  # as `ShardEncoding` promises
+        left_out = [entry for shard in shards for entry in shard.left_out]
+        if len(left_out) == len(rows):
+            discard(self._root)
+            raise InputError(
+                f"{target}: none of {len(left_out)} could be used, e.g. {left_out[0].id!r}: "
+                f"{left_out[0].reason}"
+            )
+        return shards
+
+
+def _live_calibration(root: Path) -> Calibration | None:
+    """Return that of the generation to be replaced, which is of the same model."""
+    try:
+        return read_manifest(generation_folder(root, live_generation(root))).calibration
+    except IndexNotReadyError:
+        return None
+
+
+def _report(root: Path, generation: int, seconds: dict[str, float]) -> BuildReport:
+    folder = generation_folder(root, generation)
+    manifest = read_manifest(folder)
+    counts: dict[Target, int] = {}
+    left_out: list[SkippedItem] = []
+    for target in manifest.targets:
+        entry = manifest.side(target)
+        assert entry is not None
+        counts[target] = entry.count
+        left_out += read_skipped(folder / target)
+    return BuildReport(generation=generation, counts=counts, left_out=left_out, seconds=seconds)

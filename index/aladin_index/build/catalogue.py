@@ -1,0 +1,230 @@
+"""The items that a build was given, on disk: read once, checked, then read by their rows.
+
+A source may be longer than memory, and may be read but once. Everything later (encoding, a
+resumed build, the database of the new generation) reads from here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sqlite3
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from itertools import islice
+from pathlib import Path
+
+from aladin_network.errors import InputError
+from aladin_network.types import Progress
+
+from aladin_index.encode.item_encoders import SkippedItem, StageSeconds
+from aladin_index.encode.source_items import (
+    ImageItem,
+    SourceItem,
+    check_item,
+    item_from_json,
+    item_json,
+)
+from aladin_index.format.layout import NEW_CATALOGUE
+from aladin_index.settings import MAX_FILTER_FIELDS, BuildSettings, Target
+
+_UNITS: dict[Target, str] = {"images": "photos listed", "texts": "texts listed"}
+_BATCH = 1000
+_CACHE_KIB = 65536
+# `path` is of the file that a photo lies in, as in `item`; its state is part of a fingerprint.
+# What the source left out stands before the item of `row`, in the order of `number`.
+_SCHEMA = """
+CREATE TABLE items (
+    row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, path TEXT, item TEXT NOT NULL
+);
+CREATE TABLE left_out (
+    number INTEGER PRIMARY KEY, row INTEGER NOT NULL, id TEXT NOT NULL, reason TEXT NOT NULL
+);
+"""
+
+
+class Catalogue:
+    """The items of one side in the order they were given; for the thread that opened it."""
+
+    def __init__(self, file: Path, target: Target) -> None:
+        """Open what `write_catalogue` wrote.
+
+        Args:
+            file: the database.
+            target: whether it holds images or texts.
+        """
+        self._target: Target = target
+        self._connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+        self.count = int(self._connection.execute("SELECT COUNT(*) FROM items").fetchone()[0])
+
+    def items(self, rows: range) -> list[SourceItem]:
+        """Read some consecutive items."""
+        statement = "SELECT item FROM items WHERE row >= ? AND row < ? ORDER BY row"
+        lines = self._connection.execute(statement, (rows.start, rows.stop))
+        return [item_from_json(line, self._target) for (line,) in lines]
+
+    def left_out(self, rows: range) -> list[SkippedItem]:
+        """Read what the source left out among some consecutive items, or after the last one."""
+        end = rows.stop + (rows.stop == self.count)
+        statement = "SELECT id, reason FROM left_out WHERE row >= ? AND row < ? ORDER BY number"
+        return [
+            SkippedItem(*line) for line in self._connection.execute(statement, (rows.start, end))
+        ]
+
+    def fingerprint(self, rows: range) -> str:
+        """Hash all that was said of some consecutive items, and the state of their files.
+
+        A file's state is its length and the time of its last change.
+        """
+        digest = hashlib.sha256(f"{self._target} {rows.start} {rows.stop}\n".encode())
+        statement = "SELECT item, path FROM items WHERE row >= ? AND row < ? ORDER BY row"
+        last_path, state = "", ""
+        for line, path in self._connection.execute(statement, (rows.start, rows.stop)):
+            if path is not None and path != last_path:  # neighbours may lie in one tar
+                last_path, state = path, _file_state(Path(path))
+            digest.update(f"{line} {state}\n".encode())
+        for item_id, reason in self.left_out(rows):
+            digest.update(f"left out {item_id} {reason}\n".encode())
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()
+
+
+@contextmanager
+def listed(
+    root: Path,
+    sources: Mapping[Target, Iterable[SourceItem | SkippedItem]],
+    settings: BuildSettings,
+    progress: Progress,
+    seconds: StageSeconds,
+) -> Generator[dict[Target, Catalogue]]:
+    """Read the sources of a build into catalogues, which are there inside the block.
+
+    Args:
+        root: of the index; to be called by its only builder.
+        sources: items of each side, see `write_catalogue`.
+        settings: of the build.
+        progress: advanced with the items.
+        seconds: gets the time as that of the stage "list".
+    """
+    folder = root / NEW_CATALOGUE
+    folder.mkdir()
+    try:
+        with ExitStack() as opened:
+            catalogues: dict[Target, Catalogue] = {}
+            for target, items in sources.items():
+                file = folder / f"{target}.sqlite"
+                with seconds.measure("list"):
+                    write_catalogue(file, target, items, progress, settings)
+                catalogues[target] = opened.enter_context(closing(Catalogue(file, target)))
+            yield catalogues
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_catalogue(
+    file: Path,
+    target: Target,
+    items: Iterable[SourceItem | SkippedItem],
+    progress: Progress,
+    settings: BuildSettings,
+) -> None:
+    """Read a source to its end, refusing items that no index could hold.
+
+    Args:
+        file: the new database.
+        target: whether they are images or texts; named in errors.
+        items: read once, a few at a time in memory; with those that the source left out.
+        progress: advanced with the items.
+        settings: have the limits of metadata, and the fields that get an index for filters.
+
+    Raises:
+        InputError: there is no item, an id is empty or repeats, something is not JSON text, an
+            item's metadata is over a limit, or more fields would get an index than may have one.
+        sqlite3.Error: the disk is full, or cannot be written.
+    """
+    progress.start(None, _UNITS[target])
+    connection = sqlite3.connect(file)
+    try:
+        # No journal: a build that is cut short while it reads begins again.
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        connection.executescript(_SCHEMA)
+        count, every_line = 0, _lines(connection, items, target, settings)
+        while lines := list(islice(every_line, _BATCH)):
+            try:
+                connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?)", lines)
+            except sqlite3.IntegrityError:
+                raise _repetition(connection, lines, target) from None
+            count += len(lines)
+            progress.advance(len(lines))
+        if count == 0:
+            raise InputError(f"{target}: expected at least one item, got none{_but(connection)}")
+        connection.commit()
+    finally:
+        connection.close()
+
+
+# The columns of an item: row, id, path, item.
+_Line = tuple[int, str, str | None, str]
+
+
+def _lines(
+    connection: sqlite3.Connection,
+    items: Iterable[SourceItem | SkippedItem],
+    target: Target,
+    settings: BuildSettings,
+) -> Iterator[_Line]:
+    """Yield the lines of the items; what was left out is written at once."""
+    fields: set[str] = set()
+    row = -1
+    for item in items:
+        if isinstance(item, SkippedItem):
+            statement = "INSERT INTO left_out (row, id, reason) VALUES (?, ?, ?)"
+            connection.execute(statement, (row + 1, *item))
+            continue
+        row += 1
+        if not item.id:
+            raise InputError(f"{target}: item {row + 1} has an empty id")
+        check_item(item, target, settings.metadata)
+        if settings.filter_fields is None:
+            fields.update(item.metadata)
+            if len(fields) > MAX_FILTER_FIELDS:
+                raise InputError(
+                    f"{target}: expected at most {MAX_FILTER_FIELDS} distinct metadata fields, "
+                    f"got more by item {item.id!r}; --filter-fields names those to filter by"
+                )
+        path = str(item.path) if isinstance(item, ImageItem) else None
+        yield row, item.id, path, item_json(item)
+
+
+def _but(connection: sqlite3.Connection) -> str:
+    """Say what was left out instead."""
+    count = connection.execute("SELECT COUNT(*) FROM left_out").fetchone()[0]
+    if count == 0:
+        return ""
+    first = "SELECT id, reason FROM left_out ORDER BY number LIMIT 1"
+    item_id, reason = connection.execute(first).fetchone()
+    return f"; {count} left out, e.g. {item_id!r}: {reason}"
+
+
+def _repetition(connection: sqlite3.Connection, lines: list[_Line], target: Target) -> InputError:
+    """Find the id for which some lines were refused; those before it are in."""
+    for row, item_id, *_ in lines:
+        found = connection.execute("SELECT row FROM items WHERE id = ?", (item_id,)).fetchone()
+        if found is not None and found[0] != row:
+            return InputError(
+                f"{target}: id {item_id!r} repeats, item {row + 1} after item {found[0] + 1}"
+            )
+    raise AssertionError("the database refused lines of which no id repeats")
+
+
+def _file_state(path: Path) -> str:
+    try:
+        state = path.stat()
+    except OSError:
+        return "missing"
+    return f"{state.st_size} {state.st_mtime_ns}"

@@ -1,0 +1,187 @@
+"""What a build is about to do; a build that was cut short is only resumed on the same plan."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.config import STRICT, dump_config, parse_config
+from aladin_network.errors import ConfigError, IndexMismatchError, InputError
+from aladin_network.files import write_json
+from pydantic import ConfigDict
+
+from aladin_index.format.layout import (
+    BUILD,
+    CURRENT,
+    generation_folder,
+    live_generation,
+    published_generations,
+)
+from aladin_index.format.manifest import ModelEntry, read_manifest
+from aladin_index.settings import BuildSettings, Target
+
+_PLAN = "plan.json"
+# Settings that change how a build runs, not what it makes; `part` is in the rows that are built.
+_WITHOUT_EFFECT = ("resume", "readers", "shards", "shard_items", "part", "metadata")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildPlan:
+    """A build's ``.build/plan.json``.
+
+    Attributes:
+        fingerprint: of inputs, model and settings.
+        generation: the first number that was free when the build began.
+        shard_items: items a shard; a resumed build goes on with the shards that it finds.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    fingerprint: str
+    generation: int
+    shard_items: dict[Target, int]
+
+    def shards(self, target: Target, rows: range) -> list[range]:
+        """Split the rows of a side into shards."""
+        size = self.shard_items[target]
+        return [
+            range(start, min(start + size, rows.stop))
+            for start in range(rows.start, rows.stop, size)
+        ]
+
+
+def can_resume(root: Path) -> bool:
+    """Whether a build was cut short here and can be gone on with."""
+    return (root / BUILD / _PLAN).exists()
+
+
+def is_published(root: Path, fingerprint: str) -> bool:
+    """Whether this very build is live and nothing of it is left to do."""
+    if (root / BUILD).exists() or not (root / CURRENT).exists():
+        return False
+    live = generation_folder(root, live_generation(root))
+    return read_manifest(live).fingerprint == fingerprint
+
+
+def is_placed(root: Path, plan: BuildPlan) -> bool:
+    """Whether this build published its generation, and only its work is still there."""
+    place = generation_folder(root, plan.generation)
+    # The number may have gone to another generation while the build lay there, cut short.
+    return place.exists() and read_manifest(place).fingerprint == plan.fingerprint
+
+
+def begin(
+    root: Path, fingerprint: str, shard_items: Mapping[Target, int], *, resume: bool
+) -> BuildPlan:
+    """Take up the build that was cut short, or begin a new one.
+
+    Args:
+        root: of the index.
+        fingerprint: of the build that is asked for.
+        shard_items: items a shard of each side, for a new build.
+        resume: without it, what is left of an earlier build is thrown away.
+
+    Raises:
+        IndexMismatchError: the build that was cut short is another one.
+    """
+    work = root / BUILD
+    if resume and (work / _PLAN).exists():
+        plan = _read_plan(work / _PLAN)
+        if plan.fingerprint != fingerprint:
+            raise IndexMismatchError(
+                "cannot resume, for the items, the model or the settings are not those of the "
+                "build that was cut short (build without resuming to start over): fingerprint",
+                plan.fingerprint[:12],
+                fingerprint[:12],
+            )
+        return plan
+    discard(root)
+    work.mkdir(parents=True)
+    generation = max(published_generations(root), default=0) + 1
+    plan = BuildPlan(fingerprint=fingerprint, generation=generation, shard_items=dict(shard_items))
+    write_json(work / _PLAN, dump_config(plan))
+    return plan
+
+
+def discard(root: Path) -> None:
+    """Throw the work of a build away.
+
+    Renamed first: a kill while files are being deleted must not leave a plan whose shards are
+    no longer whole.
+    """
+    discarded = root / f"{BUILD}.discarded"
+    shutil.rmtree(discarded, ignore_errors=True)
+    if (root / BUILD).exists():
+        (root / BUILD).rename(discarded)
+        shutil.rmtree(discarded)
+
+
+def fingerprint_of(
+    model: ModelEntry,
+    sides: Mapping[Target, str],
+    settings: BuildSettings,
+    calibration: Calibration | None = None,
+) -> str:
+    """Hash all that decides what a build makes.
+
+    Args:
+        model: the checkpoint.
+        sides: fingerprint of the items of each side that is built.
+        settings: of the build.
+        calibration: that the index gets.
+    """
+    effective = {
+        key: value for key, value in dump_config(settings).items() if key not in _WITHOUT_EFFECT
+    }
+    # One without a calibration is as it was before there were any.
+    calibrated = [] if calibration is None else [dump_config(calibration)]
+    text = json.dumps([dump_config(model), dict(sides), effective, *calibrated], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def rows_of_part(count: int, settings: BuildSettings, target: Target) -> range:
+    """Return the rows of a source that a build of one part of it takes.
+
+    Parts are made of whole batches, so that an item meets the same others in the network as in a
+    build of the whole source, and has the same encoding to the last bit.
+
+    Args:
+        count: items of the source.
+        settings: of the build.
+        target: named in errors.
+
+    Raises:
+        InputError: there are too few items for so many parts.
+    """
+    number, parts = settings.part
+    batches = math.ceil(count / settings.batch_size)
+    start, stop = (batches * each // parts * settings.batch_size for each in (number - 1, number))
+    rows = range(start, min(stop, count))
+    if not rows:
+        raise InputError(
+            f"{target}: part {number} of {parts} is empty, for {count} items make {batches} "
+            f"batches of {settings.batch_size}"
+        )
+    return rows
+
+
+def items_a_shard(rows: range, settings: BuildSettings) -> int:
+    """Return how many items a shard has: whole batches, so that shards change no encoding."""
+    wanted = settings.shard_items
+    if settings.shards is not None:
+        wanted = math.ceil(len(rows) / settings.shards)
+    return math.ceil(wanted / settings.batch_size) * settings.batch_size
+
+
+def _read_plan(path: Path) -> BuildPlan:
+    try:
+        return parse_config(BuildPlan, json.loads(path.read_text(encoding="utf-8")), str(path))
+    except (ValueError, ConfigError) as error:
+        raise IndexMismatchError(f"{path}: plan", "a plan of this version", error) from error

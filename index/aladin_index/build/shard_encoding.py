@@ -1,0 +1,104 @@
+"""Who encodes the shards of a build: this process, or somebody else for it.
+
+A build plans its shards, has those that are missing encoded, and goes on from their files:
+
+    encoding.encode(SideWork(target="images", ...), progress, seconds)  # all shards are there now
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from math import ceil
+from pathlib import Path
+from typing import Protocol
+
+from aladin_network.model import AladinModel
+from aladin_network.types import Progress
+
+from aladin_index.build.shards import ShardFormat, write_shard
+from aladin_index.encode.item_encoders import (
+    NumberedItem,
+    RegionReader,
+    StageSeconds,
+    encoder_of,
+    prepared_batches,
+)
+from aladin_index.encode.source_items import SourceItem
+from aladin_index.settings import BuildSettings, Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardWork:
+    """What is left to encode of one side.
+
+    Attributes:
+        target: the side.
+        form: of the shards' arrays.
+        shards: rows of each shard by the folder that it is to be written to, in order.
+        items: returns the items of some consecutive rows; for the thread that began the build.
+    """
+
+    target: Target
+    form: ShardFormat
+    shards: Mapping[Path, range]
+    items: Callable[[range], Sequence[SourceItem]]
+
+
+class ShardEncoding(Protocol):
+    """Encodes the shards of a build; which of them does it makes no difference to the files."""
+
+    def encode(self, work: ShardWork, progress: Progress, seconds: StageSeconds) -> None:
+        """Write all shards of `work`, each whole or not at all.
+
+        Args:
+            work: what is to be done.
+            progress: advanced with the items.
+            seconds: gets the time by stage; together the time that this took.
+
+        Raises:
+            OSError: the disk is full, or cannot be written.
+            ClusterError: those who encode cannot be had, or fail at it.
+        """
+        ...
+
+
+class LocalEncoding:
+    """Encodes in this process: threads read and decode ahead of the network."""
+
+    def __init__(
+        self, network: AladinModel, settings: BuildSettings, regions: RegionReader | None = None
+    ) -> None:
+        """Encode with `network`.
+
+        Args:
+            network: on its device, in evaluation mode.
+            settings: the batch size, the readers and the limits of photos.
+            regions: of the photos, for a network that reads regions.
+        """
+        self._network = network
+        self._settings = settings
+        self._regions = regions
+
+    def encode(self, work: ShardWork, progress: Progress, seconds: StageSeconds) -> None:
+        """Write all shards of `work`, one after the other."""
+        settings = self._settings
+        encoder = encoder_of(work.target, self._network, settings.limits, self._regions)
+        batches = _batches(work.shards.values(), work.items, settings.batch_size)
+        # One stream for all shards: its threads are at the next one while this one is written.
+        with closing(prepared_batches(encoder, batches, settings.readers, seconds)) as stream:
+            for folder, rows in work.shards.items():
+                of_this = islice(stream, ceil(len(rows) / settings.batch_size))
+                write_shard(folder, work.form, encoder, of_this, progress, seconds)
+
+
+def _batches(
+    shards: Iterable[range], items: Callable[[range], Sequence[SourceItem]], size: int
+) -> Iterator[list[NumberedItem]]:
+    """Read the items of some shards batch by batch."""
+    for rows in shards:
+        for start in range(rows.start, rows.stop, size):
+            batch = range(start, min(start + size, rows.stop))
+            yield list(zip(batch, items(batch), strict=True))

@@ -1,0 +1,295 @@
+"""A shard: some consecutive items, encoded and on disk; what a build can be resumed from.
+
+shard-00000/
+  rows.npy         (items,) int64, of the items in the build's input
+  sizes_px.npy     (items, 2) int32, width and height of each photo; 0 for a text
+  embeddings.npy   (items, d_match) float32
+  tokens.npy       (tokens, d_align) float16
+  lengths.npy      (items,) int64, number of tokens of each item
+  boxes.npy        (regions, 4) float32, of all photos one after the other; regions only
+  box_counts.npy   (items,) int64, of each photo, 0 where they are not known; regions only
+  left_out.json    items that could not be used
+
+From the shards of one side to the stream that a generation is written from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from aladin_network.files import atomic_folder
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Progress
+from numpy.typing import DTypeLike, NDArray
+
+from aladin_index.build.catalogue import Catalogue
+from aladin_index.encode.item_encoders import (
+    Batch,
+    ItemEncoder,
+    Prepared,
+    SkippedItem,
+    StageSeconds,
+)
+from aladin_index.encode.source_items import stored_form
+from aladin_index.format.npy import NpyWriter
+from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.writer import CollectionSource
+from aladin_index.settings import TokenDtype
+from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_index.tokens.store import FILE_OF, codec_for
+
+ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
+BOXES, BOX_COUNTS = "boxes.npy", "box_counts.npy"
+LEFT_OUT = "left_out.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardFormat:
+    """What a shard's arrays are like.
+
+    Attributes:
+        embedding_dim: size of an embedding.
+        codec: of the tokens.
+        has_boxes: whether photos come with the boxes of their regions.
+    """
+
+    embedding_dim: int
+    codec: TokenCodec
+    has_boxes: bool = False
+
+    @classmethod
+    def of(cls, model: AladinModel) -> ShardFormat:
+        """Return the format of what a network encodes.
+
+        Tokens are float16 until all shards are there: a codebook is made from all of them, and
+        they are rounded with what the other side's tokens are like.
+        """
+        codec = TokenCodec("float16", model.alignment.dim)
+        has_boxes = model.image.encoder.reads == "regions"
+        return cls(embedding_dim=model.matching.dim, codec=codec, has_boxes=has_boxes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """A finished shard; its arrays are memory-mapped when they are asked for.
+
+    Attributes:
+        folder: of its files.
+        left_out: items that could not be used.
+        format: of its arrays.
+    """
+
+    folder: Path
+    left_out: list[SkippedItem]
+    format: ShardFormat
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Map one of the arrays."""
+        mapped: NDArray[Any] = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
+        return mapped
+
+    def boxes(self) -> Sequence[NDArray[np.float32] | None]:
+        """Read the boxes of each item's regions, None where they are not known."""
+        if not self.format.has_boxes:
+            return [None] * len(self.array(ROWS))
+        ends = np.cumsum(self.array(BOX_COUNTS))
+        each = np.split(self.array(BOXES), ends)[:-1]
+        return [boxes if len(boxes) else None for boxes in each]
+
+    def tokens(self) -> PackedTokens:
+        """Map the tokens."""
+        arrays = {
+            array.field: self.array(FILE_OF[array.field]) for array in self.format.codec.arrays
+        }
+        return PackedTokens(**arrays)
+
+
+def read_shard(folder: Path, format: ShardFormat) -> Shard | None:
+    """Return a shard, or None if it was not finished."""
+    if not folder.is_dir():
+        return None
+    lines = json.loads((folder / LEFT_OUT).read_text(encoding="utf-8"))
+    return Shard(folder=folder, left_out=[SkippedItem(*line) for line in lines], format=format)
+
+
+def write_shard(
+    folder: Path,
+    format: ShardFormat,
+    encoder: ItemEncoder,
+    batches: Iterable[Batch],
+    progress: Progress,
+    seconds: StageSeconds,
+) -> Shard:
+    """Encode some items, one batch in memory at a time.
+
+    Args:
+        folder: to be written; it appears when all of the shard is on the disk.
+        format: of the arrays.
+        encoder: of the items.
+        batches: the items, prepared.
+        progress: advanced batch by batch.
+        seconds: gets the time of the stages "encode" and "write".
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+    """
+    left_out: list[SkippedItem] = []
+    with atomic_folder(folder) as partial:
+        with _ShardFiles(partial, format) as files:
+            for batch in batches:
+                usable = [each for each in batch if isinstance(each, Prepared)]
+                left_out += [each for each in batch if isinstance(each, SkippedItem)]
+                if usable:
+                    with seconds.measure("encode"):
+                        encoding = encoder.encode(usable).to("cpu")
+                    with seconds.measure("write"):
+                        files.append(usable, encoding)
+                progress.advance(len(batch))
+                progress.note(**seconds.notes())
+        (partial / LEFT_OUT).write_text(json.dumps(left_out), encoding="utf-8")
+    return Shard(folder=folder, left_out=left_out, format=format)
+
+
+def shard_files(folder: Path) -> dict[str, NDArray[np.uint8]]:
+    """Read a finished shard as the bytes of its files, to be sent elsewhere."""
+    return {path.name: np.fromfile(path, dtype=np.uint8) for path in sorted(folder.iterdir())}
+
+
+def place_shard(folder: Path, files: Mapping[str, NDArray[np.uint8]]) -> None:
+    """Write a shard that was finished elsewhere.
+
+    Args:
+        folder: to be written; it appears when all of the shard is on the disk.
+        files: of `shard_files`.
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+    """
+    with atomic_folder(folder) as partial:
+        for name, content in files.items():
+            # Not `tofile`, which says neither which file it was nor why, when the disk is full.
+            with (partial / name).open("wb") as file:
+                file.write(content.data)
+
+
+class _ShardFiles(ExitStack):
+    """The arrays of a shard that is being written."""
+
+    def __init__(self, folder: Path, format: ShardFormat) -> None:
+        super().__init__()
+
+        def open_npy(name: str, dtype: DTypeLike, row_shape: tuple[int, ...]) -> NpyWriter:
+            return self.enter_context(NpyWriter(folder / name, dtype, row_shape))
+
+        self._codec = format.codec
+        self._rows = open_npy(ROWS, np.int64, ())
+        self._sizes_px = open_npy(SIZES_PX, np.int32, (2,))
+        self._embeddings = open_npy(EMBEDDINGS, np.float32, (format.embedding_dim,))
+        self._lengths = open_npy(LENGTHS, np.int64, ())
+        self._boxes = self._box_counts = None
+        if format.has_boxes:
+            self._boxes = open_npy(BOXES, np.float32, (4,))
+            self._box_counts = open_npy(BOX_COUNTS, np.int64, ())
+        self._tokens = {
+            array.field: open_npy(FILE_OF[array.field], array.dtype, array.row_shape)
+            for array in format.codec.arrays
+        }
+
+    def append(self, batch: Sequence[Prepared], encoding: Encoding) -> None:
+        """Write what the network made of a batch."""
+        self._rows.append(np.array([prepared.row for prepared in batch]))
+        self._sizes_px.append(np.array([prepared.size_px or (0, 0) for prepared in batch]))
+        if self._boxes is not None and self._box_counts is not None:
+            none = np.zeros((0, 4), dtype=np.float32)
+            boxes = [none if prepared.boxes is None else prepared.boxes for prepared in batch]
+            self._boxes.append(np.concatenate(boxes))
+            self._box_counts.append(np.array([len(each) for each in boxes]))
+        self._embeddings.append(encoding.embedding.numpy())
+        self._lengths.append(encoding.mask.sum(dim=1).numpy())
+        real = encoding.tokens[encoding.mask].to(torch.float32).numpy()  # (tokens, d_align)
+        packed = self._codec.pack(real)
+        for field, file in self._tokens.items():
+            file.append(getattr(packed, field))
+
+
+def collection_source(
+    shards: Sequence[Shard],
+    query_shards: Sequence[Shard],
+    catalogue: Catalogue,
+    dtype: TokenDtype,
+    batch_size: int,
+) -> CollectionSource:
+    """Describe one side of a generation by its shards.
+
+    How the items are spread over the shards makes no difference to the generation.
+
+    Args:
+        shards: in order; at least one.
+        query_shards: of the other side, whose tokens are like those that will ask; may be none.
+        catalogue: of the items.
+        dtype: of the tokens to be stored.
+        batch_size: items that went through the network together.
+
+    Raises:
+        ConfigError: a codebook is to be made of no tokens.
+    """
+    codec = shards[0].format.codec
+    if codec.dtype != dtype:
+        codec = codec_for(
+            dtype,
+            [shard.tokens().values for shard in shards],
+            [shard.tokens().values for shard in query_shards],
+        )
+    return CollectionSource(
+        embedding_dim=shards[0].format.embedding_dim,
+        codec=codec,
+        parts=_parts(shards, catalogue, codec, batch_size),
+        left_out=[entry for shard in shards for entry in shard.left_out],
+        count=sum(len(shard.array(ROWS)) for shard in shards),
+    )
+
+
+def _parts(
+    shards: Sequence[Shard], catalogue: Catalogue, codec: TokenCodec, batch_size: int
+) -> Iterator[EncodedPart]:
+    """Yield a part for each batch of the input, wherever shards begin and end.
+
+    The rounding of a matrix product, and with it the centroid of a token, may depend on how many
+    tokens are packed together.
+    """
+    for shard in shards:
+        kept = shard.format.codec
+        rows, sizes_px, boxes = shard.array(ROWS), shard.array(SIZES_PX), shard.boxes()
+        embeddings, lengths, tokens = shard.array(EMBEDDINGS), shard.array(LENGTHS), shard.tokens()
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        batches = rows // batch_size
+        ends = [*(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(rows)] if len(rows) else []
+        start = 0
+        for end in ends:
+            packed = tokens.take(slice(int(offsets[start]), int(offsets[end])))
+            if codec is not kept:
+                packed = codec.pack(kept.unpack(packed))
+            first = int(rows[start])
+            items = catalogue.items(range(first, int(rows[end - 1]) + 1))
+            places = (rows[start:end] - first).tolist()
+            sizes = sizes_px[start:end].tolist()
+            yield EncodedPart(
+                items=[
+                    stored_form(items[place], (width, height) if width else None, of_item)
+                    for place, (width, height), of_item in zip(
+                        places, sizes, boxes[start:end], strict=True
+                    )
+                ],
+                embeddings=embeddings[start:end],
+                tokens=packed,
+                lengths=lengths[start:end],
+            )
+            start = end

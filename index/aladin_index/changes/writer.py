@@ -1,0 +1,229 @@
+"""Adds items to the live generation and removes items from it: durable when a call returns."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from aladin_network.errors import DuplicateItemError, IndexWriteError, ShapeError, UnknownItemError
+from numpy.typing import NDArray
+
+from aladin_index.changes.writable import WritableGeneration, insert_encoding
+from aladin_index.format.layout import live_generation
+from aladin_index.format.locks import changes_lock
+from aladin_index.format.manifest import CollectionEntry
+from aladin_index.items.tables import StoredItem, insert_items
+from aladin_index.items.uploaded_photos import UploadedPhoto
+from aladin_index.settings import OnDuplicate, Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewItems:
+    """Encoded items that are to be added to one side.
+
+    Attributes:
+        items: their rows are numbered when they are added, whatever they say.
+        embeddings: (items, d_match) float32, L2-normalised.
+        tokens: (tokens, d_align) float32, one item's after the other's.
+        lengths: (items,) int64, number of tokens of each item.
+        photos: uploaded ones that the items' paths name; written before the items are.
+    """
+
+    items: Sequence[StoredItem]
+    embeddings: NDArray[np.float32]
+    tokens: NDArray[np.float32]
+    lengths: NDArray[np.int64]
+    photos: Sequence[UploadedPhoto] = ()
+
+
+class AddReport(NamedTuple):
+    """What a call of add did; each id is in one of the lists, once for each time it was given.
+
+    Attributes:
+        generation: that was added to.
+        added: ids that were not there.
+        replaced: ids whose items gave way to the new ones.
+        skipped: ids that were there already, and whose items stay.
+    """
+
+    generation: int
+    added: list[str]
+    replaced: list[str]
+    skipped: list[str]
+
+
+class DeleteReport(NamedTuple):
+    """What a call of delete did.
+
+    Attributes:
+        generation: that was removed from.
+        deleted: ids that are gone.
+        missing: ids that were not there.
+    """
+
+    generation: int
+    deleted: list[str]
+    missing: list[str]
+
+
+class ChangesWriter:
+    """Changes an index; safe to use from any number of threads, beside any number of processes.
+
+    A call is applied whole or not at all, also where the process is killed in it. It is applied
+    to the generation that is live then, and when it returns it is on the disk and every search
+    that begins sees it.
+
+    Where the folder of the index was replaced, as by a backup, the next call goes to the one that
+    is there now.
+    """
+
+    def __init__(self, root: Path, model_id: str) -> None:
+        """Open nothing yet.
+
+        Args:
+            root: of the index.
+            model_id: of the model that encodes what is added.
+        """
+        self._root = root
+        self._model_id = model_id
+        self._lock = threading.Lock()
+        self._live: WritableGeneration | None = None
+
+    def close(self) -> None:
+        """Close the databases."""
+        with self._lock:
+            self._close()
+
+    def known(self, target: Target, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids that are in the index now.
+
+        Raises:
+            NoSuchTargetError: the index has no such side.
+        """
+        with self._exclusive() as live:
+            side = live.side(target)
+            return {item_id for item_id in ids if side.live_row(item_id) is not None}
+
+    def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
+        """Add items in one step.
+
+        Args:
+            target: the side to add to.
+            new: encoded by the index's own model; an id may come twice.
+            on_duplicate: what to do where an id is there already: "error" applies nothing of the
+                call, "replace" puts the new item in the place of the old, "skip" keeps the old.
+
+        Raises:
+            DuplicateItemError: an id is there already, and that is an error.
+            NoSuchTargetError: the index has no such side.
+            IndexMismatchError: the index was built with another model.
+            ShapeError: the encodings are not of the index's dimensions.
+            InputError: too many distinct metadata fields would have an index for filters.
+            IndexWriteError: the disk is full, or cannot be written.
+        """
+        with self._exclusive() as live:
+            side = live.side(target)
+            check_shapes(new, side.entry)
+            side.check_fields(new.items)
+            for photo in new.photos:
+                photo.write(self._root)
+            report = AddReport(live.generation, [], [], [])
+            with side.transaction() as connection:
+                row = side.next_row()
+                ends = np.cumsum(new.lengths)
+                for place, item in enumerate(new.items):
+                    old = side.live_row(item.id)
+                    if old is not None and on_duplicate == "error":
+                        raise DuplicateItemError(target, item.id)
+                    if old is not None and on_duplicate == "skip":
+                        report.skipped.append(item.id)
+                        continue
+                    if old is not None:
+                        side.remove(old)
+                    (report.added if old is None else report.replaced).append(item.id)
+                    insert_items(connection, [item._replace(row=row)])
+                    start, end = int(ends[place] - new.lengths[place]), int(ends[place])
+                    packed = side.codec.pack(new.tokens[start:end])
+                    insert_encoding(connection, row, new.embeddings[place], packed)
+                    row += 1
+            return report
+
+    def delete(
+        self, target: Target, ids: Sequence[str], *, ignore_missing: bool = False
+    ) -> DeleteReport:
+        """Remove items in one step.
+
+        Args:
+            target: the side to remove from.
+            ids: of the items.
+            ignore_missing: go on where an id is not there; else nothing of the call is applied.
+
+        Raises:
+            UnknownItemError: an id is not there, and that is an error.
+            NoSuchTargetError: the index has no such side.
+            IndexMismatchError: the index was built with another model.
+            IndexWriteError: the disk is full, or cannot be written.
+        """
+        with self._exclusive() as live:
+            side = live.side(target)
+            report = DeleteReport(live.generation, [], [])
+            with side.transaction():
+                for item_id in dict.fromkeys(ids):
+                    row = side.live_row(item_id)
+                    if row is None and not ignore_missing:
+                        raise UnknownItemError(target, item_id)
+                    if row is not None:
+                        side.remove(row)
+                    (report.missing if row is None else report.deleted).append(item_id)
+            return report
+
+    @contextmanager
+    def _exclusive(self) -> Generator[WritableGeneration]:
+        """Take a turn, and open what is live unless it is open."""
+        try:
+            with self._lock, changes_lock(self._root):
+                generation = live_generation(self._root)
+                live = self._live
+                if live is None or live.generation != generation or not live.is_in_place:
+                    self._close()
+                    live = self._live = WritableGeneration(self._root, generation, self._model_id)
+                yield live
+                # A folder can be moved at any time. What went to the one that was moved is not to
+                # be acknowledged: those who look into the folder that is there now miss it.
+                if not live.is_in_place:
+                    raise IndexWriteError(
+                        self._root,
+                        "the folder of the index was replaced during this call; nothing of it is "
+                        "in the one that is there now",
+                    )
+        except OSError as error:
+            reason = f"{error.strerror or error}; nothing of this call was applied"
+            raise IndexWriteError(error.filename or self._root, reason) from error
+        except sqlite3.Error as error:
+            reason = f"{error}; nothing of this call was applied"
+            raise IndexWriteError(self._root, reason) from error
+
+    def _close(self) -> None:
+        if self._live is not None:
+            self._live.close()
+            self._live = None
+
+
+def check_shapes(new: NewItems, entry: CollectionEntry) -> None:
+    """Refuse encodings that a side cannot hold.
+
+    Raises:
+        ShapeError: not so many as there are items, or of other dimensions.
+    """
+    count = len(new.items)
+    if new.embeddings.shape != (count, entry.embedding_dim):
+        raise ShapeError(f"embeddings ({count}, {entry.embedding_dim})", new.embeddings.shape)
+    expected = (int(new.lengths.sum()), entry.token_dim)
+    if len(new.lengths) != count or new.tokens.shape != expected:
+        raise ShapeError(f"tokens {expected} of {count} items", new.tokens.shape)

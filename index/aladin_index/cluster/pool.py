@@ -1,0 +1,330 @@
+"""How the nodes of a cluster are asked for.
+
+Workers on the nodes of a cluster, and which of them has which shard.
+
+A node may be lost at any moment, and others may join: shards go to whoever is free, those of a
+lost worker go to another one, and as many workers are asked for as the nodes now hold.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aladin_network.errors import AladinError, ClusterError, ConfigError
+
+from aladin_index.cluster.worker import (
+    EncodedShard,
+    ShardOrder,
+    ShardWorker,
+    WorkerFacts,
+    remove_left_behind,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSettings:
+    """What each worker takes of its node, and how many there are.
+
+    Attributes:
+        cpus: cores of a worker; as many threads compute in it.
+        gpus: graphics cards of a worker: 1 where the network runs on one, else 0.
+        workers: how many to ask for; None: as many as the nodes hold, also those that join later.
+        start_timeout_s: how long to wait while there is no worker at all, at the start or after
+            every node was lost; a busy cluster may make others wait.
+    """
+
+    cpus: int = 1
+    gpus: int = 0
+    workers: int | None = None
+    start_timeout_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values.
+
+        Raises:
+            ConfigError: a number that is too small.
+        """
+        for name, value, least in (
+            ("cpus", self.cpus, 1),
+            ("gpus", self.gpus, 0),
+            ("workers", self.workers, 1),
+        ):
+            if value is not None and value < least:
+                raise ConfigError(f"{name}: expected at least {least}, got {value}")
+        if self.start_timeout_s <= 0:
+            raise ConfigError(
+                f"start_timeout_s: expected more than 0, got {self.start_timeout_s:g}"
+            )
+
+
+_LOG = logging.getLogger(__name__)
+# A shard, or the start of workers, may fail this often in a row: what takes its node's memory
+# would take that of every node. Spark gives a task as many attempts (spark.task.maxFailures).
+ATTEMPTS = 4
+# How often to look whether nodes have joined while nothing else happens.
+_LOOK_S = 2.0
+_TIDY_UP_S = 15.0
+
+
+@dataclass
+class _Worker:
+    """A worker that was asked for.
+
+    Attributes:
+        actor: Ray's handle of it.
+        asked_s: when, by `time.monotonic`.
+        host: name of its machine; empty until it has started.
+    """
+
+    actor: Any
+    asked_s: float
+    host: str = ""
+
+
+class WorkerPool:
+    """Has shards encoded by the workers of a cluster; for one thread."""
+
+    def __init__(
+        self,
+        ray: Any,
+        recipe: Any,
+        build: str,
+        settings: WorkerSettings,
+        check: Callable[[WorkerFacts], None],
+    ) -> None:
+        """Ask for no worker yet.
+
+        Args:
+            ray: of `aladin_index.cluster.ray_encoding.connected`.
+            recipe: Ray's reference to the `Recipe` in its object store.
+            build: of the recipe.
+            settings: what workers take, and how many there may be.
+            check: raises an `AladinError` if a worker that has started cannot be used.
+        """
+        self._ray = ray
+        self._recipe = recipe
+        self._build = build
+        self._settings = settings
+        self._check = check
+        self._actors = ray.remote(ShardWorker).options(
+            num_cpus=settings.cpus, num_gpus=settings.gpus, scheduling_strategy="SPREAD"
+        )
+        self._starting: dict[Any, _Worker] = {}
+        self._busy: dict[Any, tuple[_Worker, Path]] = {}
+        self._idle: list[_Worker] = []
+        self._failed_starts = 0
+        self._lost = 0
+        self._start_s = 0.0
+        self._capacity, self._looked_s = 0, -_LOOK_S
+
+    def encode(
+        self, shards: Mapping[Path, range], order_of: Callable[[range], ShardOrder]
+    ) -> Generator[tuple[Path, EncodedShard]]:
+        """Have some shards encoded.
+
+        Args:
+            shards: rows of each by the folder that names it.
+            order_of: reads what a worker needs; called when one is free for the shard.
+
+        Yields:
+            The shards as they get ready, in any order.
+
+        Raises:
+            ClusterError: there is no worker for too long, or a shard fails again and again.
+            AladinError: what a worker says that no other worker would do better.
+        """
+        waiting = deque(shards)
+        failures: Counter[Path] = Counter()
+
+        def hand_out() -> None:
+            while waiting and self._idle:
+                worker, folder = self._idle.pop(), waiting.popleft()
+                task = worker.actor.encode.remote(order_of(shards[folder]))
+                self._busy[task] = worker, folder
+
+        nobody_since_s = time.monotonic()
+        while waiting or self._busy:
+            self._grow(len(waiting) + len(self._busy))
+            hand_out()
+            if self._busy:
+                nobody_since_s = time.monotonic()
+            elif time.monotonic() - nobody_since_s > self._settings.start_timeout_s:
+                raise ClusterError(self._nobody_came())
+            finished: list[tuple[Path, EncodedShard]] = []
+            for task in self._ended():
+                if task in self._starting:
+                    self._take_up(task)
+                    continue
+                worker, folder = self._busy.pop(task)
+                encoded = self._result(task, worker, folder, failures)
+                if encoded is None:
+                    waiting.appendleft(folder)
+                else:
+                    finished.append((folder, encoded))
+            hand_out()  # the worker goes on while its shard is written
+            yield from finished
+
+    def notes(self) -> dict[str, float]:
+        """Return the figures for `Progress.note`."""
+        workers = float(len(self._busy) + len(self._idle))
+        return {"workers": workers} | ({"lost": float(self._lost)} if self._lost else {})
+
+    def take_start_s(self) -> float:
+        """Return how many seconds it took workers to start, of those since the last call."""
+        start_s, self._start_s = self._start_s, 0.0
+        return start_s
+
+    def close(self) -> None:
+        """Give all workers back, also those that still encode; nothing of theirs stays."""
+        cut_short = bool(self._starting or self._busy or self._lost)
+        every = [
+            *self._starting.values(),
+            *self._idle,
+            *(worker for worker, _ in self._busy.values()),
+        ]
+        for worker in every:
+            self._ray.kill(worker.actor)
+        self._starting.clear()
+        self._idle.clear()
+        self._busy.clear()
+        if cut_short:
+            self._tidy_up()
+
+    def _tidy_up(self) -> None:
+        """Have each node remove what workers that were ended have left there."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        remove = self._ray.remote(remove_left_behind)
+        try:
+            tasks = [
+                remove.options(
+                    num_cpus=0,
+                    scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+                ).remote(self._build)
+                for node in self._ray.nodes()
+                if node["Alive"]
+            ]
+            if tasks:
+                self._ray.wait(tasks, num_returns=len(tasks), timeout=_TIDY_UP_S)
+        except self._ray.exceptions.RayError as error:
+            _LOG.warning("temporary folders may be left on the nodes: %s", _last_line(error))
+
+    def _grow(self, open_shards: int) -> None:
+        """Ask for as many workers as there is work for, and as the nodes hold."""
+        settings = self._settings
+        if time.monotonic() - self._looked_s >= _LOOK_S:
+            self._capacity, self._looked_s = self._count_capacity(), time.monotonic()
+        most = settings.workers or self._capacity
+        there = len(self._starting) + len(self._idle) + len(self._busy)
+        for _ in range(min(most, open_shards) - there):
+            worker = _Worker(self._actors.remote(self._recipe), time.monotonic())
+            self._starting[worker.actor.start.remote()] = worker
+
+    def _count_capacity(self) -> int:
+        """Return how many workers the nodes hold, were they for nobody else."""
+        settings = self._settings
+        workers = 0
+        for node in self._ray.nodes():
+            if node["Alive"]:
+                has = node["Resources"]
+                fit = has.get("CPU", 0) // settings.cpus
+                if settings.gpus:
+                    fit = min(fit, has.get("GPU", 0) // settings.gpus)
+                workers += int(fit)
+        return workers
+
+    def _ended(self) -> list[Any]:
+        """Wait for a while; return the tasks that have ended, one way or the other."""
+        tasks = [*self._starting, *self._busy]
+        if not tasks:
+            time.sleep(_LOOK_S)
+            return []
+        ended, _ = self._ray.wait(tasks, num_returns=1, timeout=_LOOK_S)
+        return ended
+
+    def _take_up(self, task: Any) -> None:
+        """Count a worker that has started among those that are free."""
+        worker = self._starting.pop(task)
+        try:
+            facts: WorkerFacts = self._ray.get(task)
+        except self._ray.exceptions.RayError as error:
+            self._ray.kill(worker.actor)
+            own = _own_error(error)
+            if own is not None:
+                raise own from error
+            reason = _last_line(error)
+            # Otherwise its node was lost, which says nothing about the next one.
+            if isinstance(error, self._ray.exceptions.RayTaskError) or _failed_to_import(error):
+                self._failed_starts += 1
+            if self._failed_starts >= ATTEMPTS:
+                raise ClusterError(f"no worker starts on the nodes: {reason}") from error
+            _LOG.warning("a worker did not start, another one is asked for: %s", reason)
+            return
+        worker.host = facts.host
+        self._idle.append(worker)
+        self._check(facts)
+        self._failed_starts = 0
+        self._start_s += time.monotonic() - worker.asked_s
+
+    def _result(
+        self, task: Any, worker: _Worker, folder: Path, failures: Counter[Path]
+    ) -> EncodedShard | None:
+        """Return what a worker has made; None: somebody has to try again."""
+        try:
+            encoded: EncodedShard = self._ray.get(task)
+        except self._ray.exceptions.RayTaskError as error:
+            # The shard went wrong, not the worker.
+            self._idle.insert(0, worker)
+            own = _own_error(error)
+            if own is not None:
+                raise own from error
+            reason = f"{worker.host}: {_last_line(error)}"
+        except self._ray.exceptions.RayError as error:
+            # It may only be out of reach: then it would hold its cores, and encode for nobody.
+            self._ray.kill(worker.actor)
+            self._lost += 1
+            reason = f"{worker.host} was lost ({_last_line(error)})"
+        else:
+            self._idle.append(worker)
+            return encoded
+        failures[folder] += 1
+        if failures[folder] >= ATTEMPTS:
+            raise ClusterError(f"{folder.name} failed {ATTEMPTS} times, the last time at {reason}")
+        _LOG.warning("%s is given to another worker: %s", folder.name, reason)
+        return None
+
+    def _nobody_came(self) -> str:
+        settings = self._settings
+        needs = f"CPU: {settings.cpus}" + (f", GPU: {settings.gpus}" if settings.gpus else "")
+        have = ", ".join(
+            f"{name}: {amount:g}"
+            for name, amount in sorted(self._ray.cluster_resources().items())
+            if name in ("CPU", "GPU")
+        )
+        return (
+            f"no worker within {settings.start_timeout_s:g} s: each needs {needs} on one node; "
+            f"the cluster has {have or 'nothing'}"
+        )
+
+
+def _own_error(error: Any) -> AladinError | None:
+    """Return the error of ours that a task has raised, if it is one."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, AladinError) else None
+
+
+def _failed_to_import(error: Any) -> bool:
+    """Whether a worker died as it was made, as on a node that lacks a package."""
+    return bool(getattr(error, "actor_init_failed", False))
+
+
+def _last_line(error: Exception) -> str:
+    """Return what an error of Ray says in the end; what is before it is a traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,227 @@
+"""The connection to a Ray cluster; every call of Ray is made through what this module returns.
+
+Shards that are encoded on the nodes of a Ray cluster and written here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from aladin_network.errors import ClusterError, ConfigError
+from aladin_network.types import Progress
+
+from aladin_index.build.shard_encoding import ShardWork
+from aladin_index.build.shards import place_shard
+from aladin_index.cluster.pool import WorkerPool, WorkerSettings
+from aladin_index.cluster.worker import (
+    EncodedShard,
+    ShardOrder,
+    WorkerFacts,
+    WorkerRecipe,
+    decisive_versions,
+    read_recipe_checkpoint,
+)
+from aladin_index.encode.item_encoders import RegionReader, StageSeconds
+from aladin_index.settings import BuildSettings
+
+# Ray takes some minutes to say that nobody listens at an address, and then ends the process.
+_CONNECT_S = 5.0
+_HOST_AND_PORT = re.compile(r"(?:ray://)?(?P<host>[^/:\s]+|\[[0-9a-fA-F:]+\]):(?P<port>\d+)/?")
+
+
+@contextmanager
+def connected(address: str) -> Generator[Any]:
+    """Connect to a cluster for the time of the block; one connection a process.
+
+    Args:
+        address: ``HOST:PORT`` of the head, where this machine is a node of the cluster, or "auto"
+            for that cluster; ``ray://HOST:PORT`` of the head's client server from elsewhere;
+            "local" starts a cluster of this machine alone, for the time of the block.
+
+    Yields:
+        The module `ray`.
+
+    Raises:
+        ConfigError: Ray is not installed, or this is no address.
+        ClusterError: nobody answers there, or it cannot be used from here.
+    """
+    ray = _ray()
+    match = _HOST_AND_PORT.fullmatch(address)
+    if match is not None:
+        _check_listens(address, match["host"].strip("[]"), int(match["port"]))
+    elif address not in ("auto", "local"):
+        raise ConfigError(
+            f"{address!r}: expected HOST:PORT, ray://HOST:PORT, auto or local as the address of "
+            "the Ray cluster"
+        )
+    # What the workers print stays in their logs; Ray's own words go nowhere but to its errors.
+    options: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
+    if address == "local":
+        options["include_dashboard"] = False
+    try:
+        ray.init(address=address, **options)
+    except (ray.exceptions.RayError, OSError, RuntimeError, ValueError, ImportError) as error:
+        reason = " ".join(str(error).split())
+        if address == "auto" and isinstance(error, ConnectionError):
+            reason = "this machine is no node of one; give HOST:PORT of its head, or local"
+        elif isinstance(error, ConnectionError):
+            reason += " (one that takes tokens needs RAY_AUTH_MODE=token here)"
+        raise ClusterError(f"the Ray cluster at {address} cannot be used: {reason}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def has_gpus(ray: Any) -> bool:
+    """Whether a node of the cluster has a graphics card."""
+    return ray.cluster_resources().get("GPU", 0) >= 1
+
+
+def _ray() -> Any:
+    # When a node is lost, Ray prints pages of that node's log on stdout, which is for data alone.
+    # It reads this once, when it is imported.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError(
+            "encoding on a Ray cluster needs the package ray: pip install 'aladin-search[ray]'"
+        ) from error
+    return ray
+
+
+def _check_listens(address: str, host: str, port: int) -> None:
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_S).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ClusterError(f"nobody answers at {address}: {reason}") from error
+
+
+class RayEncoding:
+    """Encodes on the nodes of a cluster; see `ray_encoding`, which makes it."""
+
+    def __init__(self, pool_of: Callable[[], WorkerPool]) -> None:
+        """Start no worker yet: there may be nothing left to encode.
+
+        Args:
+            pool_of: makes the pool; called once.
+        """
+        self._pool_of = pool_of
+        self._pool: WorkerPool | None = None
+
+    def encode(self, work: ShardWork, progress: Progress, seconds: StageSeconds) -> None:
+        """Have all shards of `work` encoded, and write each when it is there.
+
+        A shard's items are in memory here while it is handed out, and its arrays while it is
+        written. The seconds are those that passed here, shared among the stages by what the
+        workers spent on each; "start" is the time until they hold the network.
+        """
+        if self._pool is None:
+            with seconds.measure("start"):
+                self._pool = self._pool_of()
+        pool, workers = self._pool, StageSeconds()
+
+        def order(rows: range) -> ShardOrder:
+            return ShardOrder(target=work.target, rows=rows, items=work.items(rows))
+
+        results = pool.encode(work.shards, order)
+
+        def wait() -> tuple[Path, EncodedShard] | None:
+            with seconds.waiting_for(workers):
+                result = next(results, None)
+                workers.add("start", pool.take_start_s())
+                for stage, spent_s in result[1].seconds.items() if result else ():
+                    workers.add(stage, spent_s)
+            return result
+
+        while (result := wait()) is not None:
+            folder, shard = result
+            _check_readable(shard)
+            with seconds.measure("write"):
+                place_shard(folder, shard.files)
+            progress.advance(len(work.shards[folder]))
+            progress.note(**seconds.notes(), **pool.notes())
+
+    def close(self) -> None:
+        """Give the workers back."""
+        if self._pool is not None:
+            self._pool.close()
+
+
+@contextmanager
+def ray_encoding(
+    ray: Any,
+    checkpoint_folder: Path,
+    settings: BuildSettings,
+    workers: WorkerSettings,
+    open_regions: Callable[[], RegionReader] | None = None,
+) -> Generator[RayEncoding]:
+    """Return what encodes a build's shards on a cluster, for the time of the block.
+
+    The network travels once, to Ray's object store, and from there to each node. Nodes read
+    photos and regions themselves, by the same paths as this machine.
+
+    Args:
+        ray: of `aladin_index.cluster.ray_encoding.connected`.
+        checkpoint_folder: of the network.
+        settings: of the build; the device and the readers are those of each worker.
+        workers: what workers take of their nodes.
+        open_regions: opens the regions of photos on a node; a function that can be pickled.
+
+    Yields:
+        For the `encoding` of `aladin_index.build.builder.build_index`.
+    """
+
+    def pool() -> WorkerPool:
+        build = uuid4().hex
+        recipe = WorkerRecipe(
+            build=build,
+            checkpoint=read_recipe_checkpoint(checkpoint_folder),
+            settings=settings,
+            threads=workers.cpus,
+            open_regions=open_regions,
+        )
+        return WorkerPool(ray, ray.put(recipe), build, workers, _check_versions)
+
+    encoding = RayEncoding(pool)
+    try:
+        yield encoding
+    finally:
+        encoding.close()
+
+
+def _check_versions(facts: WorkerFacts) -> None:
+    """Refuse a node whose encodings may differ from those of this machine.
+
+    Raises:
+        ClusterError: it has another version of what decides an encoding.
+    """
+    here = decisive_versions()
+    for name, there in facts.versions.items():
+        if there != here[name]:
+            raise ClusterError(
+                f"node {facts.host}: expected {name} {here[name]} as on this machine, got {there}"
+            )
+
+
+def _check_readable(shard: EncodedShard) -> None:
+    """Refuse a shard of a node that lacks files which this machine has.
+
+    Raises:
+        ClusterError: photos were left out that are there.
+    """
+    for file in shard.unreadable:
+        if os.access(file, os.R_OK):
+            raise ClusterError(
+                f"node {shard.host} cannot read {file}, which this machine can: nodes need the "
+                "photos at the same paths (what is encoded is kept for --resume)"
+            )

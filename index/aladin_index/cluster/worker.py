@@ -1,0 +1,189 @@
+"""What runs on a node: it holds the network and encodes one shard after the other.
+
+It does what a build on one machine does, with the same code, into a folder of its own; what
+travels is what to encode, and the files of the finished shard.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+
+import numpy as np
+import torch
+from aladin_network.checkpoint import CHECKPOINT_FILES, load_checkpoint
+from aladin_network.types import NullProgress
+from numpy.typing import NDArray
+
+from aladin_index.build.shard_encoding import LocalEncoding, ShardWork
+from aladin_index.build.shards import ShardFormat, read_shard, shard_files
+from aladin_index.encode.item_encoders import RegionReader, StageSeconds
+from aladin_index.encode.source_items import ImageItem, SourceItem
+from aladin_index.settings import BuildSettings, Target
+
+_REMOVALS, _REMOVAL_PAUSE_S = 10, 0.2
+# An encoding may differ in its last bits with each of these.
+_DECISIVE = ("aladin-search", "torch", "transformers", "tokenizers", "pillow", "numpy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerRecipe:
+    """All that a node has to know to encode as the machine of the build would.
+
+    Attributes:
+        build: a name that no other build has; temporary folders on a node have it in theirs.
+        checkpoint: bytes of the checkpoint's files by name.
+        settings: of the build, as they are on a node: its device and its readers.
+        threads: that compute.
+        open_regions: opens the regions of photos on the node, by the same paths as here, for a
+            network that reads regions; a function of a module, which can be sent.
+    """
+
+    build: str
+    checkpoint: Mapping[str, NDArray[np.uint8]]
+    settings: BuildSettings
+    threads: int
+    open_regions: Callable[[], RegionReader] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerFacts:
+    """What a worker says of itself once it can encode.
+
+    Attributes:
+        host: name of its machine.
+        versions: of the packages that decide what an encoding is, by name.
+    """
+
+    host: str
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardOrder:
+    """A shard to be encoded.
+
+    Attributes:
+        target: the side.
+        rows: of its items in the build's input.
+        items: the items.
+    """
+
+    target: Target
+    rows: range
+    items: Sequence[SourceItem]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedShard:
+    """A shard that was encoded elsewhere.
+
+    Attributes:
+        host: name of the machine that did it.
+        files: their bytes by name, see `aladin_index.build.shards.shard_files`.
+        unreadable: files of left-out photos that this machine cannot read.
+        seconds: by stage.
+    """
+
+    host: str
+    files: dict[str, NDArray[np.uint8]]
+    unreadable: list[str]
+    seconds: dict[str, float]
+
+
+class ShardWorker:
+    """Encodes shards, one at a time."""
+
+    def __init__(self, recipe: WorkerRecipe) -> None:
+        """Remember what to do; `start` does it, so that its errors come back as they are."""
+        self._recipe = recipe
+        self._started: tuple[LocalEncoding, ShardFormat] | None = None
+
+    def start(self) -> WorkerFacts:
+        """Load the network.
+
+        Raises:
+            CheckpointError: it cannot be loaded.
+            DataError: the regions cannot be opened.
+        """
+        recipe = self._recipe
+        torch.set_num_threads(recipe.threads)
+        with TemporaryDirectory(prefix=_folder_prefix(recipe.build)) as folder:
+            for name, content in recipe.checkpoint.items():
+                (Path(folder) / name).write_bytes(content.data)
+            model = load_checkpoint(Path(folder), recipe.settings.device).model
+        regions = None if recipe.open_regions is None else recipe.open_regions()
+        encoding = LocalEncoding(model, recipe.settings, regions)
+        self._started = encoding, ShardFormat.of(model)
+        return WorkerFacts(host=socket.gethostname(), versions=decisive_versions())
+
+    def encode(self, order: ShardOrder) -> EncodedShard:
+        """Encode a shard, and return its files.
+
+        Raises:
+            OSError: this node's temporary folder is full, or cannot be written.
+        """
+        assert self._started is not None  # whoever made this worker waits for `start`
+        encoding, form = self._started
+        seconds = StageSeconds()
+        with TemporaryDirectory(prefix=_folder_prefix(self._recipe.build)) as folder:
+            shard = Path(folder) / "shard"
+            work = ShardWork(
+                target=order.target,
+                form=form,
+                shards={shard: order.rows},
+                items=lambda rows: [order.items[row - order.rows.start] for row in rows],
+            )
+            encoding.encode(work, NullProgress(), seconds)
+            return EncodedShard(
+                host=socket.gethostname(),
+                files=shard_files(shard),
+                unreadable=_unreadable(shard, form, order.items),
+                seconds=seconds.seconds,
+            )
+
+
+def remove_left_behind(build: str) -> None:
+    """Remove the temporary folders of a build's workers on this node, which were all ended.
+
+    Whoever is ended from outside leaves its folder, and may be writing to it for a moment yet.
+    """
+    pattern = f"{_folder_prefix(build)}*"
+    for _ in range(_REMOVALS):
+        for folder in Path(gettempdir()).glob(pattern):
+            shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(_REMOVAL_PAUSE_S)
+        if next(Path(gettempdir()).glob(pattern), None) is None:
+            return
+
+
+def _folder_prefix(build: str) -> str:
+    return f"aladin-{build}-"
+
+
+def read_recipe_checkpoint(folder: Path) -> dict[str, NDArray[np.uint8]]:
+    """Read the files of a checkpoint as a `Recipe` holds them."""
+    return {name: np.fromfile(folder / name, dtype=np.uint8) for name in CHECKPOINT_FILES}
+
+
+def decisive_versions() -> dict[str, str]:
+    """Return this machine's versions of the packages that decide what an encoding is."""
+    return {name: version(name) for name in _DECISIVE}
+
+
+def _unreadable(folder: Path, form: ShardFormat, items: Sequence[SourceItem]) -> list[str]:
+    """Return the files of left-out photos that cannot be read here at all."""
+    shard = read_shard(folder, form)
+    assert shard is not None
+    left_out = {entry.id for entry in shard.left_out}
+    files = {
+        str(item.path) for item in items if isinstance(item, ImageItem) and item.id in left_out
+    }
+    return sorted(file for file in files if not os.access(file, os.R_OK))

@@ -1,0 +1,207 @@
+"""One thread that alone uses something which no two threads may use at once.
+
+The first stage on a graphics card, by FAISS.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.faiss_library import faiss
+from aladin_index.items.selection import Selection
+from aladin_index.search.stages import with_margin
+
+T = TypeVar("T")
+
+
+class OwnerFailedError(RuntimeError):
+    """The owner's thread has stopped, by `close` or by an error in what it was asked to do."""
+
+
+class OwnerThread:
+    """Runs what it is given, one after the other, in a thread of its own.
+
+    An error ends it: what failed once on a card fails from then on, or worse, answers wrongly. All
+    who wait then get the error, and all who come later too; nobody waits for ever.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Start the thread.
+
+        Args:
+            name: of the thread.
+        """
+        self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._changed = threading.Condition()
+        self._stopped: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def post(self, task: Callable[[], T]) -> Future[T]:
+        """Have the thread call `task`, without waiting.
+
+        Returns:
+            What `task` will have returned, or an `OwnerFailedError`.
+        """
+        future: Future[Any] = Future()
+        with self._changed:
+            if self._stopped is None:
+                self._waiting.append((task, future))
+                self._changed.notify()
+            else:
+                future.set_exception(_failed(self._stopped))
+        return future
+
+    def run(self, task: Callable[[], T]) -> T:
+        """Have the thread call `task`, and wait for what it returns.
+
+        Raises:
+            OwnerFailedError: this task, or one before it, has failed, or the thread was closed.
+        """
+        return self.post(task).result()
+
+    def close(self) -> None:
+        """Stop after the task that is running; those that wait get an `OwnerFailedError`."""
+        self._stop(OwnerFailedError("closed"))
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._stopped is not None)
+                if self._stopped is not None:
+                    return
+                task, future = self._waiting.popleft()
+            try:
+                result = task()
+            except BaseException as error:  # whatever it is, nobody may be left waiting
+                self._stop(error)
+                future.set_exception(_failed(error))
+                return
+            future.set_result(result)
+            # What was searched for is not to be kept alive until the next task comes.
+            del task, future, result
+
+    def _stop(self, reason: BaseException) -> None:
+        with self._changed:
+            self._stopped = self._stopped or reason
+            left, self._waiting = self._waiting, deque()
+            self._changed.notify()
+        for _, future in left:
+            future.set_exception(_failed(reason))
+
+
+def _failed(reason: BaseException) -> OwnerFailedError:
+    error = OwnerFailedError(str(reason) or type(reason).__name__)
+    error.__cause__ = reason
+    return error
+
+
+# The most neighbours, and the most lists, that FAISS's kernels for cards can take.
+MOST_ON_CARD = 2048
+_VECTORS_AT_A_TIME = 2**18
+
+
+class FaissCard:
+    """A card as FAISS uses it: its working memory, and the one thread that may touch it.
+
+    FAISS's indexes on cards, and the memory that they share, are not to be used by two threads.
+    """
+
+    def __init__(self, library: Any = faiss) -> None:
+        """Take the first card.
+
+        Args:
+            library: FAISS; the wheel without support for cards lacks half of it.
+
+        Raises:
+            RuntimeError: the wheel or the card cannot.
+        """
+        if not hasattr(library, "StandardGpuResources"):
+            raise RuntimeError("this FAISS was built without support for cards (faiss-cpu)")
+        if library.get_num_gpus() == 0:
+            raise RuntimeError("FAISS finds no card")
+        self._library = library
+        self.owner = OwnerThread("faiss-card")
+        self._resources = self.owner.run(library.StandardGpuResources)
+
+    def copy(self, ann: AnnIndex, embeddings: NDArray[np.float32]) -> Any:
+        """Copy a first stage to the card.
+
+        Inverted lists and plain vectors go as they are. All else, graphs above all, has no form
+        on cards; there the card compares with every vector, in less time than a processor needs
+        for the graph.
+
+        Args:
+            ann: on the processor; stays as it is.
+            embeddings: (items, dim), of the ANN; may be a memory map.
+
+        Raises:
+            OwnerFailedError: the card has no room for it, or has failed.
+        """
+        index = ann.faiss_index
+        library = self._library
+        if isinstance(index, (library.IndexIVFFlat, library.IndexIVFScalarQuantizer)):
+            return self.owner.run(lambda: self._inverted_lists(index, ann.search_width or 1))
+        return self.owner.run(lambda: self._plain_vectors(embeddings))
+
+    def close(self) -> None:
+        """End the thread; nothing can be searched any more."""
+        self.owner.close()
+
+    def _inverted_lists(self, index: Any, lists: int) -> Any:
+        copy = self._library.index_cpu_to_gpu(self._resources, 0, index)
+        # The copy is nobody else's, so it can be told once and not at each search.
+        copy.nprobe = min(lists, MOST_ON_CARD)
+        return copy
+
+    def _plain_vectors(self, embeddings: NDArray[np.float32]) -> Any:
+        options = self._library.GpuIndexFlatConfig()
+        options.useFloat16 = True  # half the memory, and the memory is what a search waits for
+        dim = embeddings.shape[1]
+        index = self._library.GpuIndexFlatIP(self._resources, dim, options)
+        for start in range(0, len(embeddings), _VECTORS_AT_A_TIME):
+            index.add(np.ascontiguousarray(embeddings[start : start + _VECTORS_AT_A_TIME]))
+        return index
+
+
+class GpuAnn:
+    """Searches an ANN's copy on a card; what cards cannot do, the ANN does.
+
+    They take neither filters nor more than 2,048 neighbours.
+    """
+
+    def __init__(self, card: FaissCard, ann: AnnIndex, embeddings: NDArray[np.float32]) -> None:
+        """Copy an ANN to the card, see `FaissCard.copy`."""
+        self._ann = ann
+        self._owner = card.owner
+        self._on_card = [card.copy(ann, embeddings)]
+        # The thread that searches is also the one that frees the memory.
+        weakref.finalize(self, card.owner.post, self._on_card.clear)
+
+    def search(
+        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
+    ) -> NDArray[np.int64]:
+        """Find near rows, see `aladin_index.search.stages.FirstStage`.
+
+        Raises:
+            OwnerFailedError: the card has failed.
+        """
+        wanted = max(math.ceil(count * self._ann.oversample), with_margin(count))
+        wanted = min(wanted, self._ann.count)
+        if allowed is not None or wanted > MOST_ON_CARD:
+            return self._ann.search(query, count, allowed)
+        on_card = self._on_card
+        _, rows = self._owner.run(lambda: on_card[0].search(query[None], wanted))
+        found: NDArray[np.int64] = rows[0]
+        return found[found >= 0]

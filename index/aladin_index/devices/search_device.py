@@ -1,0 +1,232 @@
+"""Searches go on when a device fails: the processor takes over, and one warning says so.
+
+Which device encodes queries and searches, proven before it is trusted.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann.retrieval import score_rows
+from aladin_index.devices.faiss_card import FaissCard, GpuAnn
+from aladin_index.devices.torch_stages import TorchAlignment, TorchExact
+from aladin_index.items.selection import Selection
+from aladin_index.modality import Modality
+from aladin_index.search.stages import FirstStage, SecondStage
+from aladin_index.search.stored_collection import StoredCollection
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+
+class DeviceHealth:
+    """Whether a device can be used; shared by all that use it."""
+
+    def __init__(self) -> None:
+        """Begin in good health."""
+        self._lock = threading.Lock()
+        self._failed = False
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing has failed."""
+        return not self._failed
+
+    def fail(self, reason: object) -> None:
+        """Use the device no more; the first reason is logged."""
+        with self._lock:
+            first, self._failed = not self._failed, True
+        if first:
+            _LOG.warning("searching on the processor: %s", reason)
+
+    def guard(self, on_device: Callable[[], T], spare: Callable[[], T]) -> T:
+        """Do something on the device, or on the processor once the device has failed."""
+        if self.is_good:
+            try:
+                return on_device()
+            except RuntimeError as error:  # what both FAISS and torch raise
+                self.fail(error)
+        return spare()
+
+
+class GuardedFirstStage:
+    """Searches on a device while it can, and on the processor from then on."""
+
+    def __init__(self, on_device: FirstStage, spare: FirstStage, health: DeviceHealth) -> None:
+        """Use `spare` once `health` is not good."""
+        self._on_device = on_device
+        self._spare = spare
+        self._health = health
+
+    def search(
+        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
+    ) -> NDArray[np.int64]:
+        """Find near rows, see `aladin_index.search.stages.FirstStage`."""
+        return self._health.guard(
+            partial(self._on_device.search, query, count, allowed),
+            partial(self._spare.search, query, count, allowed),
+        )
+
+
+class GuardedSecondStage:
+    """Scores on a device while it can, and on the processor from then on."""
+
+    def __init__(self, on_device: SecondStage, spare: SecondStage, health: DeviceHealth) -> None:
+        """Use `spare` once `health` is not good."""
+        self._on_device = on_device
+        self._spare = spare
+        self._health = health
+
+    def align(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Score items by late interaction, see `aladin_index.search.stages.SecondStage`."""
+        return self._health.guard(
+            partial(self._on_device.align, query, modality, rows),
+            partial(self._spare.align, query, modality, rows),
+        )
+
+    def similarities(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> list[NDArray[np.float32]]:
+        """Compare tokens, see `aladin_index.search.stages.SecondStage`."""
+        return self._health.guard(
+            partial(self._on_device.similarities, query, modality, rows),
+            partial(self._spare.similarities, query, modality, rows),
+        )
+
+
+DeviceName = Literal["auto", "cpu", "cuda"]
+FirstStageName = Literal["faiss", "torch"]
+
+_PROOF_QUERIES, _PROOF_COUNT = 4, 100
+# Half precision and equal scores may part the two at the end of the list, no more.
+_PROOF_SHARE = 0.9
+# Of the card's free memory, what the tokens of a side may take; the rest is for the other side, a
+# next generation beside this one, and the network.
+_TOKEN_SHARE = 0.25
+
+
+class SearchDevice:
+    """Takes the sides of indexes over to a device, or leaves them on the processor.
+
+    One for a process: it owns the card's working memory, and warns at most once.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        first_stage: FirstStageName = "faiss",
+        library: Any = faiss,
+    ) -> None:
+        """Search on a device of torch.
+
+        Args:
+            device: that is there.
+            first_stage: "faiss" searches the ANN, or its copy on a card, and re-ranks on the
+                processor; "torch" compares with every embedding, and re-ranks on the card.
+            library: FAISS.
+        """
+        self.device = device
+        self._first_stage: FirstStageName = first_stage
+        self._library = library
+        self._health = DeviceHealth()
+        self._card: FaissCard | None = None
+
+    @classmethod
+    def choose(cls, name: DeviceName, first_stage: FirstStageName = "faiss") -> SearchDevice:
+        """Search on the device of a name.
+
+        Args:
+            name: "auto" takes the card if there is one; "cuda" warns if there is none, and
+                searches as it would have without.
+            first_stage: see `__init__`.
+        """
+        if name == "cpu":
+            return cls(torch.device("cpu"), first_stage)
+        if torch.cuda.is_available():
+            return cls(torch.device("cuda", 0), first_stage)
+        if name == "cuda":
+            _LOG.warning("searching on the processor: torch finds no card")
+        return cls(torch.device("cpu"))
+
+    def place(self, side: StoredCollection) -> StoredCollection:
+        """Return a side whose stages run on the device, as far as it proves able to.
+
+        The device is asked for the neighbours of some items, and has to find the ones that the
+        processor finds. If it cannot, one warning says why, and the side stays as it is.
+        """
+        if self.device.type == "cpu" and self._first_stage == "faiss":
+            return side
+        if not self._health.is_good:
+            return side
+        try:
+            first_stage = self._first_stage_of(side)
+            prove(first_stage, side)
+            guarded = GuardedFirstStage(first_stage, side.first_stage, self._health)
+            if self._first_stage == "faiss" or self.device.type == "cpu":
+                return replace(side, first_stage=guarded)
+            alignment = TorchAlignment(side.tokens, self.device, self._token_budget_bytes())
+            where = "kept on the device" if alignment.is_resident else "copied query by query"
+            _LOG.info("the tokens of the %s are %s", side.target, where)
+            second_stage = GuardedSecondStage(alignment, side.second_stage, self._health)
+            return replace(side, first_stage=guarded, second_stage=second_stage)
+        except RuntimeError as error:  # what both FAISS and torch raise
+            self._health.fail(error)
+            return side
+
+    def close(self) -> None:
+        """Let go of the card; a search that still runs is answered by the processor."""
+        if self._card is not None:
+            self._card.close()
+
+    def _first_stage_of(self, side: StoredCollection) -> FirstStage:
+        if self._first_stage == "torch":
+            on_card = self.device.type != "cpu"
+            dtype = torch.float16 if on_card else torch.float32
+            return TorchExact(side.embeddings, self.device, dtype)
+        if self._card is None:
+            self._card = FaissCard(self._library)
+        return GpuAnn(self._card, side.ann, side.embeddings)
+
+    def _token_budget_bytes(self) -> int:
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return int(_TOKEN_SHARE * free)
+
+
+def prove(engine: FirstStage, side: StoredCollection) -> None:
+    """Have an engine find the neighbours of some of its own items.
+
+    Raises:
+        RuntimeError: it does not find the ones that the processor finds.
+    """
+    count = min(_PROOF_COUNT, side.entry.count)
+    for row in np.linspace(0, side.entry.count - 1, _PROOF_QUERIES).astype(np.int64):
+        query = np.array(side.embeddings[row])
+        rows = np.sort(side.ann.search(query, count))
+        nearest, _ = score_rows(side.embeddings, query, rows, count)
+        found = np.intersect1d(engine.search(query, count), nearest)
+        if len(found) < _PROOF_SHARE * len(nearest):
+            raise RuntimeError(
+                f"a search on the device found {len(found)} of the {len(nearest)} items that the "
+                "processor finds"
+            )

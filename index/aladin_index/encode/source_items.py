@@ -1,0 +1,230 @@
+"""What a build is given: photos and texts with the user's own ids.
+
+Where the photos of a source lie: none is taken from outside of a root, if there is one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import numpy as np
+from aladin_index.items.tables import StoredItem, pack_boxes
+from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits, Target, check_metadata
+from aladin_network.errors import InputError
+from aladin_network.photos.files import CONTROL_CHARACTER, ListedPhotos, PhotoFile, PhotosRoot
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageItem:
+    """A photo to be indexed.
+
+    Attributes:
+        id: the user's own, unique among the images.
+        path: absolute path of the photo's file; never shown to those who search.
+        uri: what is shown in its place.
+        text: a caption that is shown with the photo; it takes no part in the search.
+        metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
+        offset: of the photo in a file that holds many, such as a tar.
+        length: of the photo there, in bytes; None: the file is the photo.
+        regions_key: of the photo's regions, for a network that reads regions; it then needs no
+            photo.
+    """
+
+    id: str
+    path: Path
+    uri: str
+    text: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    offset: int = 0
+    length: int | None = None
+    regions_key: str | None = None
+
+    @property
+    def photo(self) -> PhotoFile:
+        """Where the photo's bytes are."""
+        return PhotoFile(self.path, self.offset, self.length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextItem:
+    """A text to be indexed.
+
+    Attributes:
+        id: the user's own, unique among the texts.
+        text: the text itself.
+        metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
+        image_id: the image that the text describes, if any.
+    """
+
+    id: str
+    text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    image_id: str | None = None
+
+
+SourceItem = ImageItem | TextItem
+
+
+def check_item(
+    item: SourceItem, target: Target, limits: MetadataLimits = DEFAULT_METADATA_LIMITS
+) -> None:
+    """Refuse an item that no index could hold, or that is over a limit.
+
+    Args:
+        item: as it came.
+        target: whether it is an image or a text; named in errors.
+        limits: of its metadata.
+
+    Raises:
+        InputError: as `check_id` and `check_metadata`, or something of it is not JSON text.
+    """
+    check_id(item.id, target)
+    try:
+        check_metadata(item.metadata, limits)
+    except InputError as error:
+        raise InputError(f"{target}: item {item.id!r}: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise _not_stored(item, target, error) from error
+    try:
+        item_json(item).encode("utf-8")
+    except (TypeError, ValueError) as error:  # NaN, foreign objects, lone surrogates
+        raise _not_stored(item, target, error) from error
+
+
+def _not_stored(item: SourceItem, target: Target, error: Exception) -> InputError:
+    return InputError(f"{target}: item {item.id!r} cannot be stored ({error})")
+
+
+def check_id(item_id: str, target: Target) -> None:
+    """Refuse an id by which nobody could ask for the item.
+
+    Raises:
+        InputError: it is empty, or has a line break or another control character, with which it is
+            no part of a URL's path, and no line of a list of ids.
+    """
+    if not item_id:
+        raise InputError(f"{target}: expected an id, got an empty text")
+    if CONTROL_CHARACTER.search(item_id):
+        raise InputError(f"{target}: expected an id without control characters, got {item_id!r}")
+
+
+def stored_form(
+    item: SourceItem,
+    size_px: tuple[int, int] | None,
+    boxes: NDArray[np.float32] | None = None,
+) -> StoredItem:
+    """Return an item as it is stored; its row is given to it there.
+
+    Args:
+        item: as it came.
+        size_px: width and height of an upright photo; None for a text.
+        boxes: (regions, 4) of a photo's regions, in fractions of it; None: not known.
+    """
+    photo = item if isinstance(item, ImageItem) else None
+    width_px, height_px = size_px or (None, None)
+    return StoredItem(
+        row=-1,
+        id=item.id,
+        uri=photo.uri if photo else None,
+        path=str(photo.path) if photo else None,
+        text=item.text,
+        image_id=None if isinstance(item, ImageItem) else item.image_id,
+        width_px=width_px,
+        height_px=height_px,
+        metadata=dict(item.metadata),
+        offset=photo.offset if photo else 0,
+        length=photo.length if photo else None,
+        boxes=None if boxes is None else pack_boxes(boxes),
+    )
+
+
+def item_json(item: SourceItem) -> str:
+    """Return all that the user said of an item as one line of JSON, the same at every call."""
+    fields = {key: value for key, value in vars(item).items() if key != "path"}
+    if isinstance(item, ImageItem):
+        fields["path"] = str(item.path)
+        if item.regions_key is None:  # as before there were regions
+            del fields["regions_key"]
+    return json.dumps(
+        fields | {"metadata": dict(item.metadata)},
+        ensure_ascii=False,
+        allow_nan=False,
+        sort_keys=True,
+    )
+
+
+def item_from_json(line: str, target: Target) -> SourceItem:
+    """Return the item that `item_json` wrote."""
+    fields: dict[str, Any] = json.loads(line)
+    if target == "texts":
+        return TextItem(**fields)
+    fields["path"] = Path(fields["path"])
+    return ImageItem(**fields)
+
+
+_Way = Literal["by an absolute path", "by '..'", "by a link"]
+_EXAMPLES = 3
+OUTSIDE = "the photo's file lies outside of the folder of --photos-root"
+
+
+class PhotoPlaces:
+    """Looks at the place of each photo while a source is read once."""
+
+    def __init__(self, source: Path, root: Path | None = None) -> None:
+        """See nothing yet.
+
+        Args:
+            source: folder of the data set; photos outside of it are counted where there is no
+                root.
+            root: folder outside of which no photo is taken, or None to take photos from anywhere.
+        """
+        self._has_root = root is not None
+        self._source = source
+        self._places = ListedPhotos(PhotosRoot(source if root is None else root))
+        self._counts: dict[_Way, int] = {}
+        self._examples: list[str] = []
+
+    def fault(self, path: Path, uri: str) -> str | None:
+        """Return why a photo is not taken.
+
+        Args:
+            path: absolute path of the photo's file.
+            uri: the photo as the source names it.
+
+        Returns:
+            The reason, without a path, or None if the photo is taken.
+        """
+        if self._places.holds(path):
+            return None
+        if self._has_root:
+            return OUTSIDE
+        way = _way_out(uri)
+        self._counts[way] = self._counts.get(way, 0) + 1
+        if len(self._examples) < _EXAMPLES:
+            self._examples.append(uri)
+        return None
+
+    @property
+    def warning(self) -> str | None:
+        """What to say of photos that lie outside of the source, or None if there are none."""
+        total = sum(self._counts.values())
+        if total == 0:
+            return None
+        ways = ", ".join(f"{count} {way}" for way, count in self._counts.items())
+        names = ", ".join(map(repr, self._examples)) + (", ..." if total > _EXAMPLES else "")
+        return (
+            f"photos outside of {self._source}: {total} ({ways}): {names}; whoever may search the "
+            "index can see them, --photos-root DIR takes only photos inside of DIR"
+        )
+
+
+def _way_out(uri: str) -> _Way:
+    path = PurePosixPath(uri)
+    if path.is_absolute():
+        return "by an absolute path"
+    return "by '..'" if ".." in path.parts else "by a link"

@@ -1,0 +1,342 @@
+"""One side of an index in an engine, as one search sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from aladin_network.errors import InputError
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aladin_index.engines.client import EngineClient, EngineItem, FoundItem
+from aladin_index.format.manifest import CollectionEntry
+from aladin_index.items.filters import Filter
+from aladin_index.items.tables import StoredItem
+from aladin_index.modality import Modality
+from aladin_index.search.backend import Ordered, SecondStageQuery
+from aladin_index.settings import Target
+from aladin_index.tokens.alignment import alignment_with_candidates, token_similarities
+from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_index.tokens.store import TokenStore
+
+# Items without tokens: of 768 dimensions some megabytes, which every engine answers at once.
+_FETCHED_TOGETHER = 1000
+
+
+class _Found(NamedTuple):
+    """An item that a search found, by its id, its row here and its cosine."""
+
+    item_id: str
+    row: int
+    match: float
+
+
+class EngineCollection:
+    """The images or the texts of one generation in an engine; for one search, in one thread.
+
+    What the engine tells of an item is kept for the rest of the search, so that a page and its
+    evidence are of the same items as the order, whatever is changed meanwhile. Tokens come with
+    what is found; where the engine leaves some out they are asked for by their ids, and an item
+    that was removed or replaced by then has none: it scores 0, as one without words or regions.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        generation: int,
+        target: Target,
+        entry: CollectionEntry,
+        codec: TokenCodec,
+        filter: Filter | None = None,
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            client: of the engine.
+            generation: to search.
+            target: which of the two sides.
+            entry: what the manifest says of it.
+            codec: of its tokens.
+            filter: that what `order` finds passes; None: none.
+        """
+        self.target: Target = target
+        self.entry = entry
+        self._client = client
+        self._generation = generation
+        self._codec = codec
+        self._filter = filter
+        self._entries: dict[int, EngineItem] = {}
+        # What the engine made of the words that it was given.
+        self._words: NDArray[np.float32] | None = None
+        self._aligned: dict[int, float] = {}
+
+    @property
+    def count(self) -> int:
+        """Number of items that a search without a filter may find; asks the engine."""
+        return self._client.count(self._generation, self.target)
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there is anything to re-rank by; imported embeddings come without tokens."""
+        return self.entry.token_count > 0
+
+    @property
+    def items(self) -> EngineCollectionItems:
+        """Ids, texts and metadata."""
+        return EngineCollectionItems(self)
+
+    def order(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        num_candidates: int,
+        second_stage: SecondStageQuery | None = None,
+    ) -> Ordered:
+        """Order the first `count` items, see `aladin_index.search.backend.Collection`.
+
+        The engine is always asked for just `num_candidates`, then for twice as many, and so on:
+        what a wider search finds besides is put behind what the narrower ones found, so that a
+        longer order begins with a shorter one also where the engine's search is not exact.
+
+        Raises:
+            InputError: more items are wanted than the engine finds in one search, and there are
+                more.
+            EngineUnavailableError: the engine does not answer.
+        """
+        most = self._client.max_results
+        if num_candidates > most:
+            raise self._too_many("candidates", num_candidates)
+        words = None
+        if second_stage is not None and second_stage.modality == "text":
+            words = second_stage.tokens.numpy()
+            if not self._were_given(words):
+                self._words, self._aligned = words, {}
+        search = partial(self._search, query, words=words, with_tokens=second_stage is not None)
+        asked = num_candidates
+        ordered = search(asked)
+        candidates = found = len(ordered)
+        seen = {each.item_id for each in ordered}
+        while len(ordered) < count and found == asked:
+            if asked == most:
+                raise self._too_many("hits, skipped ones included", count)
+            asked = min(2 * asked, most)
+            wider = search(asked)
+            found = len(wider)
+            ordered += [each for each in wider if each.item_id not in seen]
+            seen.update(each.item_id for each in wider)
+        rows = np.array([each.row for each in ordered[:count]], dtype=np.int64)
+        match = np.array([each.match for each in ordered[:count]], dtype=np.float32)
+        return Ordered(rows, match, candidates)
+
+    def align(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Score items by late interaction, see `aladin_index.search.backend.Collection`.
+
+        Where the engine has scored these words itself, its scores are returned: the same but for
+        rounding.
+        """
+        scores = np.zeros(len(rows), dtype=np.float32)
+        aligned = self._aligned if self._were_given(query.numpy()) else {}
+        known = np.array([row in aligned for row in rows.tolist()], dtype=np.bool_)
+        scores[known] = [aligned[row] for row in rows[known].tolist()]
+        if not known.all():
+            store = self._token_store(rows[~known])
+            places = np.arange(store.count, dtype=np.int64)
+            scores[~known] = alignment_with_candidates(query, modality, store, places)
+        return scores
+
+    def similarities(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> list[NDArray[np.float32]]:
+        """Compare tokens, see `aladin_index.search.stages.SecondStage`."""
+        store = self._token_store(rows)
+        return token_similarities(query, modality, store, np.arange(store.count, dtype=np.int64))
+
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of tokens of some items."""
+        return np.array([tokens.count for tokens in self._packed(rows)], dtype=np.int64)
+
+    def tokens(self, row: int) -> Float[Tensor, "tokens dim"]:
+        """Read the tokens of one item, in float32."""
+        store = self._token_store(np.array([row], dtype=np.int64))
+        return store.read(np.array([0], dtype=np.int64)).values
+
+    def embedding(self, row: int) -> Float[Tensor, " dim"]:
+        """Read the embedding of one item, as `embeddings` does."""
+        return self.embeddings([row])[0]
+
+    def embeddings(self, rows: Sequence[int]) -> Float[Tensor, "rows dim"]:
+        """Read the embeddings of some items; zeros where one was removed meanwhile."""
+        entries = [self._entries[row] for row in rows]
+        unknown = [entry.item.id for entry in entries if entry.embedding is None]
+        found = {
+            (entry.item.id, entry.item.row): entry.embedding
+            for entry in self._fetch(unknown, with_embeddings=True)
+        }
+        embeddings = np.zeros((len(rows), self.entry.embedding_dim), dtype=np.float32)
+        for place, entry in enumerate(entries):
+            embedding = entry.embedding
+            if embedding is None:
+                embedding = found.get((entry.item.id, entry.item.row))
+            if embedding is not None:
+                embeddings[place] = embedding
+        return torch.from_numpy(embeddings)
+
+    def stored_item(self, row: int) -> StoredItem:
+        """Return an item that this search has met."""
+        return self._entries[row].item._replace(row=row)
+
+    def fetch_item(self, item_id: str) -> StoredItem | None:
+        """Ask the engine for the item with this id; None where there is none.
+
+        All of it comes at once, and so of one moment: such an item mostly becomes a query.
+        """
+        wanted = filter(_may_be_stored, [item_id])
+        found = list(self._fetch(wanted, with_embeddings=True, with_tokens=True))
+        return self.stored_item(self._remember(found[0])) if found else None
+
+    def fetch_items(self, ids: Sequence[str]) -> list[StoredItem | None]:
+        """Ask the engine for the items with some ids; None for one that is not there.
+
+        Of these come neither embeddings nor tokens: they may be many.
+        """
+        found = {entry.item.id: entry for entry in self._fetch(filter(_may_be_stored, ids))}
+        return [
+            self.stored_item(self._remember(found[item_id])) if item_id in found else None
+            for item_id in ids
+        ]
+
+    def _fetch(
+        self, ids: Iterable[str], *, with_embeddings: bool = False, with_tokens: bool = False
+    ) -> Iterator[EngineItem]:
+        """Ask the engine for the items with some ids."""
+        wanted = list(dict.fromkeys(ids))
+        for start in range(0, len(wanted), _FETCHED_TOGETHER):
+            part = wanted[start : start + _FETCHED_TOGETHER]
+            yield from self._client.fetch(
+                self._generation,
+                self.target,
+                part,
+                with_embeddings=with_embeddings,
+                with_tokens=with_tokens,
+            )
+
+    def _were_given(self, words: NDArray[np.float32]) -> bool:
+        """Whether the engine was given these words in the last search."""
+        return self._words is not None and np.array_equal(words, self._words)
+
+    def _search(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        *,
+        words: NDArray[np.float32] | None,
+        with_tokens: bool,
+    ) -> list[_Found]:
+        """Search once; best first, those of equal score by their rows."""
+        found = self._client.search(
+            self._generation,
+            self.target,
+            query,
+            count,
+            self._filter,
+            width=self.entry.ann.search_width,
+            with_tokens=with_tokens,
+            words=words,
+        )
+        ordered: list[_Found] = []
+        for each in sorted(found, key=_best_first):
+            row = self._remember(each.entry)
+            ordered.append(_Found(each.entry.item.id, row, each.match))
+            if each.align is not None:
+                self._aligned[row] = each.align
+        return ordered
+
+    def _remember(self, entry: EngineItem) -> int:
+        """Keep what is known of an item, and return the row that stands for it in this search.
+
+        Items that were added elsewhere at the same moment may have the same row; then the next
+        one that is free stands for the second.
+        """
+        row = entry.item.row
+        while row in self._entries and self._entries[row].item.id != entry.item.id:
+            row += 1
+        if row not in self._entries or self._entries[row].tokens is None:
+            self._entries[row] = entry
+        return row
+
+    def _packed(self, rows: NDArray[np.int64]) -> list[PackedTokens]:
+        """Return the tokens of some items; asks for those not known yet."""
+        wanted = rows.tolist()
+        unknown = [row for row in dict.fromkeys(wanted) if self._entries[row].tokens is None]
+        if unknown:
+            ids = list(dict.fromkeys(self._entries[row].item.id for row in unknown))
+            found = self._fetch(ids, with_tokens=True)
+            tokens_of = {(each.item.id, each.item.row): each.tokens for each in found}
+            nothing = self._no_tokens()
+            for row in unknown:
+                entry = self._entries[row]
+                tokens = tokens_of.get((entry.item.id, entry.item.row))
+                self._entries[row] = entry._replace(tokens=nothing if tokens is None else tokens)
+        return [tokens for row in wanted if (tokens := self._entries[row].tokens) is not None]
+
+    def _token_store(self, rows: NDArray[np.int64]) -> TokenStore:
+        """Return the tokens of some items, as items 0, 1, 2 ..."""
+        parts = self._packed(rows)
+        # Arrays of the right form also where there is no part.
+        packed = PackedTokens.concatenate([self._no_tokens(), *parts])
+        return TokenStore.from_arrays(self._codec, packed, [part.count for part in parts])
+
+    def _no_tokens(self) -> PackedTokens:
+        return self._codec.pack(np.empty((0, self._codec.dim), dtype=np.float32))
+
+    def _too_many(self, what: str, wanted: int) -> InputError:
+        return InputError(
+            f"expected at most {self._client.max_results} {what}, as {self._client.kind} finds no "
+            f"more in one search, got {wanted}"
+        )
+
+
+class EngineCollectionItems:
+    """What the user said of the items of one `RemoteSide`."""
+
+    def __init__(self, side: EngineCollection) -> None:
+        """Read the items of `side`."""
+        self._side = side
+
+    def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
+        """Return the items at some rows that this search has met, in the order asked for."""
+        return [self._side.stored_item(row) for row in rows]
+
+    def by_id(self, item_id: str) -> StoredItem | None:
+        """Return the item with this id, or None where there is none."""
+        return self._side.fetch_item(item_id)
+
+    def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
+        """Return the items with some ids, in the order asked for; None for one not there."""
+        return self._side.fetch_items(ids)
+
+
+def _may_be_stored(item_id: str) -> bool:
+    """Whether an id can be written: a lone surrogate is part of no stored one."""
+    try:
+        item_id.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _best_first(found: FoundItem) -> tuple[float, int, str]:
+    return -found.match, found.entry.item.row, found.entry.item.id

@@ -1,0 +1,340 @@
+"""Milvus as an engine: the collections of an index, see `aladin_index.engines.client`.
+
+From a location to a client of Milvus.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from aladin_network.errors import EngineError
+from numpy.typing import NDArray
+
+from aladin_index.engines.client import (
+    PARTS,
+    CollectionNames,
+    CollectionSchema,
+    EngineFirstStage,
+    EngineItem,
+    FoundItem,
+)
+from aladin_index.engines.connect import EngineOptions
+from aladin_index.engines.milvus.collections import (
+    CollectionShape,
+    create_collection,
+    drop,
+    read_record,
+    seal,
+    write_record,
+)
+from aladin_index.engines.milvus.connection import ENGINE, ONCE, Consistency, MilvusConnection
+from aladin_index.engines.milvus.index_kinds import (
+    EXACT,
+    GRAPH,
+    check_search_params,
+    index_kind,
+    kind_for,
+    search_params,
+    widths_of,
+)
+from aladin_index.engines.milvus.rows import (
+    EXTENTS,
+    ITEM,
+    KEY,
+    MATCH,
+    MAX_TERMS,
+    MAX_TEXT_BYTES,
+    TERMS,
+    CollectionForm,
+    batches,
+    entry_of,
+    expression,
+    key_of,
+    parts_of,
+    quoted,
+    row_of,
+)
+from aladin_index.format.engine_location import EngineLocation
+from aladin_index.items.filters import Filter
+from aladin_index.settings import Target
+
+_MAX_RESULTS = 16_384  # Milvus's own limit
+_NO_SUCH_ALIAS = 1600
+_TERM_BYTES = 512  # `aladin_index.engines.filter_fields` makes terms of at most 280
+
+
+class MilvusEngine:
+    """An `EngineClient` over Milvus's collections."""
+
+    def __init__(self, connection: MilvusConnection, location: EngineLocation) -> None:
+        """Work under the location's name; nothing is asked of the engine yet.
+
+        Args:
+            connection: closed with this.
+            location: of the index.
+
+        Raises:
+            ConfigError: Milvus has no such kind of index or consistency, or the index has no such
+                parameter of a search.
+        """
+        check_search_params(location.index or GRAPH, location.search_params)
+        self._connection = connection
+        self._location = location
+        self._names = CollectionNames(location.name)
+        self._consistency = Consistency(location.url, location.consistency)
+        self._forms_lock = threading.Lock()
+        self._forms: dict[str, CollectionForm] = {}
+
+    @property
+    def kind(self) -> str:
+        """Which engine."""
+        return ENGINE
+
+    @property
+    def max_results(self) -> int:
+        """The most that one search may ask for."""
+        return _MAX_RESULTS
+
+    def generations(self) -> list[int]:
+        """List the generations that are there, whole or not, ascending."""
+        names = self._connection.call(lambda client: client.list_collections(**ONCE))
+        return self._names.generations_of(names)
+
+    def live_generation(self) -> int | None:
+        """Return the generation that the name stands for; None: none yet."""
+        collection = self._live_collection()
+        return None if collection is None else self._names.generation_of(collection)
+
+    def make_live(self, generation: int) -> None:
+        """Let the name stand for a generation from now on, in one step."""
+        name, collection = self._names.name, self._names.of(generation, "record")
+
+        def point(client: Any) -> None:
+            if self._live_collection() is None:
+                client.create_alias(collection, name, **ONCE)
+            else:
+                client.alter_alias(collection, name, **ONCE)
+
+        self._connection.call(point)
+
+    def drop_generation(self, generation: int) -> None:
+        """Remove a generation that is not live; one that is not there is no error."""
+        if self.live_generation() == generation:
+            name = self._names.name
+            raise EngineError(ENGINE, f"generation {generation} of {name!r} is live")
+        for part in PARTS:
+            drop(self._connection, self._names.of(generation, part))
+            with self._forms_lock:
+                self._forms.pop(self._names.of(generation, part), None)
+
+    def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
+        """Keep a generation's record in the place of the one before."""
+        write_record(self._connection, self._names.of(generation, "record"), record)
+
+    def read_record(self, generation: int) -> dict[str, bytes] | None:
+        """Return a generation's record; None where it has none."""
+        return read_record(self._connection, self._names.of(generation, "record"))
+
+    def create_side(self, generation: int, target: Target, schema: CollectionSchema) -> None:
+        """Make an empty collection, unless it is there."""
+        asked = self._location.index
+        of_index = self._location.index_params
+        if asked is None and (of_index or self._location.search_params):
+            asked = GRAPH
+        name = kind_for(asked, schema.count)
+        kind, form = index_kind(name), CollectionForm.of(schema, name)
+        text = ("VARCHAR", {"max_length": MAX_TEXT_BYTES})
+        terms = {"element_type": "VARCHAR", "max_capacity": MAX_TERMS, "max_length": _TERM_BYTES}
+        shape = CollectionShape(
+            fields={
+                MATCH: ("FLOAT_VECTOR", {"dim": schema.embedding_dim}),
+                ITEM: text,
+                TERMS: ("ARRAY", terms),
+                EXTENTS: ("JSON", {}),
+                **dict.fromkeys(form.token_fields, text),
+            },
+            vector=MATCH,
+            index=kind.name,
+            index_params=kind.build(schema.count) | (of_index if name == asked else {}),
+            description=form.description,
+            shards=self._location.shards,
+            replicas=self._location.replicas,
+        )
+        create_collection(self._connection, self._names.of(generation, target), shape)
+
+    def open_side(self, generation: int, target: Target) -> None:
+        """Index what is in a collection and make it searchable; returns when it is."""
+        collection = self._names.of(generation, target)
+        exact = self._form(collection).index_kind == EXACT
+        seal(self._connection, collection, MATCH, exact=exact)
+
+    def upsert(self, generation: int, target: Target, entries: Sequence[EngineItem]) -> None:
+        """Put items in, in the place of those with the same ids; kept when it returns."""
+        collection = self._names.of(generation, target)
+        form = self._form(collection)
+        # Of two rows with one key in a request Milvus would keep both.
+        rows = {key_of(entry.item.id): row_of(entry, form) for entry in entries}
+        for batch in batches(list(rows.values())):
+            self._connection.call(
+                lambda client, batch=batch: client.upsert(collection, batch, **ONCE)
+            )
+            self._note_write(collection)
+
+    def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
+        """Remove items; ids that are not there are no error."""
+        collection = self._names.of(generation, target)
+        for part in parts_of([key_of(item_id) for item_id in ids]):
+            self._connection.call(
+                lambda client, part=part: client.delete(collection, filter=_one_of(part), **ONCE)
+            )
+            self._note_write(collection)
+
+    def count(self, generation: int, target: Target) -> int:
+        """Return the number of items, all changes that were acknowledged included."""
+        collection = self._names.of(generation, target)
+        rows = self._connection.call(
+            lambda client: client.query(
+                collection, output_fields=["count(*)"], consistency_level="Strong", **ONCE
+            )
+        )
+        return int(rows[0]["count(*)"])
+
+    def first_stage(self, generation: int, target: Target) -> EngineFirstStage:
+        """Say how a side is searched."""
+        name = self._form(self._names.of(generation, target)).index_kind
+        return EngineFirstStage(name, widths_of(index_kind(name), self._location.search_params))
+
+    def search(
+        self,
+        generation: int,
+        target: Target,
+        query: NDArray[np.float32],
+        count: int,
+        filter: Filter | None,
+        *,
+        width: int | None = None,
+        with_tokens: bool = False,
+        words: NDArray[np.float32] | None = None,
+    ) -> list[FoundItem]:
+        """Find the items that are nearest to a query, best first, see `EngineClient`.
+
+        Tokens of more items than one message takes are left out; `fetch` has them.
+        """
+        del words  # these releases of Milvus do not score tokens
+        collection = self._names.of(generation, target)
+        form = self._form(collection)
+        params = search_params(
+            index_kind(form.index_kind),
+            self._location.search_params,
+            count,
+            width=width,
+            filtered=filter is not None,
+        )
+        passes = "" if filter is None else expression(filter)
+        fields = [ITEM]
+        if with_tokens and count <= form.rows_with_tokens:
+            fields += form.token_fields
+        hits = self._connection.call(
+            lambda client: client.search(
+                collection,
+                [query.astype(np.float32).tolist()],
+                filter=passes,
+                limit=count,
+                output_fields=fields,
+                search_params=params,
+                anns_field=MATCH,
+                **self._consistency.of_read(collection),
+                **ONCE,
+            )[0]
+        )
+        return [FoundItem(entry_of(hit["entity"], form), float(hit["distance"])) for hit in hits]
+
+    def fetch(
+        self,
+        generation: int,
+        target: Target,
+        ids: Sequence[str],
+        *,
+        with_embeddings: bool = False,
+        with_tokens: bool = False,
+    ) -> list[EngineItem]:
+        """Return the items with some ids, in any order; those that are not there are left out."""
+        collection = self._names.of(generation, target)
+        form = self._form(collection)
+        fields = [ITEM, *([MATCH] if with_embeddings else ())]
+        fields += form.token_fields if with_tokens else ()
+        rows: list[dict[str, Any]] = []
+        most = form.rows_with_tokens if with_tokens else len(ids)
+        for part in parts_of([key_of(item_id) for item_id in ids], max(1, most)):
+            rows += self._connection.call(
+                lambda client, part=part: client.query(
+                    collection,
+                    filter=_one_of(part),
+                    output_fields=fields,
+                    **self._consistency.of_read(collection),
+                    **ONCE,
+                )
+            )
+        return [entry_of(row, form) for row in rows]
+
+    def check_health(self) -> None:
+        """Return where the engine answers."""
+        self._connection.call(lambda client: client.list_collections(**ONCE))
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._connection.close()
+
+    def _live_collection(self) -> str | None:
+        """Return the collection that the name stands for; None: it stands for none."""
+        name, refused = self._names.name, self._connection.pymilvus.MilvusException
+
+        def described(client: Any) -> str | None:
+            try:
+                collection: str = client.describe_alias(name, **ONCE)["collection_name"]
+                return collection
+            except refused as error:
+                if error.code == _NO_SUCH_ALIAS:
+                    return None
+                raise
+
+        return self._connection.call(described)
+
+    def _note_write(self, collection: str) -> None:
+        """Have reads of this process wait for what was written until now."""
+        # Not among the client's own methods, but those of the handler that it works with.
+        timestamp = self._connection.call(
+            lambda client: client._get_connection().alloc_timestamp(**ONCE)
+        )
+        self._consistency.note_write(collection, timestamp)
+
+    def _form(self, collection: str) -> CollectionForm:
+        """Return how a side is kept; it never changes."""
+        with self._forms_lock:
+            form = self._forms.get(collection)
+        if form is None:
+            described = self._connection.call(
+                lambda client: client.describe_collection(collection, **ONCE)
+            )
+            form = CollectionForm.read(described["description"])
+            with self._forms_lock:
+                self._forms[collection] = form
+        return form
+
+
+def _one_of(keys: Sequence[str]) -> str:
+    """Write that a row has one of some keys, which are hexadecimal digits."""
+    return f"{KEY} in [{', '.join(map(quoted, keys))}]"
+
+
+def connect_milvus(location: EngineLocation, options: EngineOptions) -> MilvusEngine:
+    """Make a client; Milvus need not answer yet.
+
+    Raises:
+        ConfigError: pymilvus is not installed, or Milvus has no such option.
+    """
+    connection = MilvusConnection(location.url, options.token, options.timeout_s, options.retries)
+    return MilvusEngine(connection, location)

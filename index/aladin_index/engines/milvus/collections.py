@@ -1,0 +1,225 @@
+"""Collections of Milvus: made, indexed, loaded and dropped.
+
+A generation's record in Milvus: named pieces of bytes in a small collection.
+
+The record is cut into texts, a row each, which are written in one request. Each row says how many
+there are and has the digest of the whole, so that a reader who meets a record that is just being
+replaced notices, and reads again.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aladin_network.errors import EngineError
+
+from aladin_index.engines.milvus.connection import ENGINE, ONCE, MilvusConnection
+from aladin_index.engines.milvus.index_kinds import INDEXED_ROWS
+from aladin_index.engines.milvus.rows import KEY, MAX_TEXT_BYTES
+
+# A side of a billion items takes hours to be indexed; what stands still longer is told.
+_INDEX_S, _LOAD_S, _FLUSH_S = 24 * 3600.0, 3600.0, 600.0
+# A digest, as `aladin_index.engines.milvus.rows.key_of` makes them.
+_KEY_LETTERS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionShape:
+    """What a collection is made of, besides its key.
+
+    Attributes:
+        fields: names and what `pymilvus` calls their type and its options.
+        vector: the field that gets an index.
+        index: its kind, in Milvus's words.
+        index_params: of building it.
+        description: of the collection.
+        shards: None: the server's choice.
+        replicas: in memory; None: one.
+    """
+
+    fields: Mapping[str, tuple[str, Mapping[str, Any]]]
+    vector: str
+    index: str
+    index_params: Mapping[str, Any]
+    description: str = ""
+    shards: int | None = None
+    replicas: int | None = None
+
+
+def create_collection(connection: MilvusConnection, name: str, shape: CollectionShape) -> None:
+    """Make an empty collection and have it loaded, unless it is there.
+
+    It is loaded before it has items: so it can be counted and read at any time, and a load that
+    was cut short can go on from what is there.
+    """
+    types, options = connection.pymilvus.DataType, dict(ONCE)
+    if shape.shards is not None:
+        options["num_shards"] = shape.shards
+
+    def create(client: Any) -> None:
+        if client.has_collection(name, **ONCE):
+            return
+        schema = client.create_schema(
+            auto_id=False, enable_dynamic_field=False, description=shape.description
+        )
+        schema.add_field(KEY, types.VARCHAR, is_primary=True, max_length=_KEY_LETTERS)
+        for field, (kind, given) in shape.fields.items():
+            schema.add_field(field, types[kind], **_typed(types, given))
+        client.create_collection(name, schema=schema, **options)
+
+    def index(client: Any) -> None:
+        if shape.vector in client.list_indexes(name, **ONCE):
+            return
+        chosen = client.prepare_index_params()
+        chosen.add_index(
+            shape.vector,
+            index_type=shape.index,
+            metric_type="IP",
+            params=dict(shape.index_params),
+            index_name=shape.vector,
+        )
+        client.create_index(name, chosen, **ONCE)
+
+    connection.call(create)
+    connection.call(index)
+    load(connection, name, shape.replicas)
+
+
+def load(connection: MilvusConnection, name: str, replicas: int | None) -> None:
+    """Have a collection in the memory of the nodes that search; returns when it is."""
+    number = {} if replicas is None else {"replica_number": replicas}
+    connection.call(lambda client: client.load_collection(name, _async=True, **number, **ONCE))
+
+    def is_loaded(client: Any) -> bool:
+        return client.get_load_state(name, **ONCE)["state"].name == "Loaded"
+
+    connection.wait_until(is_loaded, f"loading {name}", _LOAD_S)
+
+
+def seal(connection: MilvusConnection, name: str, index: str, *, exact: bool) -> None:
+    """Close the segments that are being filled; returns when the index is what is searched.
+
+    An index that is built is not searched yet: until the nodes have loaded the closed segments,
+    for which they take a minute unless they are told to, they search those that were filled by a
+    coarse index of their own, which finds far less. With exact search there is none.
+    """
+    connection.call(lambda client: client.flush(name, timeout=_FLUSH_S, **ONCE))
+
+    def is_indexed(client: Any) -> bool:
+        state = client.describe_index(name, index, **ONCE)
+        if state["state"] == "Failed":
+            raise EngineError(ENGINE, f"{name} could not be indexed: {state.get('reason', state)}")
+        return state["state"] == "Finished" and state["pending_index_rows"] == 0
+
+    def is_taken_up(client: Any) -> bool:
+        kept = {each.segment_id for each in client.list_persistent_segments(name, **ONCE)}
+        loaded = {each.segment_id: each for each in client.list_loaded_segments(name, **ONCE)}
+        if kept - loaded.keys():
+            client.refresh_load(name, _async=True, **ONCE)
+            return False
+        return all(each.index_name or each.num_rows < INDEXED_ROWS for each in loaded.values())
+
+    connection.wait_until(is_indexed, f"indexing {name}", _INDEX_S)
+    if not exact:
+        connection.wait_until(is_taken_up, f"loading the index of {name}", _LOAD_S)
+
+
+def drop(connection: MilvusConnection, name: str) -> None:
+    """Remove a collection; one that is not there is no error."""
+    connection.call(lambda client: client.drop_collection(name, **ONCE))
+
+
+def _typed(types: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the package's own types in the place of their names."""
+    return {
+        name: types[value] if name == "element_type" else value for name, value in options.items()
+    }
+
+
+_TEXT, _COUNT, _DIGEST, _UNUSED = "text", "texts", "digest", "unused"
+# What one request may carry.
+_MOST_TEXTS = 500
+_TRIES, _WAIT_S = 5, 0.2
+_SHAPE = CollectionShape(
+    fields={
+        _TEXT: ("VARCHAR", {"max_length": MAX_TEXT_BYTES}),
+        _COUNT: ("INT64", {}),
+        _DIGEST: ("VARCHAR", {"max_length": 64}),
+        # Milvus makes no collection without a vector.
+        _UNUSED: ("FLOAT_VECTOR", {"dim": 2}),
+    },
+    vector=_UNUSED,
+    index="FLAT",
+    index_params={},
+    shards=1,
+)
+
+
+def write_record(
+    connection: MilvusConnection, collection: str, record: Mapping[str, bytes]
+) -> None:
+    """Keep a record in the place of the one before.
+
+    Raises:
+        EngineError: it is larger than what one request takes.
+    """
+    pieces = {name: base64.b64encode(piece).decode("ascii") for name, piece in record.items()}
+    whole = json.dumps(pieces)
+    texts = [whole[at : at + MAX_TEXT_BYTES] for at in range(0, len(whole), MAX_TEXT_BYTES)]
+    if len(texts) > _MOST_TEXTS:
+        most = _MOST_TEXTS * MAX_TEXT_BYTES
+        raise EngineError(ENGINE, f"a record of {len(whole)} letters, {most} are the most")
+    digest = hashlib.sha256(whole.encode("ascii")).hexdigest()
+    rows = [
+        {
+            KEY: f"{place:08d}",
+            _TEXT: text,
+            _COUNT: len(texts),
+            _DIGEST: digest,
+            _UNUSED: [0.0, 0.0],
+        }
+        for place, text in enumerate(texts)
+    ]
+    create_collection(connection, collection, _SHAPE)
+    connection.call(lambda client: client.upsert(collection, rows, **ONCE))
+
+
+def read_record(connection: MilvusConnection, collection: str) -> dict[str, bytes] | None:
+    """Return a record; None where there is none.
+
+    Raises:
+        EngineError: it is not whole.
+    """
+    if not connection.call(lambda client: client.has_collection(collection, **ONCE)):
+        return None
+
+    def rows(client: Any) -> list[dict[str, Any]]:
+        return list(
+            client.query(
+                collection,
+                filter=f'{KEY} >= ""',
+                output_fields=[KEY, _TEXT, _COUNT, _DIGEST],
+                limit=_MOST_TEXTS,
+                consistency_level="Strong",
+                **ONCE,
+            )
+        )
+
+    for _ in range(_TRIES):
+        found = sorted(connection.call(rows), key=lambda row: row[KEY])
+        if not found:
+            return None
+        # A longer record than the one that is there now may have left rows behind it.
+        parts = found[: found[0][_COUNT]]
+        whole = "".join(row[_TEXT] for row in parts)
+        if hashlib.sha256(whole.encode("ascii")).hexdigest() == found[0][_DIGEST]:
+            pieces: dict[str, str] = json.loads(whole)
+            return {name: base64.b64decode(piece) for name, piece in pieces.items()}
+        time.sleep(_WAIT_S)
+    raise EngineError(ENGINE, f"the record in {collection} is not whole")

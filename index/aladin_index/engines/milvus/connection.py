@@ -1,0 +1,259 @@
+"""A connection to Milvus: calls with an end, tried again, and errors in this project's words.
+
+`pymilvus` would try a call that fails again and again until its time is over, which holds a
+thread for as long as the server is down. Here a server that is not there is told at once: what
+is tried again, and when to give up, is decided in this file.
+
+How new the items that a search finds have to be.
+
+session     what this process wrote is found at once, what others wrote within the time that the
+            server allows itself (`common.gracefulTime`, 5 seconds; 0.2 seconds as a rule)
+strong      what anybody wrote is found at once; a search waits for the server's next tick
+bounded     what anybody wrote is found within that time
+eventually  what is there
+
+Strong reads take 200 ms on a server as it comes, the others 1 to 2 ms; the first read after a write
+of the same process takes 200 ms under "session", too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError
+
+ENGINE = "milvus"
+
+Answer = TypeVar("Answer")
+
+# What `pymilvus` says of its own tries, which there are none of.
+_TRIES = re.compile(r"^\[\w+\] Retry run out of 0 retry times, (message=)?")
+
+# Codes of answers that say that it may be otherwise in a moment: the server starts, a node of the
+# cluster was lost, a collection is being loaded, there is too much to do. They are listed in
+# Milvus's pkg/util/merr.
+_PASSING = frozenset(
+    (
+        *(1, 2, 3, 4, 5, 8, 9),  # the service
+        *(101, 103, 400, 401, 500, 501, 502, 503, 600, 601, 602),  # what is being loaded
+        *(900, 901, 902, 903, 904, 1000, 1001, 1002),  # nodes and their files
+    )
+)
+# And of gRPC, by name.
+_PASSING_CALLS = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "UNKNOWN", "INTERNAL"}
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 1.0
+# A connection that was lost is looked for this often at least; gRPC itself goes up to minutes.
+_FIRST_RECONNECT_MS, _RECONNECT_MS = 100, 500
+# gRPC takes a limit that a channel has from a moment before the call: 1.3 to 2 s before it on the
+# machines it was measured on. A limit of a call of its own is exact, but has `pymilvus` try again
+# for all of that time.
+_LIMIT_IS_EARLY_S = 2.0
+
+
+class MilvusConnection:
+    """Calls of `pymilvus.MilvusClient`; connects with the first of them."""
+
+    def __init__(self, url: str, token: str | None, timeout_s: float, retries: int) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            url: such as http://127.0.0.1:19530.
+            token: "user:password" or an API key; None: the server asks for none.
+            timeout_s: of a call, tries included.
+            retries: of a call that failed in a way that may pass.
+
+        Raises:
+            ConfigError: pymilvus is not installed.
+        """
+        try:
+            self._pymilvus: Any = importlib.import_module("pymilvus")
+            self._grpc_error: Any = importlib.import_module("grpc").RpcError
+        except ImportError as error:
+            raise ConfigError(
+                "Milvus needs the package pymilvus: pip install 'aladin-search[milvus]'"
+            ) from error
+        # It logs each error before it raises it; ours are raised, and told where they end.
+        logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+        self._url, self._token = url, token
+        self._timeout_s, self._retries = timeout_s, retries
+        self._lock = threading.Lock()
+        self._client: Any = None
+
+    @property
+    def pymilvus(self) -> Any:
+        """The package."""
+        return self._pymilvus
+
+    def call(self, ask: Callable[[Any], Answer]) -> Answer:
+        """Call, and try again where it fails in a way that may pass.
+
+        A try may take half of the time, and none begins in the second half of it. Where the server
+        hangs, the last may end up to 2 s late.
+
+        Args:
+            ask: takes the client; safe to be done twice. Its calls are to be told `ONCE`.
+
+        Raises:
+            EngineUnavailableError: the server does not answer, or not yet.
+            EngineError: it refuses.
+        """
+        half_s = time.monotonic() + self._timeout_s / 2
+        wait_s = _FIRST_WAIT_S
+        for left in range(self._retries, -1, -1):
+            try:
+                return self._once(ask)
+            except EngineUnavailableError:
+                if left == 0 or time.monotonic() + wait_s > half_s:
+                    raise
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        raise AssertionError("the last try returns or raises")
+
+    def wait_until(self, is_done: Callable[[Any], bool], what: str, timeout_s: float) -> None:
+        """Ask until something is done.
+
+        Raises:
+            EngineUnavailableError: it is not, in time.
+        """
+        deadline_s, wait_s = time.monotonic() + timeout_s, _FIRST_WAIT_S
+        while not self.call(is_done):
+            if time.monotonic() > deadline_s:
+                raise EngineUnavailableError(ENGINE, f"{what} took more than {timeout_s:g} s")
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def _once(self, ask: Callable[[Any], Answer]) -> Answer:
+        try:
+            return ask(self._connected())
+        except self._pymilvus.MilvusException as error:
+            cause = error.__cause__
+            if isinstance(cause, self._grpc_error):
+                # Its message has all that gRPC knows of the call, line by line.
+                raise _told(cause.code(), cause.details()) from error
+            raise _told(error.code, error.message) from error
+        except self._grpc_error as error:
+            raise _told(error.code(), error.details()) from error
+
+    def _connected(self) -> Any:
+        """Return the client; the first to ask connects, others wait as long as a try may take."""
+        half_s = self._timeout_s / 2
+        if not self._lock.acquire(timeout=half_s):
+            raise EngineUnavailableError(ENGINE, f"no connection to {self._url} in {half_s:g} s")
+        try:
+            if self._client is None:
+                limits = {"name": [{}], "timeout": f"{half_s + _LIMIT_IS_EARLY_S:.3f}s"}
+                self._client = self._pymilvus.MilvusClient(
+                    uri=self._url,
+                    token=self._token or "",
+                    timeout=half_s,
+                    # Not shared with other clients of this process, which may have other limits.
+                    dedicated=True,
+                    grpc_options={
+                        "grpc.service_config": json.dumps({"methodConfig": [limits]}),
+                        "grpc.initial_reconnect_backoff_ms": _FIRST_RECONNECT_MS,
+                        "grpc.max_reconnect_backoff_ms": _RECONNECT_MS,
+                    },
+                )
+            return self._client
+        finally:
+            self._lock.release()
+
+
+# What each call of `pymilvus` is told: tries are `MilvusConnection`'s business.
+ONCE: dict[str, Any] = {"retry_times": 0}
+
+
+def _told(code: object, message: str) -> EngineError:
+    """Make an error of a code of Milvus or of gRPC."""
+    name = getattr(code, "name", None)
+    message = " ".join(_TRIES.sub("", message or "no reason was given").split())
+    passing = name in _PASSING_CALLS or code in _PASSING
+    kind = EngineUnavailableError if passing else EngineError
+    return kind(ENGINE, message if name is None else f"{name}: {message}")
+
+
+LEVELS = ("session", "strong", "bounded", "eventually")
+DEFAULT_LEVEL = "session"
+# Twice the server's own bound: older writes of this process are found without asking for them.
+_OWN_WRITE_S = 10.0
+
+
+class _Writes:
+    """When this process last wrote to each collection, with whichever client."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # The server's timestamp, and when it was noted.
+        self._last: dict[tuple[str, str], tuple[int, float]] = {}
+
+    def note(self, url: str, collection: str, timestamp: int) -> None:
+        with self._lock:
+            before, _ = self._last.get((url, collection), (0, 0.0))
+            self._last[url, collection] = max(before, timestamp), time.monotonic()
+
+    def recent(self, url: str, collection: str) -> int | None:
+        with self._lock:
+            timestamp, noted_s = self._last.get((url, collection), (0, 0.0))
+        is_recent = timestamp > 0 and time.monotonic() - noted_s < _OWN_WRITE_S
+        return timestamp if is_recent else None
+
+
+# One for all clients: what writes and what searches have one each.
+_WRITES = _Writes()
+
+
+class Consistency:
+    """Chooses what a read waits for."""
+
+    def __init__(self, url: str, level: str | None) -> None:
+        """Choose by one of the levels of this file.
+
+        Args:
+            url: of the server.
+            level: None: the default.
+
+        Raises:
+            ConfigError: there is no such level.
+        """
+        level = level or DEFAULT_LEVEL
+        if level not in LEVELS:
+            raise ConfigError(f"consistency: expected one of {', '.join(LEVELS)}, got {level!r}")
+        self._url = url
+        self._level = level
+
+    def note_write(self, collection: str, timestamp: int) -> None:
+        """Say that a collection has just been written to.
+
+        Args:
+            collection: its name.
+            timestamp: of the server, not before the write.
+        """
+        _WRITES.note(self._url, collection, timestamp)
+
+    def of_read(self, collection: str) -> dict[str, Any]:
+        """Return what a read has to ask for, in Milvus's words.
+
+        Its own "Session" neither bounds how late the writes of others are found, nor waits for
+        deletions, whose answers have no timestamp: here a read waits for the last write of this
+        process, if it is recent, and is bounded where there is none.
+        """
+        if self._level != "session":
+            return {"consistency_level": self._level.capitalize()}
+        timestamp = _WRITES.recent(self._url, collection)
+        if timestamp is None:
+            return {"consistency_level": "Bounded"}
+        return {"consistency_level": "Customized", "guarantee_timestamp": timestamp}

@@ -1,0 +1,287 @@
+"""Filters in the language of Milvus, over what `aladin_index.engines.milvus.rows` keeps of
+metadata.
+
+An item as a row of a Milvus collection, and back.
+
+A row's key is a digest of the item's id, so that ids may be of any length and hold anything. The
+releases of Milvus that this is for have no field for bytes: tokens are kept as base64 in as many
+texts as they need.
+
+How much goes into one message to Milvus.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from aladin_network.errors import EngineError, InputError
+
+from aladin_index.engines.client import CollectionSchema, EngineItem
+from aladin_index.engines.filter_fields import (
+    field_key,
+    filter_fields,
+    number_key,
+    terms_of,
+    text_bound,
+)
+from aladin_index.engines.record import item_from_text, item_text, token_bytes, tokens_of
+from aladin_index.items.filters import And, Bound, Comparison, Equal, Exists, Filter, Not, Or, Range
+from aladin_index.settings import TokenDtype
+from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
+
+TERMS, EXTENTS = "terms", "extents"
+
+# A bound is passed by one of a field's values where it is passed by the greatest, or the least.
+_COMPARISONS: dict[Comparison, tuple[str, str]] = {
+    "gt": ("greatest", ">"),
+    "gte": ("greatest", ">="),
+    "lt": ("least", "<"),
+    "lte": ("least", "<="),
+}
+_ESCAPES = {'"': '\\"', "\\": "\\\\"} | {chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}
+
+
+def extent_name(field: str, kind: str, end: str) -> str:
+    """Return the key of `EXTENTS` under which an end of a field's values is kept.
+
+    Args:
+        field: its `field_key`.
+        kind: "number" or "text".
+        end: "least" or "greatest".
+    """
+    return f"{field}_{kind}_{end}"
+
+
+def expression(filter: Filter) -> str:
+    """Write a filter as Milvus reads it.
+
+    Raises:
+        InputError: a range compares with a text that is longer than what is kept of texts.
+    """
+    if isinstance(filter, Not):
+        return f"not ({expression(filter.part)})"
+    if isinstance(filter, And):
+        return " and ".join(f"({expression(part)})" for part in filter.parts)
+    if isinstance(filter, Or):
+        return " or ".join(f"({expression(part)})" for part in filter.parts)
+    if isinstance(filter, Range):
+        return " and ".join(f"({_bound(filter.field, bound)})" for bound in filter.bounds)
+    return _terms(filter)
+
+
+def quoted(text: str) -> str:
+    """Write a text as a literal; what is not printable is written by its code."""
+    return '"' + "".join(_ESCAPES.get(letter, letter) for letter in text) + '"'
+
+
+def _terms(test: Equal | Exists) -> str:
+    wanted = ", ".join(quoted(term) for term in terms_of(test))
+    return f"array_contains_any({TERMS}, [{wanted}])"
+
+
+def _bound(field: str, bound: Bound) -> str:
+    end, sign = _COMPARISONS[bound.comparison]
+    kind = bound.value.kind
+    # Numbers are kept as texts of the same order: Milvus compares numbers in JSON as floats.
+    if kind == "number":
+        limit = number_key(bound.value.value).text
+    else:
+        limit = text_bound(field, bound.value)
+    name = extent_name(field_key(field), kind, end)
+    return f'{EXTENTS}["{name}"] {sign} {quoted(limit)}'
+
+
+KEY, MATCH, ITEM = "key", "match", "item"
+# Milvus's own limits: bytes of a text and of a JSON field, elements of an array.
+MAX_TEXT_BYTES, MAX_JSON_BYTES, MAX_TERMS = 65_535, 65_536, 4096
+# Base64 makes four letters of three bytes.
+_BYTES_A_TEXT = MAX_TEXT_BYTES // 4 * 3
+# Of an item that comes later, there may be more tokens than of any in the generation.
+_ROOM = 2
+# The server sends messages of 64 MiB at most.
+_ANSWER_BYTES = 48 * 2**20
+
+
+class CollectionForm(NamedTuple):
+    """How a side is kept: the description of its collection.
+
+    Attributes:
+        embedding_dim: size of an embedding.
+        token_dtype: their stored form.
+        token_dim: size of a token.
+        token_texts: fields that a row's tokens have.
+        index_kind: of its first stage, see `aladin_index.engines.milvus.index_kinds`.
+    """
+
+    embedding_dim: int
+    token_dtype: TokenDtype
+    token_dim: int
+    token_texts: int
+    index_kind: str
+
+    @classmethod
+    def of(cls, schema: CollectionSchema, index_kind: str) -> CollectionForm:
+        """Choose the form for a side with a kind of index."""
+        needed = _ROOM * schema.max_tokens * schema.codec.token_bytes
+        texts = max(1, -(-needed // _BYTES_A_TEXT))
+        return cls(schema.embedding_dim, schema.codec.dtype, schema.codec.dim, texts, index_kind)
+
+    @classmethod
+    def read(cls, description: str) -> CollectionForm:
+        """Read the description of a collection.
+
+        Raises:
+            EngineError: it is of no collection of ours.
+        """
+        try:
+            return cls(**json.loads(description))
+        except (ValueError, TypeError) as error:
+            raise EngineError("milvus", f"a collection is described as {description!r}") from error
+
+    @property
+    def description(self) -> str:
+        """What `read` reads."""
+        return json.dumps(self._asdict())
+
+    @property
+    def token_fields(self) -> list[str]:
+        """Names of the fields that hold tokens."""
+        return [f"tokens_{place}" for place in range(self.token_texts)]
+
+    @property
+    def rows_with_tokens(self) -> int:
+        """How many rows one answer may have where it has their tokens, too."""
+        return max(1, _ANSWER_BYTES // ((self.token_texts + 1) * MAX_TEXT_BYTES))
+
+    def tokens_of(self, stored: bytes) -> PackedTokens:
+        """Take an item's stored tokens apart; what they mean is for the side's own codec."""
+        return tokens_of(stored, _form_codec(self.token_dtype, self.token_dim))
+
+
+def key_of(item_id: str) -> str:
+    """Return the key of an item: 32 hexadecimal digits."""
+    return hashlib.sha256(item_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def row_of(entry: EngineItem, form: CollectionForm) -> dict[str, Any]:
+    """Make the row of an item.
+
+    Args:
+        entry: with its embedding and tokens.
+        form: of the side.
+
+    Raises:
+        InputError: the item is larger than what Milvus takes.
+    """
+    assert entry.embedding is not None and entry.tokens is not None  # as upserts have them
+    fields = filter_fields(entry.item.metadata)
+    if len(fields.values) > MAX_TERMS:
+        raise _too_large(entry, "values of metadata", MAX_TERMS, len(fields.values))
+    extents = {
+        extent_name(field, kind, end): value
+        for kind, ends in (("number", _number_ends(fields.numbers)), ("text", fields.texts))
+        for field, extent in ends.items()
+        for end, value in (("least", extent[0]), ("greatest", extent[1]))
+    }
+    text = item_text(entry.item)
+    for what, most, value in (
+        ("bytes of text and metadata", MAX_TEXT_BYTES, text),
+        ("bytes of the ends of metadata fields", MAX_JSON_BYTES, json.dumps(extents)),
+    ):
+        if len(value.encode("utf-8")) > most:
+            raise _too_large(entry, what, most, len(value.encode("utf-8")))
+    stored = token_bytes(entry.tokens)
+    if len(stored) > form.token_texts * _BYTES_A_TEXT:
+        raise _too_large(entry, "bytes of tokens", form.token_texts * _BYTES_A_TEXT, len(stored))
+    parts = {
+        name: base64.b64encode(stored[start : start + _BYTES_A_TEXT]).decode("ascii")
+        for name, start in zip(
+            form.token_fields,
+            range(0, form.token_texts * _BYTES_A_TEXT, _BYTES_A_TEXT),
+            strict=True,
+        )
+    }
+    return {
+        KEY: key_of(entry.item.id),
+        MATCH: entry.embedding.astype(np.float32).tolist(),
+        ITEM: text,
+        TERMS: fields.values,
+        EXTENTS: extents,
+        **parts,
+    }
+
+
+def entry_of(row: Mapping[str, Any], form: CollectionForm) -> EngineItem:
+    """Read a row; what is not in it was not asked for."""
+    embedding = row.get(MATCH)
+    tokens = None
+    if form.token_fields[0] in row:
+        stored = b"".join(base64.b64decode(row[name]) for name in form.token_fields)
+        tokens = form.tokens_of(stored)
+    return EngineItem(
+        item_from_text(row[ITEM]),
+        None if embedding is None else np.asarray(embedding, dtype=np.float32),
+        tokens,
+    )
+
+
+@cache
+def _form_codec(dtype: TokenDtype, dim: int) -> TokenCodec:
+    """Return a codec of the form of some tokens, without what they are made of."""
+    codebook = np.zeros((1, dim), dtype=np.float32) if dtype in CODE_BITS else None
+    return TokenCodec(dtype, dim, codebook)
+
+
+def _number_ends(numbers: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    return {field: (each.least.text, each.greatest.text) for field, each in numbers.items()}
+
+
+def _too_large(entry: EngineItem, what: str, most: int, found: int) -> InputError:
+    return InputError(
+        f"item {entry.item.id!r}: Milvus takes at most {most} {what}, this one has {found}"
+    )
+
+
+# The server takes messages of 64 MiB, and Pulsar, which may keep its log, 5 MB. Items are taken in
+# as fast in batches of 1 MiB as in larger ones.
+_BATCH_BYTES = 4 * 2**20
+_BATCH_ROWS = 2000
+# Keys in one condition: 35 letters each.
+_KEYS_AT_A_TIME = 1000
+
+
+def batches(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Yield rows in batches that one message takes; their order stays."""
+    batch: list[Mapping[str, Any]] = []
+    size = 0
+    for row in rows:
+        row_bytes = sum(_size(value) for value in row.values())
+        if batch and (size + row_bytes > _BATCH_BYTES or len(batch) == _BATCH_ROWS):
+            yield batch
+            batch, size = [], 0
+        batch.append(row)
+        size += row_bytes
+    if batch:
+        yield batch
+
+
+def parts_of(keys: Sequence[str], most: int = _KEYS_AT_A_TIME) -> Iterator[Sequence[str]]:
+    """Yield keys in as many as one condition takes, and one answer: `most`."""
+    most = min(most, _KEYS_AT_A_TIME)
+    for start in range(0, len(keys), most):
+        yield keys[start : start + most]
+
+
+def _size(value: Any) -> int:
+    """Return about how many bytes a value takes in a message; a number takes four."""
+    if isinstance(value, (list, tuple)):
+        return sum(_size(each) if isinstance(each, str) else 4 for each in value)
+    if isinstance(value, dict):
+        return sum(_size(name) + _size(each) for name, each in value.items())
+    return len(value.encode("utf-8"))

@@ -1,0 +1,280 @@
+"""Publishes an index of files to an engine, as a new generation there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from aladin_network.errors import ConfigError, EngineError, InputError
+from aladin_network.types import NullProgress, Progress
+
+from aladin_index.engines.client import EngineClient
+from aladin_index.engines.push_folder import copy_photos, only_pusher, write_folder
+from aladin_index.engines.push_source import NearestSoFar, PushSource, entries_of
+from aladin_index.engines.record import CHANGED, SOURCE, GenerationRecord, is_whole, read_generation
+from aladin_index.format.engine_location import EngineLocation, location_of
+from aladin_index.format.manifest import AnnEntry, CollectionEntry, Manifest
+from aladin_index.generations.reader import open_index
+from aladin_index.items.tables import StoredItem
+from aladin_index.settings import Target
+from aladin_index.tokens.codec import TokenCodec
+
+# The piece of an unfinished generation's record that says how many items of each side are in.
+_PROGRESS = "progress.json"
+# What a push that is cut does again, at most.
+_BATCHES_A_NOTE = 8
+_UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushSettings:
+    """Options of a push.
+
+    Attributes:
+        batch_size: items that are handed to the engine's client together.
+        keep: generations that stay in the engine, the new one included.
+        ann_recall: share of the exact nearest items that the engine's first stage has to find, in
+            (0, 1]: searches look as far as is needed for it. None: what the index was built for.
+        discard_changes: go on where items were added to what is live in the engine, or removed
+            from it: the new generation does not have these changes.
+        unless_live: do nothing where what is live in the engine was pushed from the index as it
+            is now, into the same folder and with the same options.
+    """
+
+    batch_size: int = 256
+    keep: int = 2
+    ann_recall: float | None = None
+    discard_changes: bool = False
+    unless_live: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values.
+
+        Raises:
+            ConfigError: a number below 1, or a recall outside of (0, 1].
+        """
+        if self.ann_recall is not None and not 0 < self.ann_recall <= 1:
+            raise ConfigError(
+                f"ann_recall: expected more than 0 and at most 1, got {self.ann_recall}"
+            )
+        for name, value in (("batch_size", self.batch_size), ("keep", self.keep)):
+            if value < 1:
+                raise ConfigError(f"{name}: expected at least 1, got {value}")
+
+
+class PushReport(NamedTuple):
+    """What a push did.
+
+    Attributes:
+        generation: that is live in the engine now.
+        counts: number of items of each side.
+        resumed: of them, how many were there from a push that was cut.
+        first_stages: how far searches of each side look, and what that finds.
+        dropped: generations that were removed.
+    """
+
+    generation: int
+    counts: dict[Target, int]
+    resumed: dict[Target, int]
+    first_stages: dict[Target, AnnEntry]
+    dropped: list[int]
+
+
+def push_index(
+    index: Path,
+    folder: Path,
+    location: EngineLocation,
+    client: EngineClient,
+    settings: PushSettings,
+    progress: Progress | None = None,
+) -> PushReport:
+    """Put all live items of an index into an engine, and make them what is searched there.
+
+    What was live stays so until all is in, counted and searchable. A push that was cut goes on
+    when it is run again with the same index and the same options; a changed one begins anew. One
+    push at a time to a name: the end of one removes what is unfinished of others.
+
+    Args:
+        index: folder of an index of files; not changed.
+        folder: that will stand for the index in the engine; made or brought up to date.
+        location: of the index in the engine.
+        client: of that engine; not closed.
+        settings: of the push.
+        progress: told of items.
+
+    Raises:
+        ConfigError: there is an index of files at `folder`.
+        InputError: `index` is no index of files, or there are changes that would be lost, also
+            such as came while this ran.
+        EngineError: the engine refuses, or has not as many items as it was given.
+        EngineUnavailableError: the engine does not answer.
+        SearchIndexError: the index cannot be read, or the disk not be written.
+    """
+    progress = progress or NullProgress()
+    with open_index(index) as opened, only_pusher(folder):
+        source = PushSource(opened)
+        live = client.live_generation()
+        if live is not None and settings.unless_live and location_of(folder) == location:
+            pieces = client.read_record(live) or {}
+            if pieces.get(SOURCE) == source.identity(location, settings.ann_recall):
+                manifest = read_generation(client, live).manifest
+                return _report(manifest, dict.fromkeys(source.sides, 0), dropped=[])
+        _check_unchanged(client, live, settings)
+        push = _Push(client, source, location, settings, partial(copy_photos, index, folder))
+        push.begin(live)
+        sides: dict[Target, CollectionEntry] = {}
+        for target in source.sides:
+            sides[target] = push.send(target, progress)
+        manifest = replace(
+            source.manifest,
+            generation=push.generation,
+            images=sides.get("images"),
+            texts=sides.get("texts"),
+            files={},
+        )
+        codecs: dict[Target, TokenCodec] = {target: source.codec(target) for target in sides}
+        record = GenerationRecord(manifest=manifest, codecs=codecs, source=push.identity)
+        client.write_record(push.generation, record.pieces())
+        write_folder(index, folder, manifest.model, location)
+        # Again, for a push takes its time: services may have been told of changes meanwhile.
+        _check_unchanged(client, live, settings)
+        client.make_live(push.generation)
+        dropped = _drop_old(client, push.generation, settings.keep)
+        return _report(manifest, push.resumed, dropped)
+
+
+class _Push:
+    """One push on its way.
+
+    Attributes:
+        generation: that is being filled.
+        identity: see `PushSource.identity`.
+        resumed: of each side, items that a push that was cut has put in.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        source: PushSource,
+        location: EngineLocation,
+        settings: PushSettings,
+        take_along: Callable[[Sequence[StoredItem]], None],
+    ) -> None:
+        self._client = client
+        self._source = source
+        self._location = location
+        self._settings = settings
+        self._take_along = take_along
+        self._done: dict[str, int] = {}
+        self.generation = 1
+        self.identity = source.identity(location, settings.ann_recall)
+        self.resumed: dict[Target, int] = {}
+
+    def begin(self, live: int | None) -> None:
+        """Go on with the newest generation if it is this push's, or start a new one."""
+        generations = self._client.generations()
+        if generations:
+            newest = generations[-1]
+            pieces = self._client.read_record(newest) or {}
+            if newest != live and pieces.get(SOURCE) == self.identity:
+                self.generation = newest
+                self._done = json.loads(pieces.get(_PROGRESS, b"{}"))
+                return
+            self.generation = newest + 1
+        self._note()
+
+    def send(self, target: Target, progress: Progress) -> CollectionEntry:
+        """Put a side in, have it indexed, and return what there is to say of it."""
+        client, side, schema = self._client, self._source.sides[target], self._source.schema(target)
+        ann = side.entry.ann
+        nearest_of = min(ann.recall_at, client.max_results)
+        nearest = NearestSoFar(self._source.queries(target), nearest_of)
+        client.create_side(self.generation, target, schema)
+        done = self.resumed[target] = self._done.get(target, 0)
+        passed = tokens = 0
+        progress.start(schema.count, _UNITS[target])
+        for number, part in enumerate(
+            self._source.parts(target, self._settings.batch_size), start=1
+        ):
+            nearest.take(part.embeddings)
+            tokens += int(part.lengths.sum())
+            entries = entries_of(part)[max(0, done - passed) :]
+            passed += len(part.items)
+            self._take_along(part.items)
+            if entries:
+                client.upsert(self.generation, target, entries)
+                if number % _BATCHES_A_NOTE == 0:
+                    self._done[target] = passed
+                    self._note()
+            progress.advance(len(part.items))
+        self._done[target] = passed
+        self._note()
+        client.open_side(self.generation, target)
+        found = client.count(self.generation, target)
+        if found != passed:
+            raise EngineError(
+                client.kind,
+                f"generation {self.generation}: expected {passed} {target}, got {found}; it was "
+                "not made live",
+            )
+        first_stage = self._calibrated(target, nearest)
+        return replace(side.entry, count=passed, token_count=tokens, ann=first_stage)
+
+    def _calibrated(self, target: Target, nearest: NearestSoFar) -> AnnEntry:
+        """Choose how far searches of a side look, and say what that finds."""
+        wanted = self._settings.ann_recall
+        if wanted is None:
+            wanted = self._source.sides[target].entry.ann.recall_wanted
+        client, generation = self._client, self.generation
+        chosen, curve = nearest.calibrate(client, generation, target, wanted)
+        return AnnEntry(
+            asked=self._location.index or "auto",
+            factory=f"{client.kind} {client.first_stage(generation, target).kind}",
+            search_width=chosen.search_width,
+            recall=chosen.recall,
+            recall_at=nearest.count,
+            recall_queries=len(nearest.queries),
+            recall_wanted=wanted,
+            curve=curve,
+        )
+
+    def _note(self) -> None:
+        """Keep how far it is, for one that follows where this is cut."""
+        done = json.dumps(self._done).encode("ascii")
+        self._client.write_record(self.generation, {SOURCE: self.identity, _PROGRESS: done})
+
+
+def _report(manifest: Manifest, resumed: dict[Target, int], dropped: list[int]) -> PushReport:
+    sides = manifest.sides
+    return PushReport(
+        generation=manifest.generation,
+        counts={target: entry.count for target, entry in sides.items()},
+        resumed=resumed,
+        first_stages={target: entry.ann for target, entry in sides.items()},
+        dropped=dropped,
+    )
+
+
+def _check_unchanged(client: EngineClient, live: int | None, settings: PushSettings) -> None:
+    if live is None or settings.discard_changes:
+        return
+    if CHANGED in (client.read_record(live) or {}):
+        raise InputError(
+            f"{client.kind}: items were added to generation {live} or removed from it since it was "
+            "pushed, which the index here does not know; push with --discard-changes to lose that"
+        )
+
+
+def _drop_old(client: EngineClient, live: int, keep: int) -> list[int]:
+    """Remove what is older than the live generation and not to stay, or was never whole."""
+    older = [generation for generation in client.generations() if generation < live]
+    whole = [generation for generation in older if is_whole(client.read_record(generation))]
+    staying = set(whole[len(whole) - min(keep - 1, len(whole)) :])
+    dropped = [generation for generation in older if generation not in staying]
+    for generation in dropped:
+        client.drop_generation(generation)
+    return dropped

@@ -1,0 +1,184 @@
+"""An index of files as it is pushed to an engine: all that is live in it at one moment.
+
+How far an engine has to look to find what is nearest, measured with what is pushed to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from aladin_network.config import dump_config
+from numpy.typing import NDArray
+
+from aladin_index.ann.search_width import ChosenSearchWidth, choose, is_saturated, sample_queries
+from aladin_index.engines.client import CollectionSchema, EngineClient, EngineItem
+from aladin_index.format.engine_location import EngineLocation
+from aladin_index.format.manifest import Manifest, RecallPoint
+from aladin_index.generations.collection_writer import EncodedPart, live_parts
+from aladin_index.generations.reader import SearchIndex
+from aladin_index.search.live_collection import LiveCollection
+from aladin_index.settings import TARGETS, Target
+from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.quantisation import ErrorFeedback
+from aladin_index.tokens.store import feedback_from
+
+# What the engine finds is compared with the exact nearest of so many items.
+_RECALL_QUERIES = 100
+
+
+class PushSource:
+    """What is pushed; changes of the index that come later are not seen.
+
+    Attributes:
+        manifest: of the index.
+        sides: its images, its texts or both.
+    """
+
+    def __init__(self, index: SearchIndex) -> None:
+        """Look at the index, which has to stay open."""
+        self.manifest: Manifest = index.manifest
+        self.sides: dict[Target, LiveCollection] = {
+            target: index.side(target) for target in index.manifest.targets
+        }
+
+    def identity(self, location: EngineLocation, ann_recall: float | None) -> bytes:
+        """Return what tells this push from any other, for one that was cut to go on.
+
+        Args:
+            location: that is pushed to; how the engine is to index is part of what is pushed.
+            ann_recall: that was asked for; None: as of the index.
+        """
+        manifest = json.dumps(dump_config(self.manifest), sort_keys=True).encode("utf-8")
+        changes = {
+            target: None if side.changes is None else [side.changes.rows, side.changes.sequence]
+            for target, side in self.sides.items()
+        }
+        asked = dump_config(location)
+        # The same engine may be reached by another address the next time.
+        del asked["url"]
+        data = {
+            "manifest": hashlib.sha256(manifest).hexdigest(),
+            "changes": changes,
+            "location": asked,
+            "ann_recall": ann_recall,
+        }
+        return json.dumps(data, sort_keys=True).encode("utf-8")
+
+    def codec(self, target: Target) -> TokenCodec:
+        """Return the codec of a side, with what the writers of the engine's index round for."""
+        return replace(self.sides[target].base.tokens.codec, feedback=self._feedback(target))
+
+    def schema(self, target: Target) -> CollectionSchema:
+        """Return what an engine has to know of a side."""
+        side = self.sides[target]
+        longest = int(np.diff(side.base.tokens.offsets).max(initial=0))
+        if side.changes is not None:
+            longest = max(longest, int(side.changes.token_counts.max(initial=0)))
+        return CollectionSchema(
+            embedding_dim=side.entry.embedding_dim,
+            codec=side.base.tokens.codec,
+            max_tokens=longest,
+            count=side.count,
+        )
+
+    def parts(self, target: Target, items_at_a_time: int) -> Iterator[EncodedPart]:
+        """Yield the items of a side in the order of their rows, always the same."""
+        yield from live_parts(self.sides[target], items_at_a_time)
+
+    def queries(self, target: Target) -> NDArray[np.float32]:
+        """Return embeddings to ask the engine with, (queries, d_match).
+
+        As in a real search they are of items of the other side, if it has any.
+        """
+        others = [side for each, side in self.sides.items() if each != target]
+        asking = [each.base.embeddings for each in (*others, self.sides[target])]
+        return sample_queries(next(filter(len, asking), asking[0]), _RECALL_QUERIES)
+
+    def _feedback(self, target: Target) -> ErrorFeedback | None:
+        """Learn from the other side how tokens of this one are best rounded, as a build does."""
+        if self.sides[target].entry.token_dtype == "float16":
+            return None
+        for other in TARGETS:
+            if other != target and other in self.sides:
+                return feedback_from(self.sides[other].base.tokens)
+        return None
+
+
+def entries_of(part: EncodedPart) -> list[EngineItem]:
+    """Return items as an engine takes them; the arrays are views."""
+    ends = np.cumsum(part.lengths).tolist()
+    starts = [0, *ends[:-1]]
+    return [
+        EngineItem(
+            item, part.embeddings[place], part.tokens.take(slice(starts[place], ends[place]))
+        )
+        for place, item in enumerate(part.items)
+    ]
+
+
+# Engines add cosines up in another order, and some in halves of the processor's registers.
+_ROUNDING = 1e-6
+
+
+class NearestSoFar:
+    """The exact nearest items of some queries among all that passed by.
+
+    Attributes:
+        queries: (queries, dim) float32.
+        count: number of nearest items.
+    """
+
+    def __init__(self, queries: NDArray[np.float32], count: int) -> None:
+        """Begin with no item."""
+        self.queries = queries
+        self.count = count
+        self._scores = np.empty((len(queries), 0), dtype=np.float32)
+
+    def take(self, embeddings: NDArray[np.float32]) -> None:
+        """Compare some more items, (items, dim)."""
+        scores = np.concatenate([self._scores, self.queries @ embeddings.T], axis=1)
+        beyond = scores.shape[1] - self.count
+        if beyond > 0:
+            scores = np.partition(scores, beyond, axis=1)[:, beyond:]
+        self._scores = scores
+
+    def calibrate(
+        self, client: EngineClient, generation: int, target: Target, recall_wanted: float
+    ) -> ChosenSearchWidth:
+        """Choose how far searches look: no further than needed.
+
+        Args:
+            client: of the engine.
+            generation: that has all items that passed by.
+            target: the side.
+            recall_wanted: share of the nearest items to find.
+        """
+        curve: list[RecallPoint] = []
+        for width in client.first_stage(generation, target).widths or (None,):
+            before = curve[-1].recall if curve else 0.0
+            recall = self._recall(client, generation, target, width)
+            curve.append(RecallPoint(search_width=width, oversample=1.0, recall=recall))
+            if recall >= recall_wanted or is_saturated(before, recall):
+                break
+        return ChosenSearchWidth(choose(curve, recall_wanted), curve)
+
+    def _recall(
+        self, client: EngineClient, generation: int, target: Target, width: int | None
+    ) -> float:
+        """Return the share of the nearest items that an engine finds.
+
+        An item that is as near as the last of them counts as one of them.
+        """
+        wanted = min(self.count, self._scores.shape[1])
+        if wanted == 0 or len(self.queries) == 0:
+            return 1.0
+        found = 0
+        for query, scores in zip(self.queries, self._scores, strict=True):
+            hits = client.search(generation, target, query, wanted, None, width=width)
+            least = scores.min() - _ROUNDING
+            found += sum(hit.match >= least for hit in hits)
+        return float(found / (wanted * len(self.queries)))

@@ -1,0 +1,253 @@
+"""Qdrant as an engine: its collections under one name, whatever keeps them.
+
+The record collection of a generation has a point for the record, and one for each side with the
+codec of its tokens: items cannot be read or written without it.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from aladin_network.errors import EngineError
+from numpy.typing import NDArray
+
+from aladin_index.engines.client import (
+    PARTS,
+    CollectionNames,
+    CollectionSchema,
+    EngineFirstStage,
+    EngineItem,
+    FoundItem,
+    Part,
+)
+from aladin_index.engines.qdrant.points import (
+    ITEM,
+    PACKED,
+    VALUES,
+    CollectionForm,
+    entry_of,
+    found_entry_of,
+    key_of,
+    number_paths,
+    point_of,
+)
+from aladin_index.engines.qdrant.store import CollectionShape, Point, PointStore, TokenVectors
+from aladin_index.items.filters import Filter
+from aladin_index.settings import TARGETS, Target
+
+# A server answers a request of any size, but holds all of the answer in memory.
+_MAX_RESULTS = 10_000
+_PIECES = "pieces"
+
+
+class QdrantEngine:
+    """An `EngineClient` over Qdrant's collections."""
+
+    def __init__(
+        self,
+        kind: str,
+        store: PointStore,
+        name: str,
+        token_vectors: TokenVectors,
+        close: Callable[[], None],
+    ) -> None:
+        """Work under `name`; nothing is asked of the engine yet.
+
+        Args:
+            kind: what the engine is called in messages and locations.
+            store: that keeps the points.
+            name: of the index.
+            token_vectors: how tokens are kept for MaxSim by sides that are made from now on.
+            close: lets go of the store; called once.
+        """
+        self._kind = kind
+        self._store = store
+        self._names = CollectionNames(name)
+        self._token_vectors: TokenVectors = token_vectors
+        self._close: Callable[[], None] | None = close
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[int, Target], CollectionForm] = {}
+
+    @property
+    def kind(self) -> str:
+        """Which engine."""
+        return self._kind
+
+    @property
+    def max_results(self) -> int:
+        """The most that one search may ask for."""
+        return _MAX_RESULTS
+
+    def generations(self) -> list[int]:
+        """List the generations that are there, whole or not, ascending."""
+        return self._names.generations_of(self._store.collections())
+
+    def live_generation(self) -> int | None:
+        """Return the generation that the name stands for; None: none yet."""
+        collection = self._store.alias(self._names.name)
+        return None if collection is None else self._names.generation_of(collection)
+
+    def make_live(self, generation: int) -> None:
+        """Let the name stand for a generation from now on, in one step."""
+        self._store.set_alias(self._names.name, self._names.of(generation, "record"))
+
+    def drop_generation(self, generation: int) -> None:
+        """Remove a generation that is not live; one that is not there is no error."""
+        if self.live_generation() == generation:
+            raise EngineError(
+                self._kind, f"generation {generation} of {self._names.name!r} is live"
+            )
+        for part in PARTS:
+            self._store.drop(self._names.of(generation, part))
+        with self._lock:
+            for target in TARGETS:
+                self._kept.pop((generation, target), None)
+
+    def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
+        """Keep a generation's record in the place of the one before."""
+        self._write_pieces(generation, "record", record)
+
+    def read_record(self, generation: int) -> dict[str, bytes] | None:
+        """Return a generation's record; None where it has none."""
+        return self._read_pieces(generation, "record")
+
+    def create_side(self, generation: int, target: Target, schema: CollectionSchema) -> None:
+        """Make an empty collection, unless it is there."""
+        pieces = self._read_pieces(generation, target)
+        if pieces is None:
+            kept = CollectionForm(schema.codec, self._token_vectors)
+            self._write_pieces(generation, target, kept.pieces())
+        else:
+            # As it was begun, should the settings have been changed since.
+            kept = CollectionForm.of_pieces(pieces)
+        collection = self._names.of(generation, target)
+        shape = CollectionShape(
+            embedding_dim=schema.embedding_dim,
+            token_dim=kept.codec.dim,
+            token_vectors=kept.token_vectors,
+        )
+        self._store.create(collection, shape)
+        self._store.index_field(collection, VALUES, "keyword")
+
+    def open_side(self, generation: int, target: Target) -> None:
+        """Index what is in a collection and make it searchable; returns when it is."""
+        self._store.optimise(self._names.of(generation, target))
+
+    def upsert(self, generation: int, target: Target, entries: Sequence[EngineItem]) -> None:
+        """Put items in, in the place of those with the same ids; kept when it returns."""
+        kept = self._kept_side(generation, target)
+        with_vectors = kept.token_vectors != "none"
+        points = [point_of(entry, kept.codec, with_vectors=with_vectors) for entry in entries]
+        collection = self._names.of(generation, target)
+        # Before the points: graphs are built so that they can be walked within what an index of
+        # the payload lets through.
+        paths = {path for point in points for path in number_paths(point.payload)}
+        for path in sorted(paths - kept.indexed_paths):
+            self._store.index_field(collection, path, "float")
+            kept.indexed_paths.add(path)
+        self._store.upsert(collection, points)
+
+    def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
+        """Remove items; ids that are not there are no error."""
+        keys = [key_of(item_id) for item_id in ids]
+        self._store.delete(self._names.of(generation, target), keys)
+
+    def count(self, generation: int, target: Target) -> int:
+        """Return the number of items, all changes that were acknowledged included."""
+        return self._store.count(self._names.of(generation, target))
+
+    def first_stage(self, generation: int, target: Target) -> EngineFirstStage:  # noqa: ARG002
+        """Say how a side is searched."""
+        return self._store.first_stage
+
+    def search(
+        self,
+        generation: int,
+        target: Target,
+        query: NDArray[np.float32],
+        count: int,
+        filter: Filter | None,
+        *,
+        width: int | None = None,
+        with_tokens: bool = False,
+        words: NDArray[np.float32] | None = None,
+    ) -> list[FoundItem]:
+        """Find the items that are nearest to a query, best first, see `EngineClient`."""
+        kept = self._kept_side(generation, target)
+        scored_here = words is not None and kept.token_vectors != "none"
+        found = self._store.search(
+            self._names.of(generation, target),
+            query,
+            count,
+            filter,
+            width=width,
+            fields=(ITEM, PACKED) if with_tokens and not scored_here else (ITEM,),
+            words=words if scored_here else None,
+        )
+        return [found_entry_of(each, kept.codec) for each in found]
+
+    def fetch(
+        self,
+        generation: int,
+        target: Target,
+        ids: Sequence[str],
+        *,
+        with_embeddings: bool = False,
+        with_tokens: bool = False,
+    ) -> list[EngineItem]:
+        """Return the items with some ids, in any order; those that are not there are left out."""
+        kept = self._kept_side(generation, target)
+        points = self._store.retrieve(
+            self._names.of(generation, target),
+            [key_of(item_id) for item_id in ids],
+            with_embeddings=with_embeddings,
+            fields=(ITEM, PACKED) if with_tokens else (ITEM,),
+        )
+        return [entry_of(point, kept.codec) for point in points]
+
+    def check_health(self) -> None:
+        """Return where the engine answers."""
+        self._store.check_health()
+
+    def close(self) -> None:
+        """Close its connections; a second time is no error."""
+        with self._lock:
+            close, self._close = self._close, None
+        if close is not None:
+            close()
+
+    def _kept_side(self, generation: int, target: Target) -> CollectionForm:
+        """Return what was kept of a side when it was made; it never changes."""
+        with self._lock:
+            kept = self._kept.get((generation, target))
+        if kept is not None:
+            return kept
+        pieces = self._read_pieces(generation, target)
+        if pieces is None:
+            message = f"generation {generation} of {self._names.name!r} has no {target}"
+            raise EngineError(self._kind, message)
+        kept = CollectionForm.of_pieces(pieces)
+        with self._lock:
+            self._kept[generation, target] = kept
+        return kept
+
+    def _write_pieces(self, generation: int, part: Part, pieces: Mapping[str, bytes]) -> None:
+        """Keep pieces of bytes as one point, so that they change in one step."""
+        collection = self._names.of(generation, "record")
+        self._store.create(collection, None)
+        texts = {name: base64.b64encode(piece).decode("ascii") for name, piece in pieces.items()}
+        self._store.upsert(collection, [Point(key_of(part), {_PIECES: texts})])
+
+    def _read_pieces(self, generation: int, part: Part) -> dict[str, bytes] | None:
+        collection = self._names.of(generation, "record")
+        if collection not in self._store.collections():
+            return None
+        points = self._store.retrieve(collection, [key_of(part)], fields=(_PIECES,))
+        if not points:
+            return None
+        texts: dict[str, Any] = points[0].payload[_PIECES]
+        return {name: base64.b64decode(text) for name, text in texts.items()}

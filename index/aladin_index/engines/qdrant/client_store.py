@@ -1,0 +1,251 @@
+"""Points that `qdrant-client` keeps: on a server, or in its local mode in this process.
+
+Both take the same requests. The local mode compares with every point, has no payload indexes and
+holds all in memory: it is for tests and some thousands of items.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+import numpy as np
+from aladin_network.errors import EngineError, EngineUnavailableError
+from numpy.typing import NDArray
+from qdrant_client import QdrantClient, models
+
+from aladin_index.engines.client import EngineFirstStage
+from aladin_index.engines.qdrant.messages import (
+    indexing,
+    point_of_record,
+    point_structs,
+    scored_points,
+    search_requests,
+    vectors_of,
+)
+from aladin_index.engines.qdrant.store import (
+    MATCH,
+    CollectionShape,
+    FieldKind,
+    Point,
+    QdrantSettings,
+    ScoredPoint,
+)
+from aladin_index.items.filters import Filter
+
+# 40 bytes each; as many embeddings are 60 MB.
+_KEYS_A_MESSAGE = 10_000
+_LOOK_AGAIN_S = 0.3
+# A server is green until it sees that there is something to index.
+_GREEN_LOOKS = 3
+
+T = TypeVar("T")
+
+
+class Calls(Protocol):
+    """How calls of a client are made; raises EngineError and EngineUnavailableError."""
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Make a call, perhaps more than once."""
+        ...
+
+
+class ClientStore:
+    """A `PointStore` over `qdrant_client.QdrantClient`."""
+
+    def __init__(
+        self,
+        engine: str,
+        client: QdrantClient,
+        calls: Calls,
+        settings: QdrantSettings,
+        *,
+        local: bool,
+    ) -> None:
+        """Work with a client, which is closed with this.
+
+        Args:
+            engine: what it is called in messages.
+            client: of a server, or in local mode.
+            calls: makes all calls of it.
+            settings: of collections; the local mode has no use for most of them.
+            local: the client is in local mode.
+        """
+        self._engine = engine
+        self._client = client
+        self._calls = calls
+        self._settings = settings
+        self._local = local
+        self._replicated = settings.replicas > 1 and not local
+
+    def collections(self) -> list[str]:
+        """List the collections."""
+        found = self._calls.run(self._client.get_collections)
+        return [each.name for each in found.collections]
+
+    def alias(self, name: str) -> str | None:
+        """Return the collection that a name stands for; None: it stands for none."""
+        aliases = self._calls.run(self._client.get_aliases).aliases
+        return next((each.collection_name for each in aliases if each.alias_name == name), None)
+
+    def set_alias(self, name: str, collection: str) -> None:
+        """Let a name stand for a collection from now on, in one step."""
+        steps: list[models.AliasOperations] = []
+        if self.alias(name) is not None:
+            deleted = models.DeleteAlias(alias_name=name)
+            steps.append(models.DeleteAliasOperation(delete_alias=deleted))
+        created = models.CreateAlias(collection_name=collection, alias_name=name)
+        steps.append(models.CreateAliasOperation(create_alias=created))
+        self._calls.run(lambda: self._client.update_collection_aliases(steps))
+
+    def create(self, collection: str, shape: CollectionShape | None) -> None:
+        """Make an empty collection, unless it is there; without a shape it has no vectors."""
+        settings = self._settings
+
+        def create() -> None:
+            # Asked each time: a try may have made it although its answer never came.
+            if self._client.collection_exists(collection):
+                return
+            self._client.create_collection(
+                collection,
+                vectors_config={} if shape is None else vectors_of(shape, settings),
+                shard_number=1 if shape is None else settings.shards,
+                replication_factor=settings.replicas,
+                write_consistency_factor=settings.most_replicas,
+                optimizers_config=indexing(now=False),
+            )
+
+        self._calls.run(create)
+
+    def drop(self, collection: str) -> None:
+        """Remove a collection; one that is not there is no error."""
+
+        def drop() -> None:
+            if self._client.collection_exists(collection):
+                self._client.delete_collection(collection)
+
+        self._calls.run(drop)
+
+    def index_field(self, collection: str, path: str, kind: FieldKind) -> None:
+        """Have a field of the payload indexed, unless it is."""
+        if not self._local:
+            schema = models.PayloadSchemaType(kind)
+            self._calls.run(lambda: self._client.create_payload_index(collection, path, schema))
+
+    def optimise(self, collection: str) -> None:
+        """Index what is in a collection; returns when that is done."""
+        if self._local:
+            return
+        self._calls.run(
+            lambda: self._client.update_collection(collection, optimizers_config=indexing(now=True))
+        )
+        green = 0
+        while green < _GREEN_LOOKS:
+            time.sleep(_LOOK_AGAIN_S)
+            state = self._calls.run(lambda: self._client.get_collection(collection))
+            if state.status == models.CollectionStatus.RED:
+                raise EngineError(self._engine, f"{collection}: {state.optimizer_status}")
+            green = green + 1 if state.status == models.CollectionStatus.GREEN else 0
+
+    def upsert(self, collection: str, points: Sequence[Point]) -> None:
+        """Put points in, in the place of those with the same keys; kept when it returns."""
+        for message in point_structs(points):
+            self._change(collection, partial(self._client.upsert, points=message))
+
+    def delete(self, collection: str, keys: Sequence[str]) -> None:
+        """Remove points; keys that are not there are no error."""
+        for part in _parts(keys):
+            chosen = models.PointIdsList(points=list[models.ExtendedPointId](part))
+            self._change(collection, partial(self._client.delete, points_selector=chosen))
+
+    def count(self, collection: str) -> int:
+        """Return the exact number of points."""
+        return self._calls.run(lambda: self._client.count(collection, exact=True)).count
+
+    @property
+    def first_stage(self) -> EngineFirstStage:
+        """How collections are searched."""
+        return EngineFirstStage("flat", ()) if self._local else self._settings.first_stage
+
+    def search(
+        self,
+        collection: str,
+        query: NDArray[np.float32],
+        count: int,
+        filter: Filter | None,
+        *,
+        width: int | None,
+        fields: Sequence[str],
+        words: NDArray[np.float32] | None = None,
+    ) -> list[ScoredPoint]:
+        """Find the points whose embeddings are nearest, best first, see `PointStore`."""
+        requests = search_requests(
+            query, count, filter, fields, words, self._parameters(count, width)
+        )
+        answers = self._calls.run(
+            lambda: self._client.query_batch_points(
+                collection, requests, consistency=self._consistency
+            )
+        )
+        return scored_points(answers)
+
+    def retrieve(
+        self,
+        collection: str,
+        keys: Sequence[str],
+        *,
+        fields: Sequence[str],
+        with_embeddings: bool = False,
+    ) -> list[Point]:
+        """Return the points with some keys; those that are not there are left out."""
+        points: list[Point] = []
+        for part in _parts(keys):
+            read = partial(
+                self._client.retrieve,
+                collection,
+                part,
+                with_payload=list(fields),
+                with_vectors=[MATCH] if with_embeddings else False,
+                consistency=self._consistency,
+            )
+            points += [point_of_record(record) for record in self._calls.run(read)]
+        return points
+
+    def check_health(self) -> None:
+        """Return where the engine answers."""
+        self._calls.run(self._client.get_collections)
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+        self._client.close()
+
+    @property
+    def _consistency(self) -> models.ReadConsistencyType | None:
+        """How many replicas have to agree on an answer."""
+        wanted = self._settings.consistency
+        if wanted is None:
+            # Most replicas have acknowledged what was written, so most of them have it.
+            return models.ReadConsistencyType.QUORUM if self._replicated else None
+        return models.ReadConsistencyType(wanted)
+
+    def _parameters(self, count: int, width: int | None) -> models.SearchParams | None:
+        if self._local:
+            return None
+        return models.SearchParams(hnsw_ef=self._settings.candidates(count, width))
+
+    def _change(self, collection: str, change: Callable[..., models.UpdateResult]) -> None:
+        """Make a change of points and wait until searches see it."""
+        # With replicas, changes of an item by several of us have to come in one order to all.
+        ordering = models.WriteOrdering.MEDIUM if self._replicated else None
+        done = self._calls.run(lambda: change(collection, wait=True, ordering=ordering))
+        if done.status != models.UpdateStatus.COMPLETED:
+            reason = f"{collection}: a change is {done.status}, not completed in time"
+            raise EngineUnavailableError(self._engine, reason)
+
+
+def _parts(keys: Sequence[str]) -> Iterator[list[str]]:
+    """Yield keys as many at a time as go into a message."""
+    for start in range(0, len(keys), _KEYS_A_MESSAGE):
+        yield list(keys[start : start + _KEYS_A_MESSAGE])

@@ -1,0 +1,127 @@
+"""Folders that this process has open: Qdrant lets one client at a time into each.
+
+A service has a client to search with and one to write with, and both may be of one folder.
+
+From where an index is to Qdrant: a server, or a folder that this process reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from aladin_network.errors import ConfigError, EngineError
+
+from aladin_index.engines.connect import EngineOptions
+from aladin_index.engines.qdrant.client import QdrantEngine
+from aladin_index.engines.qdrant.store import PointStore, QdrantSettings
+from aladin_index.format.engine_location import EngineLocation
+
+
+class OpenFolders:
+    """The stores of folders, each with the number of those who use it."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._lock = threading.Lock()
+        self._open: dict[Path, _OpenFolder] = {}
+
+    def open(self, engine: str, path: Path, make: Callable[[Path], PointStore]) -> PointStore:
+        """Return the store of a folder; it is open until as many have closed it as opened it.
+
+        Args:
+            engine: that is to keep it.
+            path: of the folder; it need not be there.
+            make: opens it.
+
+        Raises:
+            EngineError: another engine has it open.
+        """
+        path = path.resolve()
+        with self._lock:
+            folder = self._open.get(path)
+            if folder is None:
+                folder = self._open[path] = _OpenFolder(engine, make(path))
+            elif folder.engine != engine:
+                raise EngineError(engine, f"{path}: is open as a folder of {folder.engine}")
+            folder.users += 1
+            return folder.store
+
+    def close(self, path: Path) -> None:
+        """Close what `open` returned, once for each time."""
+        path = path.resolve()
+        with self._lock:
+            folder = self._open[path]
+            folder.users -= 1
+            if folder.users == 0:
+                del self._open[path]
+                folder.store.close()
+
+
+@dataclass
+class _OpenFolder:
+    engine: str
+    store: PointStore
+    users: int = 0
+
+
+# Of this process: the folders are locked against others.
+OPEN_FOLDERS = OpenFolders()
+
+
+def connect_qdrant(location: EngineLocation, options: EngineOptions) -> QdrantEngine:
+    """Make a client of a server, or of the local mode where the address is a folder's.
+
+    Raises:
+        ConfigError: the package is not installed, or Qdrant has no such option.
+        EngineUnavailableError: another process has the folder open.
+    """
+    settings = QdrantSettings.of(location)
+    try:
+        from aladin_index.engines.qdrant.connections import open_local_store, open_server_store
+    except ModuleNotFoundError as error:
+        raise _missing(error, "qdrant") from error
+    if urlsplit(location.url).scheme == "file":
+        return _in_folder(
+            location, settings, lambda path: open_local_store(location.engine, path, settings)
+        )
+    store = open_server_store(location.engine, location.url, options, settings)
+    return QdrantEngine(location.engine, store, location.name, settings.tokens, store.close)
+
+
+def connect_edge(location: EngineLocation) -> QdrantEngine:
+    """Make a client of Qdrant Edge in this process.
+
+    Raises:
+        ConfigError: the package is not installed, or it has no such option.
+        EngineUnavailableError: another process has the folder open.
+    """
+    settings = QdrantSettings.of(location)
+    try:
+        from aladin_index.engines.qdrant.edge_store import EdgeStore
+    except ModuleNotFoundError as error:
+        raise _missing(error, "qdrant-edge") from error
+    return _in_folder(location, settings, lambda path: EdgeStore(location.engine, path, settings))
+
+
+def _in_folder(
+    location: EngineLocation, settings: QdrantSettings, make: Callable[[Path], PointStore]
+) -> QdrantEngine:
+    folder = Path(unquote(urlsplit(location.url).path))
+    store = OPEN_FOLDERS.open(location.engine, folder, make)
+    return QdrantEngine(
+        location.engine,
+        store,
+        location.name,
+        settings.tokens,
+        lambda: OPEN_FOLDERS.close(folder),
+    )
+
+
+def _missing(error: ModuleNotFoundError, extra: str) -> ConfigError:
+    return ConfigError(
+        f"this engine needs the package {error.name}: pip install 'aladin-search[{extra}]'"
+    )

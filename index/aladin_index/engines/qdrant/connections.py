@@ -1,0 +1,189 @@
+"""Calls of a server: each within its time, and tried again where the server does not answer.
+
+All that is asked of Qdrant may be asked twice: points are put in and removed by their keys.
+
+Points on a server of Qdrant.
+
+Points in a folder that `qdrant-client` reads in this process.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+from aladin_network.errors import EngineError, EngineUnavailableError
+from qdrant_client import QdrantClient
+from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
+from qdrant_client.http.exceptions import (
+    ApiException,
+    ResponseHandlingException,
+    UnexpectedResponse,
+)
+
+from aladin_index.engines.connect import EngineOptions
+from aladin_index.engines.qdrant.client_store import ClientStore
+from aladin_index.engines.qdrant.store import QdrantSettings
+
+# Doubled after each try, and up to half of it less, so that replicas do not come all at once.
+_FIRST_PAUSE_S = 0.1
+# A request gets some time even where a pause has used it up.
+_LEAST_TIME_S = 0.05
+_PASSING = {408, 429, *range(500, 600)}
+
+T = TypeVar("T")
+
+
+class Retries:
+    """Runs calls of `qdrant_client`; safe to use from any number of threads."""
+
+    def __init__(self, engine: str, timeout_s: float, retries: int) -> None:
+        """Give each call some time.
+
+        Args:
+            engine: what it is called in messages.
+            timeout_s: of one call, tries and the pauses between them included.
+            retries: after the first try.
+        """
+        self._engine = engine
+        self._timeout_s = timeout_s
+        self._retries = retries
+        self._call = threading.local()
+
+    def limit(self, request: httpx.Request) -> None:
+        """Give a request what is left of its call's time; a hook of the HTTP client."""
+        left_s = max(self._left_s(), _LEAST_TIME_S)
+        request.extensions["timeout"] = httpx.Timeout(left_s).as_dict()
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Make a call.
+
+        Raises:
+            EngineUnavailableError: no answer came in time, or the server is at its limits.
+            EngineError: the server refuses the call.
+        """
+        self._call.ends = time.monotonic() + self._timeout_s
+        tries = 0
+        while True:
+            try:
+                return call()
+            except (ApiException, QdrantException, ValueError, RuntimeError) as error:
+                wanted_s = _pause_s(error)
+                if wanted_s is None:
+                    raise EngineError(self._engine, _reason(error)) from error
+                pause_s = max(wanted_s, _FIRST_PAUSE_S * 2**tries * random.uniform(0.5, 1))
+                tries += 1
+                if tries > self._retries or pause_s >= self._left_s():
+                    reason = f"no answer after {tries} of {self._retries + 1} tries in at most "
+                    reason += f"{self._timeout_s:g} s ({_reason(error)})"
+                    raise EngineUnavailableError(self._engine, reason) from error
+                time.sleep(pause_s)
+
+    def _left_s(self) -> float:
+        return self._call.ends - time.monotonic()
+
+
+def _pause_s(error: Exception) -> float | None:
+    """Return how long the server wants to be left alone; None: asking again is of no use."""
+    if isinstance(error, ResourceExhaustedResponse):
+        return float(error.retry_after_s)
+    if isinstance(error, UnexpectedResponse):
+        return 0.0 if error.status_code in _PASSING else None
+    if isinstance(error, ResponseHandlingException):
+        return 0.0 if isinstance(error.source, httpx.TransportError) else None
+    return None
+
+
+def _reason(error: Exception) -> str:
+    """Say in one line what went wrong."""
+    if isinstance(error, ResponseHandlingException):
+        return f"{type(error.source).__name__}: {error.source}"
+    if isinstance(error, UnexpectedResponse):
+        return f"{error.status_code} {_said_by(error)}".rstrip()
+    return str(error)
+
+
+def _said_by(error: UnexpectedResponse) -> str:
+    try:
+        status: Any = error.structured()["status"]
+        return str(status["error"])
+    except (ValueError, TypeError, KeyError):
+        return error.reason_phrase
+
+
+def open_server_store(
+    engine: str, url: str, options: EngineOptions, settings: QdrantSettings
+) -> ClientStore:
+    """Make a client of a server, which need not answer yet.
+
+    Args:
+        engine: what it is called in messages.
+        url: ``http://host:port`` or ``https://host:port``.
+        options: how it is reached.
+        settings: of collections.
+    """
+    tries = Retries(engine, options.timeout_s, options.retries)
+    client = QdrantClient(
+        url=url,
+        api_key=options.token,
+        # In whole seconds, for the server; `tries` says how long an answer is waited for.
+        timeout=math.ceil(options.timeout_s),
+        # It would be asked in a thread of its own, and its version be warned of.
+        check_compatibility=False,
+        event_hooks={"request": [tries.limit]},
+    )
+    return ClientStore(engine, client, tries, settings, local=False)
+
+
+def open_local_store(engine: str, folder: Path, settings: QdrantSettings) -> ClientStore:
+    """Open a folder in the client's local mode; it is made, if it is not there.
+
+    Args:
+        engine: what it is called in messages.
+        folder: that no other client has open.
+        settings: of collections.
+
+    Raises:
+        EngineUnavailableError: another process has it open.
+        EngineError: it cannot be read.
+    """
+    try:
+        client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
+    except RuntimeError as error:
+        reason = f"{folder}: is open in another process; a server takes more than one"
+        raise EngineUnavailableError(engine, reason) from error
+    except (ValueError, KeyError, OSError, sqlite3.Error) as error:
+        raise EngineError(engine, f"{folder}: {error}") from error
+    return ClientStore(engine, client, InTurn(engine), settings, local=True)
+
+
+class InTurn:
+    """Makes calls one at a time: the local mode has no locks."""
+
+    def __init__(self, engine: str) -> None:
+        """Make the lock that calls wait for.
+
+        Args:
+            engine: what it is called in messages.
+        """
+        self._engine = engine
+        self._lock = threading.Lock()
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Make a call.
+
+        Raises:
+            EngineError: what was asked for is not there, or cannot be written.
+        """
+        with self._lock:
+            try:
+                return call()
+            except (ValueError, RuntimeError, OSError, sqlite3.Error) as error:
+                raise EngineError(self._engine, str(error)) from error

@@ -1,0 +1,232 @@
+"""What an engine keeps of a generation beside its items: a few named pieces of bytes.
+
+The generations of an index in an engine, as those see them who read and change them.
+
+An item as the text that any engine can keep.
+
+Tokens in their stored form as one piece of bytes, as engines keep them.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aladin_network.config import dump_config, parse_config
+from aladin_network.errors import (
+    ConfigError,
+    IndexCorruptError,
+    IndexMismatchError,
+    IndexNotReadyError,
+    ShapeError,
+)
+from numpy.typing import NDArray
+
+from aladin_index.engines.client import EngineClient
+from aladin_index.format.manifest import SCHEMA_VERSION, Manifest
+from aladin_index.items.tables import StoredItem
+from aladin_index.settings import Target
+from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_index.tokens.quantisation import ErrorFeedback
+
+# Pieces; the first one makes a generation whole.
+MANIFEST, SOURCE, CHANGED = "manifest.json", "source.json", "changed"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GenerationRecord:
+    """The record of a generation that is whole.
+
+    Attributes:
+        manifest: of the generation; it names no files.
+        codecs: of each side's tokens, with what is needed to add items.
+        source: what it was pushed from, see `aladin_index.engines.push_source`.
+        changed: whether items were added or removed since it was pushed; set before the first
+            one is.
+    """
+
+    manifest: Manifest
+    codecs: Mapping[Target, TokenCodec]
+    source: bytes
+    changed: bool = False
+
+    def pieces(self) -> dict[str, bytes]:
+        """Return the record as an engine keeps it."""
+        data = json.dumps(dump_config(self.manifest), ensure_ascii=False)
+        pieces = {MANIFEST: data.encode("utf-8"), SOURCE: self.source}
+        for target, codec in self.codecs.items():
+            if codec.centroids is not None:
+                pieces[_centroids(target)] = _npy(codec.centroids)
+            if codec.feedback is not None:
+                pieces[_feedback(target)] = _npy(np.stack(codec.feedback))
+        return pieces | ({CHANGED: b"1"} if self.changed else {})
+
+    def with_changes(self) -> GenerationRecord:
+        """Return the record of a generation that is about to be changed."""
+        return replace(self, changed=True)
+
+    @classmethod
+    def read(cls, pieces: Mapping[str, bytes], where: str) -> GenerationRecord:
+        """Read what `pieces` returned.
+
+        Args:
+            pieces: of a generation that is whole.
+            where: names the generation in errors.
+
+        Raises:
+            IndexMismatchError: of another schema version.
+            IndexCorruptError: not such a record.
+        """
+        try:
+            manifest = _manifest(pieces[MANIFEST], where)
+            codecs: dict[Target, TokenCodec] = {}
+            for target, entry in manifest.sides.items():
+                centroids = _array(pieces, _centroids(target))
+                feedback = _array(pieces, _feedback(target))
+                codecs[target] = TokenCodec(
+                    entry.token_dtype,
+                    entry.token_dim,
+                    centroids,
+                    None if feedback is None else ErrorFeedback(*feedback),
+                )
+            return cls(
+                manifest=manifest,
+                codecs=codecs,
+                source=pieces[SOURCE],
+                changed=CHANGED in pieces,
+            )
+        except KeyError as error:
+            raise IndexCorruptError(where, f"its record has no {error}") from error
+        except (ValueError, TypeError, EOFError, ConfigError) as error:
+            raise IndexCorruptError(where, f"its record cannot be read ({error})") from error
+
+
+def is_whole(pieces: Mapping[str, bytes] | None) -> bool:
+    """Whether a generation with this record has all of its items."""
+    return pieces is not None and MANIFEST in pieces
+
+
+def _manifest(content: bytes, where: str) -> Manifest:
+    data: Any = json.loads(content)
+    version = data["schema_version"]
+    if version != SCHEMA_VERSION:
+        raise IndexMismatchError(f"{where}: schema version", SCHEMA_VERSION, version)
+    return parse_config(Manifest, data, MANIFEST)
+
+
+def _centroids(target: Target) -> str:
+    return f"{target}.centroids.npy"
+
+
+def _feedback(target: Target) -> str:
+    return f"{target}.feedback.npy"
+
+
+def _npy(array: NDArray[np.float32]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def _array(pieces: Mapping[str, bytes], name: str) -> NDArray[np.float32] | None:
+    if name not in pieces:
+        return None
+    array: NDArray[Any] = np.load(io.BytesIO(pieces[name]), allow_pickle=False)
+    return array.astype(np.float32)
+
+
+def require_live(client: EngineClient, path: Path) -> int:
+    """Return the live generation.
+
+    Args:
+        client: of the engine.
+        path: of the folder that stands for the index.
+
+    Raises:
+        IndexNotReadyError: there is none yet.
+        EngineUnavailableError: the engine does not answer.
+    """
+    generation = client.live_generation()
+    if generation is None:
+        raise IndexNotReadyError(f"{path}: nothing was pushed to {client.kind} yet")
+    return generation
+
+
+def read_generation(client: EngineClient, generation: int) -> GenerationRecord:
+    """Read the record of a generation.
+
+    Raises:
+        IndexNotReadyError: there is no such generation, or not all of it yet.
+        IndexMismatchError: of another schema version.
+        IndexCorruptError: the record is damaged.
+        EngineUnavailableError: the engine does not answer.
+    """
+    pieces = client.read_record(generation)
+    where = f"{client.kind}: generation {generation}"
+    if pieces is None or not is_whole(pieces):
+        raise IndexNotReadyError(f"{where} is not there, or not whole")
+    return GenerationRecord.read(pieces, where)
+
+
+def item_text(item: StoredItem) -> str:
+    """Return all of an item as JSON, without spaces; what is None is left out."""
+    data: dict[str, Any] = {
+        name: value for name, value in item._asdict().items() if value is not None
+    }
+    if item.boxes is not None:
+        data["boxes"] = base64.b64encode(item.boxes).decode("ascii")
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def item_from_text(text: str) -> StoredItem:
+    """Make the item of `item_text` again.
+
+    Raises:
+        IndexCorruptError: the text is not an item.
+    """
+    try:
+        data: dict[str, Any] = dict.fromkeys(StoredItem._fields) | json.loads(text)
+        if data["boxes"] is not None:
+            data["boxes"] = base64.b64decode(data["boxes"], validate=True)
+        return StoredItem(**data)
+    except (ValueError, TypeError) as error:
+        raise IndexCorruptError("item in the engine", f"not readable ({error})") from error
+
+
+def token_bytes(tokens: PackedTokens) -> bytes:
+    """Put the arrays of a stored form one after the other, little-endian."""
+    return b"".join(
+        np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
+        for array in tokens
+        if array is not None
+    )
+
+
+def tokens_of(stored: bytes, codec: TokenCodec) -> PackedTokens:
+    """Read what `token_bytes` wrote; the arrays are views and cannot be written to.
+
+    Args:
+        stored: of one item.
+        codec: that packed the tokens.
+
+    Raises:
+        ShapeError: so many bytes are no whole number of such tokens.
+    """
+    count, rest = divmod(len(stored), codec.token_bytes)
+    if rest:
+        raise ShapeError(f"a multiple of {codec.token_bytes} bytes of tokens", (len(stored),))
+    arrays: dict[str, np.ndarray] = {}
+    start = 0
+    for array in codec.arrays:
+        shape = (count, *array.row_shape)
+        size = int(np.prod(shape))
+        little = array.dtype.newbyteorder("<")
+        arrays[array.field] = np.frombuffer(stored, little, size, start).reshape(shape)
+        start += size * array.dtype.itemsize
+    return PackedTokens(**arrays)

@@ -1,0 +1,211 @@
+"""Adds items to the live generation in an engine and removes items from it."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from aladin_network.errors import (
+    DuplicateItemError,
+    IndexMismatchError,
+    IndexWriteError,
+    InputError,
+    NoSuchTargetError,
+    UnknownItemError,
+)
+from numpy.typing import NDArray
+
+from aladin_index.changes.writer import AddReport, DeleteReport, NewItems, check_shapes
+from aladin_index.engines.client import EngineClient, EngineItem
+from aladin_index.engines.record import GenerationRecord, item_text, read_generation, require_live
+from aladin_index.format.manifest import CollectionEntry
+from aladin_index.items.tables import StoredItem
+from aladin_index.settings import OnDuplicate, Target
+
+# A row is the time in milliseconds, then so many bits by chance: rows of items that are added
+# later are larger, also where other machines add them, and hardly ever equal. 63 bits last until
+# the year 2248.
+_CHANCE_BITS = 20
+
+
+class EngineWriter:
+    """Changes an index in an engine; an `ItemWriter`, safe to use from any number of threads.
+
+    A call is applied to the generation that is live when it begins, and when it returns the
+    engine has acknowledged all of it. Engines have no transactions: where one fails in a call,
+    some of the items may be there, and the same call with ``on_duplicate="replace"`` puts it
+    right. Of two machines that add one id at the same time, with whatever `on_duplicate`, the
+    later one stays.
+    """
+
+    def __init__(self, root: Path, client: EngineClient, model_id: str) -> None:
+        """Ask nothing yet.
+
+        Args:
+            root: folder of the index, to which uploaded photos go.
+            client: of the engine; closed with this.
+            model_id: of the model that encodes what is added.
+        """
+        self._root = root
+        self._client = client
+        self._model_id = model_id
+        self._lock = threading.Lock()
+        self._record: GenerationRecord | None = None
+        self._last_row = 0
+
+    def close(self) -> None:
+        """Close the client."""
+        self._client.close()
+
+    def known(self, target: Target, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids that are in the index now.
+
+        Raises:
+            NoSuchTargetError: the index has no such side.
+            EngineUnavailableError: the engine does not answer.
+        """
+        with self._lock:
+            record = self._live()
+            _side(record, target)
+            return self._known(record, target, ids)
+
+    def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
+        """Add items, see `aladin_index.changes.writer.ChangesWriter.add`.
+
+        Raises:
+            DuplicateItemError: an id is there already, and that is an error.
+            InputError: an id, a text or metadata are not valid Unicode.
+            NoSuchTargetError: the index has no such side.
+            IndexMismatchError: the index was built with another model.
+            ShapeError: the encodings are not of the index's dimensions.
+            IndexWriteError: the disk cannot take an uploaded photo.
+            EngineUnavailableError: the engine does not answer.
+        """
+        with self._lock:
+            record = self._live()
+            check_shapes(new, _side(record, target))
+            ids = [item.id for item in new.items]
+            for item in new.items:
+                _check_unicode(item)
+            there = self._known(record, target, ids)
+            report = AddReport(record.manifest.generation, [], [], [])
+            # The place of what is to be kept for each id: one may come twice.
+            chosen: dict[str, int] = {}
+            for place, item_id in enumerate(ids):
+                is_there = item_id in there or item_id in chosen
+                if is_there and on_duplicate == "error":
+                    raise DuplicateItemError(target, item_id)
+                if is_there and on_duplicate == "skip":
+                    report.skipped.append(item_id)
+                    continue
+                (report.replaced if is_there else report.added).append(item_id)
+                chosen[item_id] = place
+            if chosen:
+                self._write_photos(new)
+                entries = self._entries(record, target, new, list(chosen.values()))
+                record = self._mark_changed(record)
+                self._client.upsert(record.manifest.generation, target, entries)
+            return report
+
+    def delete(
+        self, target: Target, ids: Sequence[str], *, ignore_missing: bool = False
+    ) -> DeleteReport:
+        """Remove items, see `aladin_index.changes.writer.ChangesWriter.delete`.
+
+        Raises:
+            UnknownItemError: an id is not there, and that is an error.
+            NoSuchTargetError: the index has no such side.
+            IndexMismatchError: the index was built with another model.
+            EngineUnavailableError: the engine does not answer.
+        """
+        with self._lock:
+            record = self._live()
+            _side(record, target)
+            wanted = list(dict.fromkeys(ids))
+            there = self._known(record, target, wanted)
+            report = DeleteReport(record.manifest.generation, [], [])
+            for item_id in wanted:
+                if item_id not in there and not ignore_missing:
+                    raise UnknownItemError(target, item_id)
+                (report.deleted if item_id in there else report.missing).append(item_id)
+            if report.deleted:
+                record = self._mark_changed(record)
+                self._client.delete(record.manifest.generation, target, report.deleted)
+            return report
+
+    def _live(self) -> GenerationRecord:
+        """Return the record of the generation that is live now."""
+        generation = require_live(self._client, self._root)
+        if self._record is None or self._record.manifest.generation != generation:
+            self._record = read_generation(self._client, generation)
+        expected = self._record.manifest.model.id
+        if expected != self._model_id:
+            raise IndexMismatchError(f"{self._root}: model", expected, self._model_id)
+        return self._record
+
+    def _known(self, record: GenerationRecord, target: Target, ids: Sequence[str]) -> set[str]:
+        asked = [item_id for item_id in dict.fromkeys(ids) if _is_unicode(item_id)]
+        found = self._client.fetch(record.manifest.generation, target, asked) if asked else []
+        return {entry.item.id for entry in found}
+
+    def _mark_changed(self, record: GenerationRecord) -> GenerationRecord:
+        """Note that the generation is no longer what was pushed, before it is not."""
+        if not record.changed:
+            record = self._record = record.with_changes()
+            self._client.write_record(record.manifest.generation, record.pieces())
+        return record
+
+    def _entries(
+        self, record: GenerationRecord, target: Target, new: NewItems, places: Sequence[int]
+    ) -> list[EngineItem]:
+        codec = record.codecs[target]
+        ends = np.cumsum(new.lengths)
+        entries: list[EngineItem] = []
+        for place, row in zip(places, self._next_rows(len(places)), strict=True):
+            start, end = int(ends[place] - new.lengths[place]), int(ends[place])
+            tokens = codec.pack(new.tokens[start:end])
+            item = new.items[place]._replace(row=row)
+            entries.append(EngineItem(item, _as_float32(new.embeddings[place]), tokens))
+        return entries
+
+    def _next_rows(self, count: int) -> range:
+        now = time.time_ns() // 1_000_000 << _CHANCE_BITS | secrets.randbits(_CHANCE_BITS)
+        first = max(now, self._last_row + 1)
+        self._last_row = first + count - 1
+        return range(first, first + count)
+
+    def _write_photos(self, new: NewItems) -> None:
+        try:
+            for photo in new.photos:
+                photo.write(self._root)
+        except OSError as error:
+            reason = f"{error.strerror or error}; nothing of this call was applied"
+            raise IndexWriteError(error.filename or self._root, reason) from error
+
+
+def _side(record: GenerationRecord, target: Target) -> CollectionEntry:
+    entry = record.manifest.side(target)
+    if entry is None:
+        raise NoSuchTargetError(target, " and ".join(record.manifest.targets))
+    return entry
+
+
+def _as_float32(embedding: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.ascontiguousarray(embedding, dtype=np.float32)
+
+
+def _check_unicode(item: StoredItem) -> None:
+    if not _is_unicode(item_text(item)):
+        raise InputError(f"item {item.id!r}: its id, text or metadata are not valid Unicode")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,362 @@
+"""One side of a folder of encodings, checked and streamed.
+
+Makes an index of ready-made encodings, exported before or written by clip-retrieval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from aladin_network.calibration.calibration import read_calibration
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import DataError, IndexMismatchError
+from aladin_network.photos.files import PhotoFile
+from aladin_network.types import NullProgress, Progress
+
+from aladin_index.ann.first_stages import check_first_stages
+from aladin_index.build.plan import fingerprint_of
+from aladin_index.encode.item_encoders import SkippedItem
+from aladin_index.encode.source_items import PhotoPlaces
+from aladin_index.exchange.arrays import (
+    StoredTokens,
+    check_kind,
+    check_tokens,
+    map_array,
+    unit_vectors,
+)
+from aladin_index.exchange.items import ItemSource
+from aladin_index.exchange.layout import (
+    METADATA,
+    TEXTS_FOLDER,
+    CollectionLayout,
+    check_files,
+    describe_paths,
+    read_exchange_manifest,
+)
+from aladin_index.format.disk import check_folder, disk_errors, only_builder
+from aladin_index.format.manifest import FileEntry
+from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.writer import (
+    CollectionSource,
+    describe_model,
+    install_model,
+    write_generation,
+)
+from aladin_index.items.tables import StoredItem
+from aladin_index.items.uploaded_photos import UploadedPhoto
+from aladin_index.settings import BuildSettings, Target, TokenDtype
+from aladin_index.tokens.codec import PackedTokens, TokenCodec
+
+# As of `aladin_index.tokens.store`: enough for a codebook of full size, and to know queries by.
+_TOKEN_SAMPLE, _QUERY_SAMPLE = 2**16, 2**13
+
+
+class Dims(NamedTuple):
+    """Sizes of a network's output.
+
+    Attributes:
+        embedding: of an embedding.
+        token: of a token.
+    """
+
+    embedding: int
+    token: int
+
+
+class EncodedCollection:
+    """The images, or the texts, of a folder."""
+
+    def __init__(self, layout: CollectionLayout, dims: Dims, *, own: bool) -> None:
+        """Map the files, and compare their sizes with one another and with the network's.
+
+        Args:
+            layout: of a side that has embeddings.
+            dims: of the network.
+            own: whether `aladin_index.exchange.exporter` wrote the folder, or another program.
+
+        Raises:
+            DataError: a file is missing, is not what it should be, or is out of step.
+            IndexMismatchError: embeddings or tokens are of another size than the network's.
+        """
+        self._layout, self._dims = layout, dims
+        names = layout.parts()
+        self._embeddings = {name: map_array(layout.embeddings(name), 2) for name in names}
+        for name, embeddings in self._embeddings.items():
+            path = layout.embeddings(name)
+            check_kind(path, embeddings, "float32", "float16")
+            if embeddings.shape[1] != dims.embedding:
+                found = embeddings.shape[1]
+                raise IndexMismatchError(f"{path}: size of an embedding", dims.embedding, found)
+        rows = [len(embeddings) for embeddings in self._embeddings.values()]
+        self.count = sum(rows)
+        self._items = ItemSource(layout, names, rows, own=own)
+        if layout.target == "texts" and not self._items.has_metadata:
+            place = layout.metadata(names[0])
+            raise DataError(place, None, "missing, and with it the texts of the embeddings")
+        has_tokens = layout.tokens.is_dir()
+        self._tokens = StoredTokens(layout, names, rows, dims.token) if has_tokens else None
+
+    @property
+    def files(self) -> set[Path]:
+        """All files of the side."""
+        codec = None if self._tokens is None else self._tokens.codec
+        files = {file for name in self._embeddings for file in self._layout.files(name, codec)}
+        if not self._items.has_metadata:
+            files -= {self._layout.metadata(name) for name in self._embeddings}
+        return files
+
+    def source(
+        self,
+        dtype: TokenDtype | None,
+        other: EncodedCollection | None = None,
+        places: PhotoPlaces | None = None,
+    ) -> CollectionSource:
+        """Describe the side as a generation is written from it.
+
+        Args:
+            dtype: form in which the tokens are to be stored; None: the one they are in.
+            other: the other side, whose tokens are like those that will ask; None: there is none.
+            places: looks where each photo with an absolute path lies; None: all are taken.
+
+        Raises:
+            InputError: an id repeats.
+            DataError: the metadata is damaged; while the parts are read: an embedding or a token
+                is not L2-normalised, or the metadata is damaged.
+        """
+        self._items.check_ids()
+        left_out: list[SkippedItem] = []
+        fault = _caption_fault
+        if self._layout.target == "images":
+            fault = _no_fault if places is None else partial(_place_fault, places)
+        codec = self._codec(dtype, other)
+        return CollectionSource(
+            embedding_dim=self._dims.embedding,
+            codec=codec,
+            parts=(_usable(part, left_out, fault) for part in self._parts(codec)),
+            left_out=left_out,
+            count=self.count,
+        )
+
+    def _codec(self, dtype: TokenDtype | None, other: EncodedCollection | None) -> TokenCodec:
+        if self._tokens is None:
+            return TokenCodec("float16", self._dims.token)
+        stored = self._tokens.codec
+        if dtype is None or dtype == stored.dtype or self._tokens.count == 0:
+            return stored
+        asking = None if other is None else other._tokens
+        return TokenCodec.train(
+            dtype,
+            self._tokens.sample(_TOKEN_SAMPLE),
+            queries=None if asking is None else asking.sample(_QUERY_SAMPLE),
+        )
+
+    def _parts(self, codec: TokenCodec) -> Iterator[EncodedPart]:
+        for name, embeddings in self._embeddings.items():
+            row = token = 0
+            for items in self._items.chunks(name):
+                rows = slice(row, row + len(items))
+                lengths = self._lengths(name, rows)
+                tokens = slice(token, token + int(lengths.sum()))
+                yield EncodedPart(
+                    items=items,
+                    embeddings=unit_vectors(self._layout.embeddings(name), row, embeddings[rows]),
+                    tokens=self._packed(name, tokens, codec),
+                    lengths=lengths,
+                )
+                row, token = rows.stop, tokens.stop
+
+    def _lengths(self, name: str, rows: slice) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        if self._tokens is None:
+            return np.zeros(rows.stop - rows.start, dtype=np.int64)
+        return np.asarray(self._tokens.lengths[name][rows], dtype=np.int64)
+
+    def _packed(self, name: str, places: slice, codec: TokenCodec) -> PackedTokens:
+        if self._tokens is None:
+            return codec.pack(np.empty((0, codec.dim), dtype=np.float32))
+        stored, packed = self._tokens.codec, self._tokens.packed[name].take(places)
+        check_tokens(self._layout.token_array("values", name), places.start, packed, stored)
+        if codec is stored and packed.values.dtype != np.float32:
+            return packed
+        return codec.pack(stored.unpack(packed))
+
+
+def _usable(
+    part: EncodedPart, left_out: list[SkippedItem], fault: Callable[[StoredItem], str | None]
+) -> EncodedPart:
+    """Leave out the items that have a fault, with all that belongs to them."""
+    faults = [fault(item) for item in part.items]
+    if not any(faults):
+        return part
+    kept = np.array([reason is None for reason in faults])
+    left_out += [
+        SkippedItem(item.id, reason)
+        for item, reason in zip(part.items, faults, strict=True)
+        if reason is not None
+    ]
+    places = np.flatnonzero(np.repeat(kept, part.lengths))
+    return EncodedPart(
+        items=[item for item, usable in zip(part.items, kept.tolist(), strict=True) if usable],
+        embeddings=part.embeddings[kept],
+        tokens=part.tokens.take(places),
+        lengths=part.lengths[kept],
+    )
+
+
+def _caption_fault(item: StoredItem) -> str | None:
+    """Refuse a text that has no caption: its embedding is of nothing."""
+    return None if item.text else "has no caption"
+
+
+def _no_fault(item: StoredItem) -> str | None:  # noqa: ARG001
+    return None
+
+
+def _place_fault(places: PhotoPlaces, item: StoredItem) -> str | None:
+    """Refuse a photo outside of the root; one that was uploaded comes with the encodings."""
+    if item.path is None or not Path(item.path).is_absolute():
+        return None
+    return places.fault(Path(item.path), item.path)
+
+
+class ImportReport(NamedTuple):
+    """What an import made.
+
+    Attributes:
+        generation: the new live generation.
+        counts: number of items of each side.
+        left_out: what was not taken: texts without a caption, photos outside of the root.
+    """
+
+    generation: int
+    counts: dict[Target, int]
+    left_out: list[SkippedItem]
+
+
+def import_index(
+    folder: Path,
+    checkpoint_folder: Path,
+    out: Path,
+    settings: BuildSettings | None = None,
+    token_dtype: TokenDtype | None = None,
+    progress: Progress | None = None,
+    places: PhotoPlaces | None = None,
+) -> ImportReport:
+    """Make a new generation of ready-made encodings, and make it live; the network does not run.
+
+    A side without tokens is searched by its embeddings alone. All is read and checked a few
+    thousand items at a time; until the last step, readers see what was live before.
+
+    Args:
+        folder: of encodings, see `aladin_index.exchange.layout`.
+        checkpoint_folder: the network that made them, and that will encode the queries; copied
+            into a new index, and the only one that an existing index takes. Its calibration is
+            taken where the encodings' manifest has none.
+        out: folder of the index, new or existing.
+        settings: of the first stage, the filters and the candidates.
+        token_dtype: form in which tokens are to be stored; None: the one they are in.
+        progress: told of items and vectors.
+        places: looks where each photo with an absolute path lies, and may have it left out;
+            None: all are taken.
+
+    Raises:
+        DataError: a file is missing, is not what it should be, or is out of step with the others;
+            an embedding or a token is not L2-normalised.
+        IndexMismatchError: the encodings are of another size than the checkpoint's; by their
+            manifest, they are another model's or files have changed; or the index is another
+            model's.
+        InputError: an id repeats, or no text has a caption.
+        CheckpointError: the checkpoint cannot be loaded.
+        ConfigError: FAISS cannot build what the settings ask for, or `out` holds something else
+            than an index.
+        IndexWriteError: the disk is full or cannot be written, or the index is being built.
+    """
+    settings = settings or BuildSettings()
+    progress = progress or NullProgress()
+    check_folder(out)
+    checkpoint = load_checkpoint(checkpoint_folder)
+    dims = Dims(checkpoint.model.matching.dim, checkpoint.model.alignment.dim)
+    manifest = read_exchange_manifest(folder)
+    if manifest is not None and manifest.model_id != checkpoint.model_id:
+        raise IndexMismatchError(f"{folder}: model", checkpoint.model_id, manifest.model_id)
+    calibration = None if manifest is None else manifest.calibration
+    calibration = calibration or read_calibration(checkpoint_folder, checkpoint.model_id)
+    sides: dict[Target, EncodedCollection] = {}
+    for layout in _layouts(folder):
+        sides[layout.target] = EncodedCollection(layout, dims, own=manifest is not None)
+    check_first_stages(
+        {target: (side.count, dims.embedding) for target, side in sides.items()}, settings
+    )
+    files = {target: describe_paths(folder, side.files) for target, side in sides.items()}
+    if manifest is not None:
+        check_files(folder, manifest, {k: v for each in files.values() for k, v in each.items()})
+    sources: dict[Target, CollectionSource] = {}
+    fingerprints: dict[Target, str] = {}
+    for target, side in sides.items():
+        other = next((sides[each] for each in sides if each != target), None)
+        source = side.source(token_dtype, other, places if target == "images" else None)
+        sources[target] = replace(source, parts=_with_photos(source.parts, folder, out))
+        fingerprints[target] = _fingerprint(files[target], token_dtype)
+    with disk_errors(out), only_builder(out):
+        model = describe_model(checkpoint_folder, checkpoint.model_id)
+        install_model(out, checkpoint_folder, model)
+        fingerprint = fingerprint_of(model, fingerprints, settings, calibration)
+        generation = write_generation(
+            out,
+            sources,
+            model,
+            settings,
+            fingerprint,
+            progress,
+            made_by="import",
+            calibration=calibration,
+        )
+    left_out = [entry for source in sources.values() for entry in source.left_out]
+    counts: dict[Target, int] = {
+        target: side.count - len(sources[target].left_out) for target, side in sides.items()
+    }
+    return ImportReport(generation=generation, counts=counts, left_out=left_out)
+
+
+def _with_photos(parts: Iterable[EncodedPart], folder: Path, root: Path) -> Iterator[EncodedPart]:
+    """Hand photos on that came over the network, and that the exported index kept in itself."""
+    for part in parts:
+        for item in part.items:
+            if item.path is not None and not Path(item.path).is_absolute():
+                uploaded = UploadedPhoto(PhotoFile(folder / item.path).read())
+                if uploaded.path != item.path:
+                    found = uploaded.path
+                    raise IndexMismatchError(f"{folder}: photo {item.id!r}", item.path, found)
+                uploaded.write(root)
+        yield part
+
+
+def _fingerprint(files: dict[str, FileEntry], token_dtype: TokenDtype | None) -> str:
+    return f"{token_dtype} " + " ".join(f"{name} {files[name].sha256}" for name in sorted(files))
+
+
+def _layouts(folder: Path) -> list[CollectionLayout]:
+    """Find the sides that a folder has embeddings of.
+
+    Raises:
+        DataError: it has none, or texts in two places.
+    """
+    if not folder.is_dir():
+        raise DataError(folder, None, "no such folder")
+    places = [
+        CollectionLayout(folder, "images"),
+        CollectionLayout(folder, "texts"),
+        CollectionLayout(folder / TEXTS_FOLDER, "texts"),
+    ]
+    found = [layout for layout in places if layout.parts()]
+    if not found:
+        expected = f"{places[0].embeddings('0').relative_to(folder)}, {METADATA}/ beside it"
+        raise DataError(folder, None, f"holds no embeddings, expected {expected}")
+    if [layout.target for layout in found].count("texts") > 1:
+        two = " and ".join(str(layout.embeddings("0").parent) for layout in found[-2:])
+        raise DataError(folder, None, f"has texts in two places, {two}")
+    return found

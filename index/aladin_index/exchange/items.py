@@ -1,0 +1,288 @@
+"""Items as rows of the metadata's parquet, and back.
+
+The metadata's parquet: written and read a few thousand rows at a time.
+
+pyarrow has no types of its own to check against; what leaves this module is typed.
+
+The items of one side of a folder of encodings, streamed from its metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from aladin_network.errors import DataError, InputError
+from aladin_network.photos.files import CAPTIONS, PHOTO, first_of, metadata_of
+
+from aladin_index.encode.source_items import check_id
+from aladin_index.exchange.arrays import check_rows
+from aladin_index.exchange.layout import CollectionLayout
+from aladin_index.items.tables import StoredItem
+from aladin_index.settings import Target
+
+# Columns of an export, with the names of their Arrow types. The first two are clip-retrieval's;
+# `file` is where a photo's bytes are, with `offset` and `length` where it lies in a larger file;
+# `boxes` are those of its regions, in the form of `aladin_index.items.tables`.
+COLUMNS: dict[Target, dict[str, str]] = {
+    "images": {
+        "image_path": "string",
+        "caption": "string",
+        "id": "string",
+        "file": "string",
+        "offset": "int64",
+        "length": "int64",
+        "width_px": "int32",
+        "height_px": "int32",
+        "boxes": "binary",
+        "metadata": "string",
+    },
+    "texts": {
+        "image_id": "string",
+        "caption": "string",
+        "id": "string",
+        "metadata": "string",
+    },
+}
+
+
+def exported_row(item: StoredItem) -> dict[str, Any]:
+    """Return all that is known of an item; the columns of its side are among it."""
+    return {
+        "image_path": item.uri,
+        "caption": item.text,
+        "id": item.id,
+        "file": item.path,
+        "image_id": item.image_id,
+        "offset": item.offset,
+        "length": item.length,
+        "width_px": item.width_px,
+        "height_px": item.height_px,
+        "boxes": item.boxes,
+        "metadata": json.dumps(item.metadata, ensure_ascii=False),
+    }
+
+
+def imported_item(row: Mapping[str, Any]) -> StoredItem:
+    """Return the item of an export's row."""
+    return StoredItem(
+        row=0,  # rows are numbered as they are written
+        id=row["id"],
+        uri=row.get("image_path"),
+        path=row.get("file"),
+        text=row["caption"],
+        image_id=row.get("image_id"),
+        width_px=row.get("width_px"),
+        height_px=row.get("height_px"),
+        metadata=json.loads(row["metadata"]),
+        offset=row.get("offset", 0),
+        length=row.get("length"),
+        boxes=row.get("boxes"),
+    )
+
+
+def foreign_item(row: Mapping[str, Any], number: int, target: Target) -> StoredItem:
+    """Return the item of a row that clip-retrieval, or another program, wrote.
+
+    Its id is the column ``id``, else the photo's path as written (``image_path``), else ``key``,
+    else its number. A text whose row names a photo is a caption of it, with the photo's id and
+    ``#0``. Columns without a meaning of their own are metadata. A photo is shown where its path
+    is absolute: from which folder another is to be counted, is not known.
+
+    Args:
+        row: values by column.
+        number: of the row in the whole folder, from 0 on.
+        target: what the embeddings are of.
+    """
+    present = [name for name, value in row.items() if value not in (None, "")]
+    photo, caption = first_of(PHOTO, present), first_of(CAPTIONS, present)
+    named_by = first_of(("id", *PHOTO, "key"), present)
+    item_id = str(number if named_by is None else row[named_by])
+    uri = None if photo is None else str(row[photo])
+    is_text = target == "texts"
+    of_photo = is_text and photo is not None
+    return StoredItem(
+        row=0,
+        id=f"{item_id}#0" if of_photo else item_id,
+        uri=None if is_text else uri or item_id,
+        path=uri if uri is not None and not is_text and Path(uri).is_absolute() else None,
+        text=None if caption is None else str(row[caption]),
+        image_id=item_id if of_photo else None,
+        width_px=None,
+        height_px=None,
+        metadata=metadata_of(row, [photo, caption, named_by]),
+    )
+
+
+class RowWriter:
+    """Writes the items of one part."""
+
+    def __init__(self, path: Path, target: Target) -> None:
+        """Begin a file.
+
+        Args:
+            path: of the new file.
+            target: what the items are.
+        """
+        import pyarrow
+        from pyarrow.parquet import ParquetWriter
+
+        fields = [(name, pyarrow.type_for_alias(kind)) for name, kind in COLUMNS[target].items()]
+        self._schema: Any = pyarrow.schema(fields)
+        self._file: Any = ParquetWriter(path, self._schema)
+
+    def append(self, items: Sequence[StoredItem]) -> None:
+        """Write the next items."""
+        import pyarrow
+
+        rows = [exported_row(item) for item in items]
+        self._file.write_table(pyarrow.Table.from_pylist(rows, schema=self._schema))
+
+    def __enter__(self) -> RowWriter:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Complete the file."""
+        self._file.close()
+
+
+def count_rows(path: Path) -> int:
+    """Return the number of rows of a file.
+
+    Raises:
+        DataError: not parquet.
+    """
+    import pyarrow
+    from pyarrow.parquet import read_metadata
+
+    try:
+        return int(read_metadata(path).num_rows)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def read_rows(
+    path: Path, rows_at_a_time: int, columns: Sequence[str] | None = None
+) -> Iterator[list[dict[str, Any]]]:
+    """Read the rows of a file, some at a time.
+
+    Args:
+        path: of the file.
+        rows_at_a_time: at most.
+        columns: to be read, those that the file has; None: all.
+
+    Raises:
+        DataError: not parquet, or damaged.
+    """
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(path) as file:
+            names = [str(name) for name in file.schema_arrow.names]
+            wanted = [name for name in names if columns is None or name in columns]
+            for batch in file.iter_batches(rows_at_a_time, columns=wanted):
+                yield batch.to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    return DataError(path, None, f"cannot be read as parquet ({error})")
+
+
+_ROWS_AT_A_TIME = 4096
+# Columns that an id may come from.
+_NAMING = ("id", *PHOTO, "key")
+
+
+class ItemSource:
+    """Reads what the metadata says of the rows; where there is none, rows have but a number."""
+
+    def __init__(
+        self, layout: CollectionLayout, names: Sequence[str], rows: Sequence[int], *, own: bool
+    ) -> None:
+        """Compare the metadata's length with that of the embeddings.
+
+        Args:
+            layout: of the side.
+            names: of its parts.
+            rows: of embeddings of each part.
+            own: whether `aladin_index.exchange.exporter` wrote the metadata, or another program.
+
+        Raises:
+            DataError: a part's metadata is missing, no parquet, or out of step.
+        """
+        self._layout = layout
+        self._rows = dict(zip(names, rows, strict=True))
+        self._firsts = dict(zip(names, np.cumsum([0, *rows[:-1]]).tolist(), strict=True))
+        self._own = own
+        self.has_metadata = own or layout.metadata("").parent.is_dir()
+        for name, count in self._rows.items() if self.has_metadata else ():
+            path = layout.metadata(name)
+            check_rows(path, count_rows(path), count, layout.embeddings(name))
+
+    def chunks(self, part: str, columns: Sequence[str] | None = None) -> Iterator[list[StoredItem]]:
+        """Yield the items of a part, some thousand at a time.
+
+        Args:
+            part: its name.
+            columns: of another program's metadata that are read; None: all.
+
+        Raises:
+            DataError: the metadata is damaged.
+        """
+        target, number = self._layout.target, self._firsts[part]
+        if not self.has_metadata:
+            numbers = range(number, number + self._rows[part])
+            for start in range(0, len(numbers), _ROWS_AT_A_TIME):
+                chosen = numbers[start : start + _ROWS_AT_A_TIME]
+                yield [foreign_item({}, each, target) for each in chosen]
+            return
+        for rows in read_rows(self._layout.metadata(part), _ROWS_AT_A_TIME, columns):
+            if self._own:
+                yield [imported_item(row) for row in rows]
+            else:
+                yield [foreign_item(row, each, target) for each, row in enumerate(rows, number)]
+            number += len(rows)
+
+    def check_ids(self) -> None:
+        """Refuse ids that repeat or cannot be asked for; eight bytes of each are held in memory.
+
+        Raises:
+            InputError: two rows have one id, or one has what `check_id` refuses.
+        """
+        hashes = np.fromiter(self._checked_hashes(), dtype=np.int64)
+        values, counts = np.unique(hashes, return_counts=True)
+        doubtful = set(values[counts > 1].tolist())
+        first: dict[str, int] = {}
+        for number, item_id in enumerate(self._ids() if doubtful else ()):
+            if hash(item_id) not in doubtful:
+                continue
+            if item_id in first:
+                folder: Path = self._layout.metadata("").parent
+                raise InputError(
+                    f"{folder}: id {item_id!r} repeats, row {number} after row {first[item_id]}"
+                )
+            first[item_id] = number
+
+    def _checked_hashes(self) -> Iterator[int]:
+        for item_id in self._ids():
+            check_id(item_id, self._layout.target)
+            yield hash(item_id)
+
+    def _ids(self) -> Iterator[str]:
+        columns = None if self._own else _NAMING
+        for part in self._rows:
+            for items in self.chunks(part, columns):
+                yield from (item.id for item in items)

@@ -1,0 +1,248 @@
+"""Where things are in a folder of encodings.
+
+What clip-retrieval's inference writes and its index reads, row i of one file of a part belonging
+to row i of the others:
+
+FOLDER/
+  img_emb/img_emb_0.npy              (rows, d_match) float32 or float16, L2-normalised
+  text_emb/text_emb_0.npy            the same of the captions, where there is one for each photo
+  metadata/metadata_0.parquet        image_path, caption and any further columns
+
+To which this project adds:
+
+  manifest.json                      model, sizes, and the sha256 of every file
+  img_tokens/img_tokens_0.npy        (tokens, d_align) of all items, one after the other, float16,
+                                     or in another of the forms of `aladin_index.tokens.codec` with
+                                     img_scales_0.npy, img_centroid_ids_0.npy, img_centroids.npy
+  img_tokens/img_lengths_0.npy       (rows,) int64, number of tokens of each item
+  texts/text_emb, texts/metadata     texts that are not one for each photo, with text_tokens beside
+  photos/                            photos that were uploaded, and that the index itself kept
+
+An export has its photos in FOLDER and its texts in FOLDER/texts, for they differ in number: each
+of the two is a folder that clip-retrieval reads, with metadata that belongs to its vectors.
+
+The manifest of a folder of encodings: what made them, and what its files have to be.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.config import STRICT, dump_config, parse_config
+from aladin_network.errors import ConfigError, DataError, IndexMismatchError
+from aladin_network.files import write_json
+from pydantic import ConfigDict
+
+from aladin_index.format.manifest import FileEntry, describe_files
+from aladin_index.settings import Target, TokenDtype
+from aladin_index.tokens.codec import CODE_BITS, TokenCodec
+
+MANIFEST = "manifest.json"
+METADATA = "metadata"
+TEXTS_FOLDER = "texts"
+_PREFIX: dict[Target, str] = {"images": "img", "texts": "text"}
+# The file of each array of `PackedTokens`.
+_ARRAYS = {"values": "tokens", "scales": "scales", "centroid_ids": "centroid_ids"}
+
+
+@dataclass(frozen=True)
+class CollectionLayout:
+    """The files of one side.
+
+    Attributes:
+        folder: that its folders are in.
+        target: images or texts.
+    """
+
+    folder: Path
+    target: Target
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its files begin with."""
+        return _PREFIX[self.target]
+
+    @property
+    def folders(self) -> list[Path]:
+        """Folders of its files."""
+        return [self.embeddings("").parent, self.metadata("").parent, self.tokens]
+
+    @property
+    def tokens(self) -> Path:
+        """Folder of the tokens."""
+        return self.folder / f"{self.prefix}_tokens"
+
+    def embeddings(self, part: str) -> Path:
+        """Return the file of a part's embeddings."""
+        return self.folder / f"{self.prefix}_emb" / f"{self.prefix}_emb_{part}.npy"
+
+    def metadata(self, part: str) -> Path:
+        """Return the file of what is known of a part's items."""
+        return self.folder / METADATA / f"{METADATA}_{part}.parquet"
+
+    def lengths(self, part: str) -> Path:
+        """Return the file of the number of tokens of a part's items."""
+        return self.tokens / f"{self.prefix}_lengths_{part}.npy"
+
+    def token_array(self, field: str, part: str) -> Path:
+        """Return the file of one array of a part's tokens.
+
+        Args:
+            field: of `PackedTokens`.
+            part: which part.
+        """
+        return self.tokens / f"{self.prefix}_{_ARRAYS[field]}_{part}.npy"
+
+    @property
+    def centroids(self) -> Path:
+        """File of the tokens' codebook."""
+        return self.tokens / f"{self.prefix}_centroids.npy"
+
+    def parts(self) -> list[str]:
+        """List the parts by what their files' names end with, in the order of their numbers.
+
+        Raises:
+            DataError: two parts have one number.
+        """
+        folder = self.embeddings("").parent
+        pattern = re.compile(rf"{self.prefix}_emb_(\d+)\.npy")
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        parts = [found.group(1) for name in names if (found := pattern.fullmatch(name))]
+        parts.sort(key=int)
+        for part, following in pairwise(parts):
+            if int(part) == int(following):
+                raise DataError(folder, None, f"has the parts {part} and {following}, one number")
+        return parts
+
+    def files(self, part: str, codec: TokenCodec | None) -> list[Path]:
+        """List the files of a part.
+
+        Args:
+            part: which part.
+            codec: of the tokens; None: there are none.
+        """
+        files = [self.embeddings(part), self.metadata(part)]
+        if codec is not None:
+            files.append(self.lengths(part))
+            files += [self.token_array(array.field, part) for array in codec.arrays]
+            if codec.dtype in CODE_BITS:
+                files.append(self.centroids)
+        return files
+
+
+def part_names(count: int) -> list[str]:
+    """Return the names of some parts; of one width, for others sort them as text."""
+    width = len(str(max(count - 1, 0)))
+    return [f"{number:0{width}d}" for number in range(count)]
+
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeCollection:
+    """The images, or the texts, of a folder.
+
+    Attributes:
+        count: number of items.
+        part_rows: items of each part.
+        embedding_dim: size of an embedding.
+        token_dim: size of a token.
+        token_dtype: form of the tokens.
+    """
+
+    count: int
+    part_rows: list[int]
+    embedding_dim: int
+    token_dim: int
+    token_dtype: TokenDtype
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeManifest:
+    """A folder's ``manifest.json``.
+
+    Attributes:
+        schema_version: of the folder's layout.
+        model_id: sha256 of the weights that made the encodings.
+        metric: of the embeddings.
+        images: None if there are none.
+        texts: None if there are none.
+        calibration: of the scores of such encodings; None: there is none.
+        files: every other file by its path below the folder.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    schema_version: int
+    model_id: str
+    metric: Literal["inner_product"]
+    images: ExchangeCollection | None
+    texts: ExchangeCollection | None
+    calibration: Calibration | None = None
+    files: dict[str, FileEntry]
+
+    def side(self, target: Target) -> ExchangeCollection | None:
+        """Return what is said of one side."""
+        return self.images if target == "images" else self.texts
+
+
+def write_exchange_manifest(folder: Path, manifest: ExchangeManifest) -> None:
+    """Write a folder's manifest."""
+    write_json(folder / MANIFEST, dump_config(manifest))
+
+
+def read_exchange_manifest(folder: Path) -> ExchangeManifest | None:
+    """Read a folder's manifest; None where there is none, as in what clip-retrieval writes.
+
+    Raises:
+        IndexMismatchError: of another schema version.
+        DataError: not a manifest.
+    """
+    path = folder / MANIFEST
+    if not path.exists():
+        return None
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        version = data["schema_version"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise DataError(path, None, f"not a manifest of encodings ({error!r})") from error
+    if version != SCHEMA_VERSION:
+        raise IndexMismatchError(f"{path}: schema version", SCHEMA_VERSION, version)
+    try:
+        return parse_config(ExchangeManifest, data, str(path))
+    except ConfigError as error:
+        raise DataError(path, None, str(error)) from error
+
+
+def check_files(folder: Path, manifest: ExchangeManifest, files: dict[str, FileEntry]) -> None:
+    """Compare the files of a folder with its manifest.
+
+    Args:
+        folder: of encodings.
+        manifest: of it.
+        files: as they were found.
+
+    Raises:
+        IndexMismatchError: a file is missing, is one too many, or is not what it was.
+    """
+    for name in sorted(manifest.files.keys() | files.keys()):
+        expected, found = manifest.files.get(name), files.get(name)
+        if expected != found:
+            raise IndexMismatchError(f"{folder / name}: sha256", _digest(expected), _digest(found))
+
+
+def describe_paths(folder: Path, paths: Iterable[Path]) -> dict[str, FileEntry]:
+    """Measure and hash files below a folder."""
+    return describe_files(folder, {path.relative_to(folder).as_posix() for path in paths})
+
+
+def _digest(entry: FileEntry | None) -> str:
+    return "no such file" if entry is None else entry.sha256

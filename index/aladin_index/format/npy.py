@@ -1,0 +1,148 @@
+"""Arrays on disk: streamed out in parts, mapped in without being read."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from aladin_network.errors import IndexCorruptError
+from numpy.typing import DTypeLike, NDArray
+
+
+class NpyWriter:
+    """Writes an array part by part; how many rows it has is known, and written, at the end.
+
+    Plain writes, not a writable memory map: a full disk is then an error, not a bus error. Until
+    `close`, the file is no array that NumPy would read.
+    """
+
+    def __init__(self, path: Path, dtype: DTypeLike, row_shape: tuple[int, ...] = ()) -> None:
+        """Begin a file.
+
+        Args:
+            path: of the new file.
+            dtype: of the array; the parts are converted.
+            row_shape: shape of one row; the parts have the shape (rows, *row_shape).
+
+        Raises:
+            OSError: the file cannot be made.
+        """
+        self._path = path
+        self._dtype = np.dtype(dtype)
+        self._row_shape = row_shape
+        self.rows = 0
+        self._file = path.open("wb")
+        # Room for the number of rows is part of every header: the one written at the end, over
+        # this one, has the same length.
+        self._header_bytes = self._write_header()
+
+    def append(self, part: NDArray[Any]) -> None:
+        """Write the next rows.
+
+        Args:
+            part: (rows, *row_shape).
+
+        Raises:
+            OSError: the disk is full, or cannot be written.
+            ValueError: the rows are of another shape.
+        """
+        if part.shape[1:] != self._row_shape:
+            expected = ("rows", *self._row_shape)
+            raise ValueError(f"{self._path.name}: expected {expected}, got {part.shape}")
+        self._file.write(np.ascontiguousarray(part, dtype=self._dtype).data)
+        self.rows += part.shape[0]
+
+    def close(self) -> None:
+        """Complete the file. To force it to the disk is left to who publishes its folder.
+
+        Raises:
+            OSError: the disk is full, or cannot be written.
+        """
+        if self._file.closed:
+            return
+        try:
+            self._file.seek(0)
+            if self._write_header() != self._header_bytes:
+                raise ValueError(f"{self._path.name}: {self.rows} rows do not fit into its header")
+        finally:
+            self._file.close()
+
+    def __enter__(self) -> NpyWriter:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Complete the file, unless the block failed: then it stays no array."""
+        if error is None:
+            self.close()
+        else:
+            self._file.close()
+
+    def _write_header(self) -> int:
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": (self.rows, *self._row_shape),
+        }
+        np.lib.format.write_array_header_1_0(self._file, header)
+        return self._file.tell()
+
+
+def write_npy(
+    path: Path, dtype: DTypeLike, shape: tuple[int, ...], parts: Iterable[NDArray[Any]]
+) -> None:
+    """Write an array of a known shape part by part, holding one part in memory at a time.
+
+    Args:
+        path: the file.
+        dtype: of the array; the parts are converted.
+        shape: of the whole array.
+        parts: pieces along axis 0, in order.
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+        ValueError: the parts do not add up to `shape`.
+    """
+    with NpyWriter(path, dtype, shape[1:]) as writer:
+        for part in parts:
+            writer.append(part)
+        if writer.rows != shape[0]:
+            raise ValueError(f"{path.name}: {writer.rows} rows were written, expected {shape[0]}")
+
+
+def map_npy(
+    path: Path, dtype: DTypeLike, shape: tuple[int, ...], *, random: bool = False
+) -> NDArray[Any]:
+    """Map an array of a known shape without reading it.
+
+    Args:
+        path: the file.
+        dtype: expected.
+        shape: expected.
+        random: rows are read here and there. On a cold page cache the kernel's read-ahead then
+            costs some forty times what is needed; it is turned off.
+
+    Raises:
+        IndexCorruptError: not such an array.
+    """
+    try:
+        # Copy on write: torch takes the pages as a tensor without complaint, and nothing that
+        # is done to them could reach the file.
+        array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise IndexCorruptError(path, f"not a readable array ({error})") from error
+    if array.dtype != np.dtype(dtype) or array.shape != shape:
+        found = f"{array.dtype} {array.shape}"
+        raise IndexCorruptError(path, f"expected {np.dtype(dtype)} {shape}, got {found}")
+    if random and isinstance(array.base, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
+        array.base.madvise(mmap.MADV_RANDOM)
+    return np.asarray(array)

@@ -1,0 +1,29 @@
+"""What a build was given and could not use, as its generation remembers it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from aladin_index.encode.item_encoders import SkippedItem
+from aladin_index.search.stored_collection import LEFT_OUT
+from aladin_network.errors import IndexCorruptError
+
+
+def read_skipped(folder: Path) -> list[SkippedItem]:
+    """Read the items that were left out of one side, in the order in which they were given.
+
+    Args:
+        folder: of the side, in that of its generation.
+
+    Raises:
+        IndexCorruptError: the list cannot be read.
+    """
+    path = folder / LEFT_OUT
+    try:
+        lines = json.loads(path.read_text(encoding="utf-8"))
+        return [SkippedItem(str(item_id), str(reason)) for item_id, reason in lines]
+    except OSError as error:
+        raise IndexCorruptError(path, f"cannot be read ({error.strerror})") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise IndexCorruptError(path, "not a list of ids and reasons") from error

@@ -1,0 +1,204 @@
+"""From a stream of encoded items to the arrays and the database of one side.
+
+How many of the photos that a calibration was fitted on are among those that are indexed.
+
+All that is live of a side, as a stream: what is exported, merged and compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from aladin_index.format.npy import NpyWriter, write_npy
+from aladin_index.items.tables import StoredItem, write_items
+from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.stored_collection import EMBEDDINGS, ITEMS
+from aladin_index.settings import Target
+from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
+from aladin_network.calibration.calibration import Calibration, hash_photo
+from aladin_network.types import Progress
+from numpy.typing import DTypeLike, NDArray
+
+if TYPE_CHECKING:
+    from aladin_index.generations.writer import CollectionSource
+
+
+class EncodedPart(NamedTuple):
+    """Some items with what the network made of them; what generations are made from.
+
+    Attributes:
+        items: rows are numbered as they are written, whatever they say.
+        embeddings: (items, d_match) float32, L2-normalised.
+        tokens: of all items, one item's after the other's, packed by the side's codec.
+        lengths: (items,) int64, number of tokens of each item.
+    """
+
+    items: Sequence[StoredItem]
+    embeddings: NDArray[np.float32]
+    tokens: PackedTokens
+    lengths: NDArray[np.int64]
+
+
+class CollectionCounts(NamedTuple):
+    """How much was written.
+
+    Attributes:
+        items: number of items.
+        tokens: number of tokens of all items.
+    """
+
+    items: int
+    tokens: int
+
+
+def write_collection(
+    folder: Path,
+    parts: Iterable[EncodedPart],
+    embedding_dim: int,
+    codec: TokenCodec,
+    filter_fields: Sequence[str] | None,
+    progress: Progress,
+) -> CollectionCounts:
+    """Write the embeddings, tokens and items of one side; one part is in memory at a time.
+
+    Args:
+        folder: of the side; there, and empty.
+        parts: in the order of the rows.
+        embedding_dim: size of an embedding.
+        codec: that packed the parts' tokens.
+        filter_fields: metadata fields that get an index; None: all.
+        progress: advanced with the items that are written.
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+        sqlite3.Error: the same, met by the database.
+        ValueError: the arrays of a part do not fit together.
+    """
+    with ExitStack() as files:
+        arrays = _ArrayWriters(folder, embedding_dim, codec, files)
+        write_items(folder / ITEMS, _written(parts, arrays, progress), filter_fields)
+    if codec.centroids is not None:
+        write_npy(folder / CENTROIDS, np.float32, codec.centroids.shape, [codec.centroids])
+    return arrays.counts
+
+
+class _ArrayWriters:
+    """The files that the arrays of a side go to, open while `files` are."""
+
+    def __init__(
+        self, folder: Path, embedding_dim: int, codec: TokenCodec, files: ExitStack
+    ) -> None:
+        def writer(name: str, dtype: DTypeLike, row_shape: tuple[int, ...]) -> NpyWriter:
+            return files.enter_context(NpyWriter(folder / name, dtype, row_shape))
+
+        self._embeddings = writer(EMBEDDINGS, np.float32, (embedding_dim,))
+        self._tokens = [
+            writer(FILE_OF[array.field], array.dtype, array.row_shape) for array in codec.arrays
+        ]
+        self._offsets = writer(OFFSETS, np.int64, ())
+        self._offsets.append(np.zeros(1, dtype=np.int64))
+        self.counts = CollectionCounts(0, 0)
+
+    def append(self, part: EncodedPart) -> None:
+        """Write the arrays of a part."""
+        items, tokens = len(part.items), int(part.lengths.sum())
+        stored = [array for array in part.tokens if array is not None]
+        found = {len(part.embeddings), len(part.lengths)}
+        found_tokens = {len(array) for array in stored}
+        if found != {items} or found_tokens != {tokens}:
+            raise ValueError(
+                f"a part of {items} items and {tokens} tokens: got arrays of {sorted(found)} "
+                f"items and {sorted(found_tokens)} tokens"
+            )
+        self._embeddings.append(part.embeddings)
+        for file, array in zip(self._tokens, stored, strict=True):
+            file.append(array)
+        self._offsets.append(self.counts.tokens + np.cumsum(part.lengths))
+        self.counts = CollectionCounts(self.counts.items + items, self.counts.tokens + tokens)
+
+
+def _written(
+    parts: Iterable[EncodedPart], arrays: _ArrayWriters, progress: Progress
+) -> Iterator[StoredItem]:
+    """Yield the items for the database while their arrays are written beside it."""
+    for part in parts:
+        first = arrays.counts.items
+        arrays.append(part)
+        for row, item in enumerate(part.items, start=first):
+            yield item._replace(row=row)
+        progress.advance(len(part.items))
+
+
+class FittedPhotos:
+    """Counts the sampled photos of a calibration while a generation's images are written."""
+
+    def __init__(self, calibration: Calibration | None) -> None:
+        """Count nothing yet.
+
+        Args:
+            calibration: the generation's calibration, if it has one.
+        """
+        sample = None if calibration is None else calibration.fitted_on.photo_sample
+        self._sample = frozenset(sample or ())
+        self._found = 0
+        self._watched = False
+
+    def watch(self, sides: Mapping[Target, CollectionSource]) -> Mapping[Target, CollectionSource]:
+        """Return the same sides; the images are counted as they are read."""
+        if "images" not in sides or not self._sample:
+            return sides
+        self._watched = True
+        images = sides["images"]
+        return {**sides, "images": replace(images, parts=self._counted(images.parts))}
+
+    @property
+    def share(self) -> float | None:
+        """Share of the sample that was read; None if there was nothing to compare."""
+        return self._found / len(self._sample) if self._watched else None
+
+    def _counted(self, parts: Iterable[EncodedPart]) -> Iterator[EncodedPart]:
+        for part in parts:
+            self._found += sum(hash_photo(item.id) in self._sample for item in part.items)
+            yield part
+
+
+# Items that are in memory at a time: 49 tokens of 128 float16 values each are 50 MiB.
+ITEMS_AT_A_TIME = 4096
+
+
+def live_parts(
+    side: LiveCollection, items_at_a_time: int = ITEMS_AT_A_TIME
+) -> Iterator[EncodedPart]:
+    """Yield the live items of a side in the order of their rows, tokens in their stored form.
+
+    Args:
+        side: at one moment; changes that come later are not seen.
+        items_at_a_time: of a part, at most.
+    """
+    selection, base, changes = side.selection, side.base, side.changes
+    rows = base.entry.count if changes is None else changes.rows
+    live = np.arange(rows) if selection is None else selection.rows
+    built, added = live[live < base.entry.count], live[live >= base.entry.count]
+    for start in range(0, len(built), items_at_a_time):
+        chosen = built[start : start + items_at_a_time]
+        yield EncodedPart(
+            items=base.items.by_rows(chosen.tolist()),
+            embeddings=base.embeddings[chosen],
+            tokens=base.tokens.packed(chosen),
+            lengths=base.tokens.lengths(chosen),
+        )
+    for start in range(0, len(added), items_at_a_time):
+        assert changes is not None  # only there do such rows come from
+        chosen = added[start : start + items_at_a_time]
+        yield EncodedPart(
+            items=side.items.by_rows(chosen.tolist()),
+            embeddings=changes.embeddings_of(chosen),
+            tokens=changes.tokens(chosen).stored,
+            lengths=changes.lengths(chosen),
+        )

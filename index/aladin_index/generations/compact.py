@@ -1,0 +1,257 @@
+"""Folds what was added and removed into a new generation, while searches and changes go on."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from aladin_index.changes.database import (
+    changes_database,
+    copy_encodings,
+    new_database,
+    open_to_read,
+)
+from aladin_index.format.disk import disk_errors, only_builder
+from aladin_index.format.layout import generation_folder, live_generation
+from aladin_index.format.locks import changes_lock
+from aladin_index.format.manifest import DIGEST, Manifest
+from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, live_parts
+from aladin_index.generations.earlier import drop_generations, drop_photos
+from aladin_index.generations.history import PendingChanges, describe_changes, rolled_back_changes
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.generations.writer import CollectionSource, write_generation
+from aladin_index.items.tables import insert_items
+from aladin_index.search.live_collection import LiveCollection
+from aladin_index.settings import BuildSettings, Target
+from aladin_network.errors import InputError
+from aladin_network.types import NullProgress, Progress
+from numpy.typing import NDArray
+
+logger = logging.getLogger(__name__)
+
+
+class CompactReport(NamedTuple):
+    """What a compaction did.
+
+    Attributes:
+        generation: that is live now; the one before where there was nothing to fold in.
+        counts: number of items of each side.
+        added: items folded in, of all sides.
+        removed: items left out, of all sides.
+        carried: changes that came meanwhile, and are pending again.
+        dropped: generations that were removed from the disk.
+        in_use: generations that were to be removed, and are kept as long as somebody searches them.
+        lost: changes, by removed generation and side, that no other generation has.
+    """
+
+    generation: int
+    counts: dict[Target, int]
+    added: int
+    removed: int
+    carried: int
+    dropped: list[int]
+    in_use: list[int]
+    lost: dict[int, dict[Target, PendingChanges]]
+
+
+def compact_index(root: Path, *, keep: int = 1, progress: Progress | None = None) -> CompactReport:
+    """Write a new generation of the items that are there now, and make it live.
+
+    The network does not run. What is added or removed meanwhile is carried over in the last step,
+    so nothing that was acknowledged is lost, and nothing waits for longer than that step.
+
+    Args:
+        root: of the index.
+        keep: how many earlier generations stay for `aladin_index.generations.earlier`; with their
+            changes, they are as they were when they were replaced.
+        progress: told of items and vectors.
+
+    Raises:
+        IndexNotReadyError: nothing was published yet.
+        InputError: `keep` is negative, or a side has no item left.
+        IndexCorruptError: a file is not what the manifest says.
+        IndexWriteError: the disk is full or cannot be written, or the index is being built.
+    """
+    if keep < 0:
+        raise InputError(f"keep: expected at least 0, got {keep}")
+    live_generation(root)  # nothing is written where there is no index
+    with disk_errors(root), only_builder(root):
+        with open_index(root) as index:
+            sides: dict[Target, _Folding] = {
+                target: _Folding(index.side(target)) for target in index.manifest.targets
+            }
+            for target, side in sides.items():
+                if side.live.count == 0:
+                    raise InputError(
+                        f"{target}: all items are removed; a generation needs at least one, so "
+                        "add some first, or build the index anew without this side"
+                    )
+            generation, carried = index.generation, 0
+            if any(side.has_changes for side in sides.values()):
+                _warn_of_rolled_back(root)
+                going_live = _GoingLive(index, sides)
+                generation = write_generation(
+                    root,
+                    {target: side.source for target, side in sides.items()},
+                    index.manifest.model,
+                    _settings(index.manifest),
+                    _fingerprint(index, sides),
+                    progress or NullProgress(),
+                    going_live=going_live.carry,
+                    made_by="compact",
+                    calibration=index.manifest.calibration,
+                    fitted_photos_indexed=index.manifest.fitted_photos_indexed,
+                )
+                carried = going_live.carried
+        dropped = drop_generations(root, generation, index.generation, keep)
+        drop_photos(root)
+        return CompactReport(
+            generation=generation,
+            counts={target: side.live.count for target, side in sides.items()},
+            added=sum(side.added for side in sides.values()),
+            removed=sum(side.removed for side in sides.values()),
+            carried=carried,
+            dropped=dropped.gone,
+            in_use=dropped.in_use,
+            lost=dropped.lost,
+        )
+
+
+def _warn_of_rolled_back(root: Path) -> None:
+    """Log, before the work, which changes will be removed with the generations that have them."""
+    for number, changes in rolled_back_changes(root).items():
+        if any(any(each) for each in changes.values()):
+            logger.warning(
+                "generation %d was rolled back; it is removed at the end of this compaction, and "
+                "with it its changes: %s",
+                number,
+                describe_changes(changes),
+            )
+
+
+class _Folding:
+    """One side on its way into the new generation.
+
+    Attributes:
+        live: the side as it was when the compaction began.
+        new_rows: (rows,) int64, where each row goes; -1 for those that are left out.
+    """
+
+    def __init__(self, live: LiveCollection) -> None:
+        self.live = live
+        self.rows = live.entry.count if live.changes is None else live.changes.rows
+        selection = live.selection
+        kept = np.ones(self.rows, dtype=np.bool_) if selection is None else selection.mask
+        self.new_rows: NDArray[np.int64] = np.where(kept, np.cumsum(kept) - 1, -1)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is anything to fold in, or lines of items that came and went."""
+        return self.live.changes is not None and not self.live.changes.is_empty
+
+    @property
+    def added(self) -> int:
+        """Items folded in."""
+        return int(np.count_nonzero(self.new_rows[self.live.entry.count :] >= 0))
+
+    @property
+    def removed(self) -> int:
+        """Items of the old generation that are left out."""
+        return int(np.count_nonzero(self.new_rows[: self.live.entry.count] < 0))
+
+    @property
+    def source(self) -> CollectionSource:
+        """What the new generation is written from."""
+        entry, codec = self.live.entry, self.live.base.tokens.codec
+        return CollectionSource(
+            embedding_dim=entry.embedding_dim,
+            codec=codec,
+            parts=live_parts(self.live),
+            tuning=entry.tuning,
+        )
+
+
+@dataclass
+class _GoingLive:
+    """Carries over what was changed since the compaction began.
+
+    Attributes:
+        index: the old generation.
+        sides: as they were folded.
+        carried: number of changes carried over.
+    """
+
+    index: SearchIndex
+    sides: Mapping[Target, _Folding]
+    carried: int = 0
+
+    @contextmanager
+    def carry(self, generation: int) -> Generator[None]:
+        """Let nobody change anything until the new generation is live."""
+        with changes_lock(self.index.path):
+            for target, side in self.sides.items():
+                self.carried += self._carry_side(generation, target, side)
+            yield
+
+    def _carry_side(self, generation: int, target: Target, side: _Folding) -> int:
+        later = self.index.side(target).changes
+        if later is None:
+            return 0
+        known = 0 if side.live.changes is None else len(side.live.changes.removed)
+        removed = later.removed[known:]
+        # Rows of later items follow those of the new generation in the order they came.
+        shift = side.live.count - side.rows
+        inside = removed < side.rows
+        moved = removed + shift
+        moved[inside] = side.new_rows[removed[inside]]
+        count = later.rows - side.rows + len(removed)
+        if count == 0:
+            return 0
+        root, old = self.index.path, self.index.generation
+        path = changes_database(root, generation, target)
+        with (
+            closing(open_to_read(changes_database(root, old, target))) as source,
+            new_database(path, side.live.entry.filter_fields) as connection,
+        ):
+            for start in range(side.rows, later.rows, ITEMS_AT_A_TIME):
+                rows = range(start, min(start + ITEMS_AT_A_TIME, later.rows))
+                items = sorted(later.by_rows(rows))
+                insert_items(connection, (item._replace(row=item.row + shift) for item in items))
+                copy_encodings(source, connection, rows, shift)
+            connection.executemany(
+                "INSERT INTO removed (row) VALUES (?)", ((row,) for row in moved.tolist())
+            )
+        return count
+
+
+def _settings(manifest: Manifest) -> BuildSettings:
+    """Return the settings that the old generation shows."""
+    entries = [entry for entry in (manifest.images, manifest.texts) if entry is not None]
+    fields = entries[0].filter_fields
+    return BuildSettings(
+        # What "auto" chose for fewer items it may choose otherwise now.
+        ann=entries[0].ann.asked,
+        memory_budget_bytes=entries[0].ann.memory_budget_bytes,
+        ann_recall=max(entry.ann.recall_wanted for entry in entries),
+        token_dtype=entries[0].token_dtype,
+        filter_fields=None if fields is None else tuple(fields),
+        default_candidates=manifest.default_candidates,
+    )
+
+
+def _fingerprint(index: SearchIndex, sides: Mapping[Target, _Folding]) -> str:
+    """Hash all that the new generation is made from."""
+    folder = generation_folder(index.path, index.generation)
+    digest = hashlib.sha256(f"compact {index.manifest.fingerprint}\n".encode())
+    digest.update((folder / DIGEST).read_bytes())
+    for target, side in sides.items():
+        digest.update(f"{target} {side.rows} ".encode() + side.new_rows.tobytes())
+        if side.live.changes is not None:
+            digest.update(np.ascontiguousarray(side.live.changes.embeddings).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,183 @@
+"""Makes an earlier generation live again, as it was when it was replaced.
+
+Removes from the disk what no search and no rollback can want any more.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from aladin_index.changes.database import changes_database, open_to_read
+from aladin_index.format.disk import disk_errors, only_builder, remove_folder
+from aladin_index.format.evaluations import drop_evaluations
+from aladin_index.format.layout import (
+    CHANGES,
+    GENERATIONS,
+    PHOTOS,
+    generation_folder,
+    live_generation,
+    published_generations,
+    set_live_generation,
+)
+from aladin_index.format.locks import changes_lock, sole_use
+from aladin_index.format.manifest import check_lengths, read_manifest
+from aladin_index.generations.history import PendingChanges, pending_changes
+from aladin_index.items.uploaded_photos import sweep_photos
+from aladin_index.search.stored_collection import ITEMS
+from aladin_index.settings import TARGETS, Target
+from aladin_network.errors import InputError, SearchIndexError
+
+
+class RollbackReport(NamedTuple):
+    """What a rollback did.
+
+    Attributes:
+        left: the generation that was live before; it stays on the disk until a compaction.
+        undone: its changes, which nobody sees any more unless it is made live again.
+        generation: that is live now.
+        pending: its own changes, which are seen again.
+        counts: number of items of each side, changes included.
+    """
+
+    left: int
+    undone: dict[Target, PendingChanges]
+    generation: int
+    pending: dict[Target, PendingChanges]
+    counts: dict[Target, int]
+
+
+def rollback_index(root: Path, to: int | None = None) -> RollbackReport:
+    """Make another generation live, with the changes that it had when it was replaced.
+
+    Nothing is deleted: to roll back from generation 3 to 2 and then to 3 restores all, until a
+    compaction removes 3 (`aladin_index.generations.earlier`).
+
+    Args:
+        root: of the index.
+        to: a generation on the disk; None: the nearest one before the live one.
+
+    Raises:
+        IndexNotReadyError: nothing was published yet.
+        InputError: there is no such generation, or none before.
+        IndexCorruptError: the generation to go to is damaged; the live one stays.
+        IndexWriteError: the disk cannot be written, or the index is being built.
+    """
+    live_generation(root)  # nothing is written where there is no index
+    with disk_errors(root), only_builder(root), changes_lock(root):
+        live = live_generation(root)
+        published = published_generations(root)
+        others = ", ".join(str(number) for number in published if number != live) or "none"
+        if to is None:
+            to = max((number for number in published if number < live), default=None)
+            if to is None:
+                raise InputError(
+                    f"{root}: no generation before {live} to go back to; others: {others}"
+                )
+        if to not in published or to == live:
+            found = "the live one" if to == live else "not there"
+            raise InputError(f"{root}: generation {to} is {found}; others: {others}")
+        folder = generation_folder(root, to)
+        manifest = read_manifest(folder)
+        check_lengths(folder, manifest.files)
+        undone, pending = pending_changes(root, live), pending_changes(root, to)
+        set_live_generation(root, to)
+        counts: dict[Target, int] = {}
+        for target, changes in pending.items():
+            entry = manifest.side(target)
+            assert entry is not None
+            counts[target] = entry.count + changes.added - changes.removed
+        return RollbackReport(live, undone, to, pending, counts)
+
+
+# Commands whose generation has nothing of what was added to the one before.
+_FROM_NEW_SOURCES = ("build", "import", "merge")
+
+
+class Dropped(NamedTuple):
+    """What became of the earlier generations of an index.
+
+    Attributes:
+        gone: generations that were removed from the disk.
+        in_use: generations that would be, had nobody opened them.
+        lost: changes, by generation that is gone and side, that no other generation has: of one
+            that was rolled back, or replaced by a build, an import or a merge.
+    """
+
+    gone: list[int]
+    in_use: list[int]
+    lost: dict[int, dict[Target, PendingChanges]]
+
+
+def drop_generations(root: Path, live: int, previous: int, keep: int) -> Dropped:
+    """Remove earlier generations, with all that belongs to them; called by the only builder.
+
+    Those between the previous generation and the live one were rolled back.
+
+    Args:
+        root: of the index.
+        live: the live generation.
+        previous: the one before it; the live one itself where nothing was replaced.
+        keep: how many of the previous one and those before it stay.
+    """
+    published = published_generations(root)
+    earlier = [number for number in published if number <= previous and number != live]
+    kept = set(earlier[max(0, len(earlier) - keep) :])
+    dropped = Dropped([], [], {})
+    for number in published:
+        if number >= live or number in kept:
+            continue
+        lost = _only_here(root, number, live, previous)
+        with sole_use(root, number) as alone:
+            if alone:
+                remove_folder(root, generation_folder(root, number))
+                if any(any(changes) for changes in lost.values()):
+                    dropped.lost[number] = lost
+            (dropped.gone if alone else dropped.in_use).append(number)
+    left = set(published_generations(root))
+    # A generation goes before its changes: without them it would not be what it was.
+    for folder in (root / CHANGES).glob("[0-9]*"):
+        if int(folder.name) not in left:
+            remove_folder(root, folder)
+    drop_evaluations(root)
+    return dropped
+
+
+def _only_here(root: Path, number: int, live: int, previous: int) -> dict[Target, PendingChanges]:
+    """Count the changes of a generation that none after it took over."""
+    try:
+        if not previous < number < live:
+            after = min(each for each in published_generations(root) if each > number)
+            made_by = read_manifest(generation_folder(root, after)).made_by
+            if made_by not in _FROM_NEW_SOURCES:
+                return {}
+        return pending_changes(root, number)
+    except SearchIndexError:  # what is damaged goes as well
+        return {}
+
+
+def drop_photos(root: Path) -> int:
+    """Remove uploaded photos that no generation names; called by the only builder.
+
+    Returns:
+        The number of files that are gone.
+    """
+    if not (root / PHOTOS).is_dir():
+        return 0
+    used: set[str] = set()
+    for items in (root / GENERATIONS).glob(f"*/images/{ITEMS}"):
+        used |= _photos_named(items)
+    with changes_lock(root):
+        for number in published_generations(root):
+            for target in TARGETS:
+                path = changes_database(root, number, target)
+                if path.exists():
+                    used |= _photos_named(path)
+        return sweep_photos(root, used)
+
+
+def _photos_named(items: Path) -> set[str]:
+    with closing(open_to_read(items)) as connection:
+        lines = connection.execute("SELECT path FROM items WHERE path LIKE ?", (f"{PHOTOS}/%",))
+        return {path for (path,) in lines}

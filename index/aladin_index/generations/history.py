@@ -1,0 +1,277 @@
+"""The changes of a generation as a whole: how many there are, and what becomes of them.
+
+The generations of an index that are on the disk: what they are, and which one is live.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from aladin_index.changes.database import changes_database, changes_folder, open_to_read
+from aladin_index.format.evaluations import Evaluation, evaluations_file, read_evaluations
+from aladin_index.format.layout import (
+    CHANGES,
+    CURRENT,
+    generation_folder,
+    live_generation,
+    published_generations,
+)
+from aladin_index.format.locks import changes_lock
+from aladin_index.format.manifest import MANIFEST, Manifest, read_manifest
+from aladin_index.settings import TARGETS, Target
+from aladin_network.errors import IndexCorruptError, IndexMismatchError, SearchIndexError
+from aladin_network.files import atomic_file, make_folder
+
+if TYPE_CHECKING:
+    from aladin_index.generations.writer import GoingLive
+
+
+class PendingChanges(NamedTuple):
+    """Changes of one side that `aladin index compact` would take into a new generation.
+
+    Attributes:
+        added: items that were added and are still there.
+        removed: items of the generation that were removed or replaced.
+    """
+
+    added: int
+    removed: int
+
+
+def pending_changes(root: Path, generation: int | None = None) -> dict[Target, PendingChanges]:
+    """Count the changes of a generation, by side; reads no item.
+
+    Args:
+        root: of the index.
+        generation: on the disk; None: the live one.
+
+    Raises:
+        IndexNotReadyError: nothing was published yet.
+        IndexCorruptError: the changes, or the manifest, cannot be read.
+    """
+    if generation is None:
+        generation = live_generation(root)
+    manifest = read_manifest(generation_folder(root, generation))
+    pending: dict[Target, PendingChanges] = {}
+    for target in manifest.targets:
+        entry = manifest.side(target)
+        assert entry is not None
+        path = changes_database(root, generation, target)
+        if not path.exists():
+            pending[target] = PendingChanges(0, 0)
+            continue
+        try:
+            with closing(open_to_read(path)) as connection:
+                added, removed, of_added = connection.execute(
+                    "SELECT (SELECT COUNT(*) FROM encodings), COUNT(*), "
+                    "COUNT(*) FILTER (WHERE row >= ?) FROM removed",
+                    (entry.count,),
+                ).fetchone()
+        except sqlite3.Error as error:
+            raise IndexCorruptError(path, f"cannot be read ({error})") from error
+        pending[target] = PendingChanges(added - of_added, removed - of_added)
+    return pending
+
+
+def rolled_back_changes(root: Path) -> dict[int, dict[Target, PendingChanges]]:
+    """Count the changes of the generations that were rolled back, those after the live one.
+
+    The next compaction that makes a generation removes them from the disk.
+
+    Args:
+        root: of the index.
+
+    Returns:
+        By generation and side; only what can be read.
+
+    Raises:
+        IndexNotReadyError: nothing was published yet.
+    """
+    live = live_generation(root)
+    found: dict[int, dict[Target, PendingChanges]] = {}
+    for number in published_generations(root):
+        if number > live:
+            try:
+                found[number] = pending_changes(root, number)
+            except SearchIndexError:  # a damaged one is no reason to stop
+                found[number] = {}
+    return found
+
+
+def describe_changes(changes: Mapping[Target, PendingChanges]) -> str:
+    """Put numbers of changes into words."""
+    return (
+        "; ".join(
+            f"{each.added} {target} added, {each.removed} removed"
+            for target, each in changes.items()
+            if any(each)
+        )
+        or "none"
+    )
+
+
+def copy_changes(root: Path, from_generation: int, to_generation: int) -> None:
+    """Give a generation the changes of another one with the same rows and token codecs.
+
+    To be called while nobody can add or remove (`aladin_index.format.locks`), before the generation
+    becomes live.
+
+    Args:
+        root: of the index.
+        from_generation: that has the changes.
+        to_generation: that is to have them too.
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+        sqlite3.Error: the same, met by the database.
+    """
+    for target in TARGETS:
+        source = changes_database(root, from_generation, target)
+        if not source.exists():
+            continue
+        make_folder(changes_folder(root, to_generation))
+        with (
+            atomic_file(changes_database(root, to_generation, target)) as partial,
+            closing(open_to_read(source)) as old,
+            closing(sqlite3.connect(partial)) as new,
+        ):
+            old.backup(new)
+
+
+def with_changes_of(root: Path, from_generation: int) -> GoingLive:
+    """Let a new generation with the rows of an old one go live together with its changes.
+
+    Args:
+        root: of the index.
+        from_generation: the old one.
+
+    Returns:
+        What `aladin_index.generations.writer.publish_generation` takes as `going_live`.
+    """
+
+    @contextmanager
+    def going_live(generation: int) -> Generator[None]:
+        with changes_lock(root):
+            copy_changes(root, from_generation, generation)
+            yield
+
+    return going_live
+
+
+T = TypeVar("T")
+
+
+class GenerationRecord(NamedTuple):
+    """A generation that is on the disk.
+
+    Attributes:
+        manifest: what it consists of.
+        published_at_s: when its files were finished, in seconds since 1970; None: an engine keeps
+            it, which does not tell.
+        pending: by side, what was added and deleted since.
+        evaluations: of it, the newest first.
+    """
+
+    manifest: Manifest
+    published_at_s: float | None
+    pending: dict[Target, PendingChanges]
+    evaluations: list[Evaluation]
+
+
+class DamagedFile(NamedTuple):
+    """A file that cannot be read.
+
+    Attributes:
+        name: below the index's folder.
+        reason: in words.
+    """
+
+    name: str
+    reason: str
+
+
+class History(NamedTuple):
+    """All generations, as far as they can be read.
+
+    Attributes:
+        current: the one that is to answer.
+        current_since_s: when that was decided, in seconds since 1970; None: as above.
+        generations: the newest first.
+        damaged: what could not be read, and is left out.
+    """
+
+    current: int
+    current_since_s: float | None
+    generations: list[GenerationRecord]
+    damaged: list[DamagedFile]
+
+
+def read_history(root: Path) -> History:
+    """Look at every generation; the files of searches are not opened.
+
+    What is damaged is named, and does not hide the rest: here is where people look when something
+    is wrong.
+
+    Raises:
+        IndexNotReadyError: nothing was published yet.
+        IndexCorruptError: CURRENT is damaged.
+    """
+    current = live_generation(root)
+    current_since_s = (root / CURRENT).stat().st_mtime
+    reader = _Reader(root)
+    numbers = reversed(published_generations(root))
+    records = [record for number in numbers if (record := reader.record(number)) is not None]
+    return History(current, current_since_s, records, reader.damaged)
+
+
+class _Reader:
+    """Reads what can be read.
+
+    Attributes:
+        damaged: what could not.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.damaged: list[DamagedFile] = []
+
+    def record(self, number: int) -> GenerationRecord | None:
+        """Look at one generation; None: nothing can be told of it, or it is gone by now."""
+        folder = generation_folder(self._root, number)
+        try:
+            published_at_s = (folder / MANIFEST).stat().st_mtime
+        except FileNotFoundError:
+            if folder.exists():
+                self.damaged.append(DamagedFile(self._name(folder / MANIFEST), "missing"))
+            return None
+        manifest = self._attempt(folder / MANIFEST, lambda: read_manifest(folder))
+        if manifest is None:
+            return None
+        changes = self._root / CHANGES / folder.name
+        pending = self._attempt(changes, lambda: pending_changes(self._root, number))
+        file = evaluations_file(self._root, number)
+        evaluations = self._attempt(file, lambda: read_evaluations(self._root, number))
+        return GenerationRecord(manifest, published_at_s, pending or {}, evaluations or [])
+
+    def _attempt(self, file: Path, read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except SearchIndexError as error:
+            self.damaged.append(DamagedFile(self._name(file), _reason(error)))
+            return None
+
+    def _name(self, file: Path) -> str:
+        return str(file.relative_to(self._root))
+
+
+def _reason(error: SearchIndexError) -> str:
+    """Say what is wrong without the path, which is nobody's business."""
+    if isinstance(error, IndexCorruptError):
+        return error.reason
+    if isinstance(error, IndexMismatchError):
+        return f"schema version: expected {error.expected}, got {error.actual}"
+    return str(error)

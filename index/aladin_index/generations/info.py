@@ -1,0 +1,208 @@
+"""What an index holds, told from its manifest without opening it.
+
+What an index takes up on the disk, by part.
+
+How many items one side of an open index has, and how it came to have them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from aladin_index.format.layout import (
+    CHANGES,
+    GENERATIONS,
+    PHOTOS,
+    generation_folder,
+    live_generation,
+    published_generations,
+)
+from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
+from aladin_index.generations.history import PendingChanges, pending_changes
+from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.stored_collection import ANN, EMBEDDINGS, ITEMS
+from aladin_index.settings import Target
+from aladin_index.tokens.store import token_files
+from aladin_network.calibration.calibration import Calibration
+
+
+class MemoryEstimate(NamedTuple):
+    """What searches of one side keep busy of the memory; the system can take all of it back.
+
+    Attributes:
+        ann_bytes: the first stage's index.
+        embeddings_bytes: read in places, to compare candidates exactly.
+        tokens_bytes: read in places, to re-rank.
+    """
+
+    ann_bytes: int
+    embeddings_bytes: int
+    tokens_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexInfo:
+    """Facts about the live generation.
+
+    Attributes:
+        path: of the index.
+        generation: the live one.
+        generations: all that are on the disk, oldest first.
+        built_at_s: when it was published, in seconds since 1970.
+        schema_version: of its files.
+        model_id: sha256 of the weights that made it.
+        metric: of the embeddings.
+        default_candidates: of a search that does not say.
+        sides: images, texts or both.
+        calibration: of the hits' probabilities; None: the index is not calibrated.
+        fitted_photos_indexed: see `Manifest`.
+        pending: of each side, changes that are not in the generation's files.
+        memory: of each side.
+        total_bytes: of the generation's files and the model's.
+    """
+
+    path: Path
+    generation: int
+    generations: list[int]
+    built_at_s: float
+    schema_version: int
+    model_id: str
+    metric: str
+    default_candidates: int
+    sides: dict[Target, CollectionEntry]
+    calibration: Calibration | None
+    fitted_photos_indexed: float | None
+    pending: dict[Target, PendingChanges]
+    memory: dict[Target, MemoryEstimate]
+    total_bytes: int
+
+
+def describe(path: Path) -> IndexInfo:
+    """Describe the live generation of an index.
+
+    Raises:
+        IndexNotReadyError: nothing was published yet.
+        IndexMismatchError: of another schema version.
+        IndexCorruptError: CURRENT, the manifest or the pending changes are damaged.
+    """
+    generation = live_generation(path)
+    folder = generation_folder(path, generation)
+    manifest = read_manifest(folder)
+    sides = manifest.sides
+    files = (*manifest.files.values(), *manifest.model.files.values())
+    return IndexInfo(
+        path=path,
+        generation=generation,
+        generations=published_generations(path),
+        built_at_s=(folder / MANIFEST).stat().st_mtime,
+        schema_version=manifest.schema_version,
+        model_id=manifest.model.id,
+        metric=manifest.metric,
+        default_candidates=manifest.default_candidates,
+        sides=sides,
+        calibration=manifest.calibration,
+        fitted_photos_indexed=manifest.fitted_photos_indexed,
+        pending=pending_changes(path),
+        memory={target: _memory(manifest, target, side) for target, side in sides.items()},
+        total_bytes=sum(entry.bytes for entry in files),
+    )
+
+
+def _memory(manifest: Manifest, target: Target, side: CollectionEntry) -> MemoryEstimate:
+    def size(name: str) -> int:
+        return manifest.files[f"{target}/{name}"].bytes
+
+    return MemoryEstimate(
+        ann_bytes=size(ANN),
+        embeddings_bytes=size(EMBEDDINGS),
+        tokens_bytes=sum(size(name) for name in token_files(side.token_dtype)),
+    )
+
+
+# What is none of these is `rest` of its side: offsets, and what was left out.
+_STAGE_OF = {ANN: "first stage", EMBEDDINGS: "embeddings", ITEMS: "items"}
+
+
+def disk_use(root: Path, manifest: Manifest) -> dict[str, int]:
+    """Measure an index; every file counts once, however many generations share it.
+
+    Args:
+        root: of the index.
+        manifest: of the generation whose parts are told apart.
+
+    Returns:
+        Bytes by part: of each side ``images: tokens`` and so on, ``model``, ``changes``,
+        ``photos`` and ``other generations``, which is what those do not share with this one.
+        Parts without a byte are missing.
+    """
+    parts: dict[str, int] = {}
+    for name, entry in manifest.files.items():
+        _add(parts, _part_of(manifest, name), entry.bytes)
+    _add(parts, "model", sum(entry.bytes for entry in manifest.model.files.values()))
+    seen = {(file.st_dev, file.st_ino) for file in _files(_folder(root, manifest))}
+    for file in _files(root / GENERATIONS):
+        if (file.st_dev, file.st_ino) not in seen:
+            seen.add((file.st_dev, file.st_ino))
+            _add(parts, "other generations", file.st_size)
+    for folder in (CHANGES, PHOTOS):
+        _add(parts, folder, sum(file.st_size for file in _files(root / folder)))
+    return {part: size for part, size in parts.items() if size}
+
+
+def _folder(root: Path, manifest: Manifest) -> Path:
+    return generation_folder(root, manifest.generation)
+
+
+def _part_of(manifest: Manifest, name: str) -> str:
+    target, _, file = name.partition("/")
+    side = manifest.images if target == "images" else manifest.texts
+    if side is not None and file in token_files(side.token_dtype):
+        return f"{target}: tokens"
+    return f"{target}: {_STAGE_OF.get(file, 'rest')}"
+
+
+def _add(parts: dict[str, int], part: str, size: int) -> None:
+    parts[part] = parts.get(part, 0) + size
+
+
+def _files(folder: Path) -> Iterator[os.stat_result]:
+    """Look at all files below a folder; one that goes meanwhile is passed over."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                yield Path(place, name).stat()
+            except FileNotFoundError:
+                continue
+
+
+class ItemCounts(NamedTuple):
+    """Items of one side at one moment: ``built + added - deleted == live``.
+
+    An engine counts those that are there, and tells neither `added` nor `deleted`: both are None.
+
+    Attributes:
+        built: items that the generation's files hold.
+        added: items that were added since and are still there.
+        deleted: items of the generation's files that were deleted or replaced since.
+        live: items that a search may find.
+    """
+
+    built: int
+    added: int | None
+    deleted: int | None
+    live: int
+
+
+def count_items(side: LiveCollection) -> ItemCounts:
+    """Count the items of one side; reads none of them."""
+    built, changes = side.base.entry.count, side.changes
+    if changes is None:
+        return ItemCounts(built, 0, 0, built)
+    deleted = int(np.count_nonzero(changes.removed < built))
+    added = len(changes.embeddings) - (len(changes.removed) - deleted)
+    return ItemCounts(built, added, deleted, side.count)

@@ -1,0 +1,277 @@
+"""Finds an id that two indexes have; on the disk, for all ids may be more than memory holds.
+
+Puts indexes together that were built on different machines with the same model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from aladin_index.ann.first_stages import check_first_stages
+from aladin_index.changes.database import open_to_read
+from aladin_index.format.disk import check_folder, disk_errors, only_builder
+from aladin_index.format.layout import MODEL, NEW_CATALOGUE, generation_folder
+from aladin_index.format.manifest import DIGEST
+from aladin_index.format.records import read_skipped
+from aladin_index.generations.collection_writer import EncodedPart, live_parts
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.generations.writer import CollectionSource, install_model, write_generation
+from aladin_index.items.uploaded_photos import UploadedPhoto
+from aladin_index.search.live_collection import LiveCollection
+from aladin_index.search.stored_collection import ITEMS
+from aladin_index.settings import TARGETS, BuildSettings, Target
+from aladin_index.tokens.codec import TokenCodec
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.errors import IndexMismatchError, InputError
+from aladin_network.types import NullProgress, Progress
+
+_IDS_AT_A_TIME = 1000
+
+
+def check_ids_differ(
+    root: Path, target: Target, ids: Mapping[Path, Iterator[str]], progress: Progress
+) -> None:
+    """Refuse an id that two indexes have.
+
+    Args:
+        root: folder of the index that is to hold all of them, to be called by its only builder.
+        target: named in errors.
+        ids: by index; read once.
+        progress: advanced with the ids.
+
+    Raises:
+        InputError: an id is in two of the indexes; both are named.
+        sqlite3.Error: the disk is full, or cannot be written.
+    """
+    folder = root / NEW_CATALOGUE
+    folder.mkdir()
+    try:
+        with closing(sqlite3.connect(folder / "ids.sqlite")) as connection:
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("CREATE TABLE ids (id TEXT PRIMARY KEY, part INTEGER) WITHOUT ROWID")
+            paths = list(ids)
+            for part, of_part in enumerate(ids.values()):
+                while batch := list(islice(of_part, _IDS_AT_A_TIME)):
+                    lines = [(item_id, part) for item_id in batch]
+                    try:
+                        connection.executemany("INSERT INTO ids VALUES (?, ?)", lines)
+                    except sqlite3.IntegrityError:
+                        item_id, first = _repetition(connection, batch, part)
+                        raise InputError(
+                            f"{target}: id {item_id!r} is in {paths[first]} and in {paths[part]}"
+                        ) from None
+                    progress.advance(len(batch))
+    finally:
+        shutil.rmtree(folder)
+
+
+def _repetition(connection: sqlite3.Connection, ids: Sequence[str], part: int) -> tuple[str, int]:
+    """Find the id for which a batch was refused, and the part that has it; those before are in."""
+    for item_id in ids:
+        found = connection.execute("SELECT part FROM ids WHERE id = ?", (item_id,)).fetchone()
+        if found is not None and found[0] != part:
+            return item_id, found[0]
+    raise AssertionError("the database refused ids of which none repeats")
+
+
+class MergeReport(NamedTuple):
+    """What a merge made.
+
+    Attributes:
+        generation: the new live generation.
+        counts: number of items of each side.
+    """
+
+    generation: int
+    counts: dict[Target, int]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One side of one of the indexes, as it was when the merge began."""
+
+    index: SearchIndex
+    side: LiveCollection
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return generation_folder(self.index.path, self.index.generation) / self.side.target
+
+
+def merge_indexes(
+    parts: Sequence[Path],
+    out: Path,
+    settings: BuildSettings | None = None,
+    progress: Progress | None = None,
+) -> MergeReport:
+    """Write a generation of all items of some indexes, in their order, and make it live.
+
+    Nothing is encoded again, and tokens keep their stored form to the last bit. What was added to
+    a part or removed from it counts. The parts stay as they are; a merge that was cut short
+    leaves nothing, and is begun again. A calibration that all parts have in common stays; where
+    they differ there is none, for it can speak for one of them only.
+
+    Args:
+        parts: folders of indexes that were built with the same model and the same token form.
+        out: folder of the index to write to; new, or one of the same model.
+        settings: of the first stage; fields for filters and candidates are those of the first
+            part, unless fields are given here.
+        progress: told of items and vectors.
+
+    Raises:
+        InputError: there is no part, one is given twice or is `out`, or an id is in two of them.
+        IndexMismatchError: the parts, or `out`, are of different models or token forms.
+        SearchIndexError: a part cannot be read.
+        ConfigError: FAISS cannot build what the settings ask for, or `out` holds something else
+            than an index.
+        IndexWriteError: the disk is full or cannot be written, or `out` is being built.
+    """
+    progress = progress or NullProgress()
+    if not parts:
+        raise InputError("expected at least one index to merge, got none")
+    places = [part.resolve() for part in parts]
+    if len(set(places)) < len(places):
+        twice = next(
+            part for part, place in zip(parts, places, strict=True) if places.count(place) > 1
+        )
+        raise InputError(f"{twice}: is given twice; each index is merged once")
+    if out.resolve() in places:
+        raise InputError(f"{out}: is one of the indexes to merge; give another folder for all")
+    check_folder(out)
+    with ExitStack() as opened:
+        indexes = [opened.enter_context(open_index(part)) for part in parts]
+        model = indexes[0].manifest.model
+        for index in indexes[1:]:
+            if index.manifest.model != model:
+                found = index.manifest.model.id
+                raise IndexMismatchError(f"{index.path}: model of {parts[0]}", model.id, found)
+        sides = _sides(indexes)
+        counts: dict[Target, int] = {
+            target: sum(part.side.count for part in of_target)
+            for target, of_target in sides.items()
+        }
+        settings = _with_settings_of(indexes[0], settings or BuildSettings())
+        with disk_errors(out), only_builder(out):
+            check_first_stages(
+                {
+                    target: (counts[target], of_target[0].side.entry.embedding_dim)
+                    for target, of_target in sides.items()
+                },
+                settings,
+            )
+            for target, of_target in sides.items():
+                progress.start(counts[target], f"ids of {target}")
+                ids = {part.index.path: _live_ids(part) for part in of_target}
+                check_ids_differ(out, target, ids, progress)
+            install_model(out, parts[0] / MODEL, model)
+            generation = write_generation(
+                out,
+                {target: _source(out, of_target) for target, of_target in sides.items()},
+                model,
+                settings,
+                _fingerprint(sides),
+                progress,
+                made_by="merge",
+                calibration=_common_calibration(indexes),
+            )
+    return MergeReport(generation=generation, counts=counts)
+
+
+def _sides(indexes: Sequence[SearchIndex]) -> dict[Target, list[_Part]]:
+    """Return, of each side, the parts that have an item in it."""
+    sides: dict[Target, list[_Part]] = {}
+    for target in TARGETS:
+        parts = [
+            _Part(index, index.side(target))
+            for index in indexes
+            if target in index.manifest.targets
+        ]
+        for part in parts[1:]:
+            expected, found = parts[0].side.entry.token_dtype, part.side.entry.token_dtype
+            if found != expected:
+                raise IndexMismatchError(
+                    f"{part.index.path}: {target}: tokens as those of {parts[0].index.path}",
+                    expected,
+                    found,
+                )
+        filled = [part for part in parts if part.side.count]
+        if filled:
+            sides[target] = filled
+    return sides
+
+
+def _with_settings_of(index: SearchIndex, settings: BuildSettings) -> BuildSettings:
+    manifest = index.manifest
+    entry = manifest.side(manifest.targets[0])
+    fields = settings.filter_fields
+    if fields is None and entry is not None and entry.filter_fields is not None:
+        fields = tuple(entry.filter_fields)
+    return replace(settings, filter_fields=fields, default_candidates=manifest.default_candidates)
+
+
+def _common_calibration(indexes: Sequence[SearchIndex]) -> Calibration | None:
+    first, *others = [index.manifest.calibration for index in indexes]
+    return first if all(other == first for other in others) else None
+
+
+def _source(out: Path, parts: Sequence[_Part]) -> CollectionSource:
+    """Describe one side of the merged index."""
+    codec, first_ids = TokenCodec.concatenated([part.side.base.tokens.codec for part in parts])
+    return CollectionSource(
+        embedding_dim=parts[0].side.entry.embedding_dim,
+        codec=codec,
+        parts=_encoded(out, parts, first_ids),
+        left_out=[entry for part in parts for entry in read_skipped(part.folder)],
+        count=sum(part.side.count for part in parts),
+    )
+
+
+def _encoded(out: Path, parts: Sequence[_Part], first_ids: Sequence[int]) -> Iterator[EncodedPart]:
+    """Yield all items; centroids are numbered as in the codebook of all parts."""
+    for part, first_id in zip(parts, first_ids, strict=True):
+        for encoded in live_parts(part.side):
+            for item in encoded.items:
+                # An uploaded photo is kept in the index itself.
+                if item.path is not None and not Path(item.path).is_absolute():
+                    UploadedPhoto((part.index.path / item.path).read_bytes()).write(out)
+            ids = encoded.tokens.centroid_ids
+            if ids is None or first_id == 0:
+                yield encoded
+            else:
+                moved = encoded.tokens._replace(centroid_ids=ids + np.uint16(first_id))
+                yield encoded._replace(tokens=moved)
+
+
+def _fingerprint(sides: dict[Target, list[_Part]]) -> str:
+    """Hash all that the merged generation is made from."""
+    digest = hashlib.sha256(b"merge\n")
+    for target, parts in sides.items():
+        for part in parts:
+            manifest = generation_folder(part.index.path, part.index.generation) / DIGEST
+            digest.update(f"{target} ".encode() + manifest.read_bytes())
+            changes = part.side.changes
+            if changes is not None:
+                digest.update(np.ascontiguousarray(changes.embeddings).tobytes())
+                digest.update(changes.removed.tobytes())
+    return digest.hexdigest()
+
+
+def _live_ids(part: _Part) -> Iterator[str]:
+    changes = part.side.changes
+    with closing(open_to_read(part.folder / ITEMS)) as items:
+        for item_id, row in items.execute("SELECT id, row FROM items"):
+            if changes is None or changes.is_live(row):
+                yield item_id
+    if changes is not None:
+        yield from (item_id for item_id, row in changes.ids() if changes.is_live(row))

@@ -1,0 +1,238 @@
+"""Compares every byte of an index with the checksums that were taken when it was built.
+
+What was added later has none: the databases of the changes are read from end to end by SQLite,
+which notices a page that is broken but not a value that is another, and an uploaded photo is named
+by the sha256 of its bytes.
+
+Tries an opened index before anybody is answered from it.
+
+Opening compares lengths and headers alone. A copy that was cut short and filled with zeros, an ANN
+of another generation or a database with broken pages shows in use, so it is used: some items of
+each side, from all over its files, are read and searched for through both stages. Every byte is
+compared only by `aladin_index.generations.verify`, which reads all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from aladin_index.changes.database import open_to_read
+from aladin_index.format.layout import (
+    CHANGES,
+    GENERATIONS,
+    MODEL,
+    PHOTOS,
+    generation_folder,
+    live_generation,
+    published_generations,
+)
+from aladin_index.format.manifest import FileEntry, read_manifest
+from aladin_index.generations.reader import SearchIndex
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.search.stored_collection import ANN, EMBEDDINGS, ITEMS, StoredCollection
+from aladin_index.settings import Target
+from aladin_network.errors import AladinError, IndexCorruptError
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import NullProgress, Progress
+
+_BYTES_AT_A_TIME = 2**22
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyReport:
+    """A sound index.
+
+    Attributes:
+        generations: that were verified, oldest first.
+        files: number of files.
+        bytes: that were read.
+    """
+
+    generations: list[int]
+    files: int
+    bytes: int
+
+
+def verify_index(path: Path, progress: Progress | None = None) -> VerifyReport:
+    """Read every file of every published generation, of its changes, and of the model.
+
+    Args:
+        path: of the index.
+        progress: advanced with the bytes read.
+
+    Raises:
+        IndexNotReadyError: nothing was published yet.
+        IndexMismatchError: a generation is of another schema version.
+        IndexCorruptError: files are not as they were built; its message names all of them.
+    """
+    progress = progress or NullProgress()
+    live_generation(path)
+    expected: dict[Path, FileEntry] = {}
+    generations = published_generations(path)
+    for generation in generations:
+        folder = generation_folder(path, generation)
+        manifest = read_manifest(folder)
+        expected |= {path / MODEL / name: entry for name, entry in manifest.model.files.items()}
+        expected |= {folder / name: entry for name, entry in manifest.files.items()}
+    expected |= _uploaded_photos(path)
+    total = sum(entry.bytes for entry in expected.values())
+    progress.start(total, "bytes")
+    damaged: dict[Path, str] = {}
+    for file, entry in expected.items():
+        fault = _fault(file, entry, progress)
+        if fault is not None:
+            damaged[file] = fault
+    databases = sorted((path / CHANGES).glob("*/*.sqlite"))
+    damaged |= {file: fault for file in databases if (fault := _database_fault(file))}
+    if damaged:
+        first, *others = damaged
+        also = "".join(f"; {file}: {damaged[file]}" for file in others)
+        raise IndexCorruptError(first, damaged[first] + also)
+    return VerifyReport(generations=generations, files=len(expected) + len(databases), bytes=total)
+
+
+def _uploaded_photos(root: Path) -> dict[Path, FileEntry]:
+    """Find the uploaded photos that items name, there or not."""
+    generations = root.glob(f"{GENERATIONS}/*/images/{ITEMS}")
+    names: set[str] = set()
+    for file in (*generations, *root.glob(f"{CHANGES}/*/images.sqlite")):
+        try:
+            with closing(open_to_read(file)) as connection:
+                select = "SELECT path FROM items WHERE path GLOB ?"
+                names |= {name for (name,) in connection.execute(select, (f"{PHOTOS}/*",))}
+        except sqlite3.Error:
+            continue  # the database is compared by itself, and named
+    photos: dict[Path, FileEntry] = {}
+    for name in sorted(names):
+        file = root / name
+        length = file.stat().st_size if file.exists() else 0
+        photos[file] = FileEntry(bytes=length, sha256=file.name)
+    return photos
+
+
+def _database_fault(file: Path) -> str | None:
+    """Let SQLite read a database to its end; say what is wrong with it, or None."""
+    try:
+        with closing(open_to_read(file)) as connection:
+            found = [line for (line,) in connection.execute("PRAGMA integrity_check(1)")]
+    except sqlite3.Error as error:
+        return f"cannot be read ({error})"
+    return None if found == ["ok"] else "; ".join(found)
+
+
+def _fault(file: Path, entry: FileEntry, progress: Progress) -> str | None:
+    """Say what is wrong with a file, or None."""
+    digest, length = hashlib.sha256(), 0
+    try:
+        with file.open("rb") as stream:
+            while part := stream.read(_BYTES_AT_A_TIME):
+                digest.update(part)
+                length += len(part)
+                progress.advance(len(part))
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    if length != entry.bytes:
+        return f"expected {entry.bytes} bytes, got {length}"
+    if digest.hexdigest() != entry.sha256:
+        return f"expected sha256 {entry.sha256}, got {digest.hexdigest()}"
+    return None
+
+
+_PROBES = 8
+_HITS = 10
+# A graph or inverted lists may miss an item now and then, those of other vectors miss nearly all.
+_FOUND_SHARE = 0.5
+# Embeddings are normalised in float32 before they are written.
+_NORM_TOLERANCE = 1e-3
+
+
+def probe_index(index: SearchIndex) -> None:
+    """Read and search some items of each side, without the network; takes milliseconds.
+
+    Raises:
+        IndexCorruptError: a part cannot be used, or says what cannot be; the message names it.
+    """
+    folder = generation_folder(index.path, index.generation)
+    for target in index.manifest.targets:
+        side = index.images if target == "images" else index.texts
+        assert side is not None  # the manifest has it
+        rows, place = _spread(side.entry.count), folder / target
+        for path, probe in (
+            (place / ITEMS, partial(_probe_items, side)),
+            (place / EMBEDDINGS, partial(_probe_embeddings, side)),
+            (place / ANN, partial(_probe_ann, side)),
+            (place, partial(_probe_search, index, target)),
+        ):
+            try:
+                fault = probe(rows)
+            except AladinError:
+                raise
+            except Exception as error:  # what is broken breaks in ways that nobody foresaw
+                fault = f"cannot be used ({type(error).__name__}: {error})"
+            if fault is not None:
+                raise IndexCorruptError(path, fault)
+
+
+def _spread(count: int) -> list[int]:
+    """Choose rows from the first to the last."""
+    return sorted(set(np.linspace(0, count - 1, _PROBES).astype(int).tolist()))
+
+
+def _probe_items(side: StoredCollection, rows: list[int]) -> str | None:
+    for item in side.items.by_rows(rows):
+        by_id = side.items.by_id(item.id)
+        if by_id is None or by_id.row != item.row:
+            found = "none" if by_id is None else f"row {by_id.row}"
+            return f"id {item.id!r}: expected row {item.row}, found {found}"
+    return None
+
+
+def _probe_embeddings(side: StoredCollection, rows: list[int]) -> str | None:
+    for row, norm in zip(rows, np.linalg.norm(side.embeddings[rows], axis=1), strict=True):
+        if not abs(norm - 1) < _NORM_TOLERANCE:  # what is no number is not near 1 either
+            return f"row {row}: expected a length of 1, got {norm:g}"
+    return None
+
+
+def _probe_ann(side: StoredCollection, rows: list[int]) -> str | None:
+    # Few of all, so that hardly any is found by chance.
+    count = min(_HITS, max(1, side.entry.count // 10))
+    hits = 0
+    for row in rows:
+        query = np.array(side.embeddings[row])
+        found = side.first_stage.search(query, count)
+        if len(found) and not (found.min() >= 0 and found.max() < side.entry.count):
+            return f"expected rows below {side.entry.count}, found {found.tolist()}"
+        # Another item may have the very same embedding.
+        hits += bool(len(found) and (side.embeddings[found] @ query).max() > 1 - _NORM_TOLERANCE)
+    if hits < _FOUND_SHARE * len(rows):
+        return f"it finds {hits} of {len(rows)} items by their own embeddings"
+    return None
+
+
+def _probe_search(index: SearchIndex, target: Target, rows: list[int]) -> str | None:
+    """Search with stored items as though the other modality had them, so that both stages run."""
+    searcher, side = TwoStageSearcher(index), index.side(target)
+    modality = "text" if target == "images" else "image"
+    expected = min(_HITS, side.count)
+    for row in rows:
+        tokens = side.tokens(row)
+        query = Encoding(
+            embedding=side.embedding(row).unsqueeze(0),
+            tokens=tokens.unsqueeze(0),
+            mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
+        )
+        hits = searcher.search(query, modality, target, top_k=_HITS).hits
+        if len(hits) != expected:
+            return f"a search for row {row}: expected {expected} hits, got {len(hits)}"
+        if not all(math.isfinite(hit.score) for hit in hits):
+            return f"a search for row {row}: found scores {[hit.score for hit in hits]}"
+    return None

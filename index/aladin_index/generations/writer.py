@@ -1,0 +1,287 @@
+"""Makes a generation live: readers see the old one or the new one, and nothing in between.
+
+The one way in which a generation comes to be: from encoded items to what is live.
+
+A build, a merge, an import and a compaction differ in where the encoded items come from:
+
+    with disk_errors(root), only_builder(root):
+        install_model(root, checkpoint_folder, model)
+        write_generation(root, {"images": SideSource(...)}, model, settings, fingerprint)
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aladin_index.ann.first_stages import build_first_stages
+from aladin_index.encode.item_encoders import SkippedItem, StageSeconds
+from aladin_index.format.layout import (
+    CURRENT,
+    GENERATIONS,
+    MODEL,
+    NEW_GENERATION,
+    PUBLISHING,
+    generation_folder,
+    live_generation,
+    published_generations,
+    set_live_generation,
+)
+from aladin_index.format.locks import changes_lock
+from aladin_index.format.manifest import (
+    SCHEMA_VERSION,
+    AnnEntry,
+    CollectionEntry,
+    MadeBy,
+    Manifest,
+    ModelEntry,
+    Tuning,
+    describe_files,
+    read_manifest,
+    write_manifest,
+)
+from aladin_index.generations.collection_writer import (
+    CollectionCounts,
+    EncodedPart,
+    FittedPhotos,
+    write_collection,
+)
+from aladin_index.search.stored_collection import LEFT_OUT, collection_files
+from aladin_index.settings import BuildSettings, Target
+from aladin_index.tokens.codec import TokenCodec
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.checkpoint import CHECKPOINT_FILES
+from aladin_network.errors import CheckpointError, IndexMismatchError, InputError
+from aladin_network.files import atomic_file, atomic_folder, sync, write_json
+from aladin_network.types import NullProgress, Progress
+
+# Entered when the new generation is in its place and not yet live, left when it is live.
+GoingLive = Callable[[int], AbstractContextManager[None]]
+
+
+def describe_model(checkpoint_folder: Path, model_id: str) -> ModelEntry:
+    """Describe a checkpoint as the manifest does."""
+    return ModelEntry(id=model_id, files=describe_files(checkpoint_folder, CHECKPOINT_FILES))
+
+
+def install_model(root: Path, checkpoint_folder: Path, model: ModelEntry) -> None:
+    """Copy the checkpoint into an index without a live generation.
+
+    Once there is one the copy stays, and any other model is refused.
+
+    Args:
+        root: of the index.
+        checkpoint_folder: to be copied.
+        model: what it holds.
+
+    Raises:
+        IndexMismatchError: the index was built with another model.
+        OSError: the disk is full, or cannot be written.
+    """
+    if (root / CURRENT).exists():
+        live = read_manifest(generation_folder(root, live_generation(root))).model
+        if live.id != model.id:
+            raise IndexMismatchError(f"{root}: model", live.id, model.id)
+        for name, entry in live.files.items():
+            if model.files.get(name) != entry:
+                actual = model.files[name].sha256 if name in model.files else "none"
+                raise IndexMismatchError(f"{root}: sha256 of {name}", entry.sha256, actual)
+        return
+    with atomic_folder(root / MODEL) as partial:
+        for name in model.files:
+            shutil.copyfile(checkpoint_folder / name, partial / name)
+        if describe_files(partial, model.files) != model.files:
+            raise CheckpointError(f"{checkpoint_folder}: changed while it was copied")
+
+
+def publish_generation(
+    root: Path, folder: Path, generation: int, going_live: GoingLive | None = None
+) -> None:
+    """Move a finished generation into its place, whole, and make it live.
+
+    To be called by the only builder of the index. Should it be killed between the two, the next
+    builder removes the generation, which nobody has seen (`aladin_index.format.disk.only_builder`).
+
+    Args:
+        root: of the index.
+        folder: with all files of the generation.
+        generation: its number.
+        going_live: for what has to change in the same step: called with the number, and entered
+            while the change is made; it has to keep others from adding and removing items, as
+            `changes_lock` does, which is taken without it.
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+        sqlite3.Error: the same, met by `going_live`.
+    """
+    for path in (*folder.rglob("*"), folder):
+        sync(path)
+    (root / GENERATIONS).mkdir(exist_ok=True)
+    with atomic_file(root / PUBLISHING) as partial:
+        partial.write_text(f"{generation}\n", encoding="utf-8")
+    folder.rename(generation_folder(root, generation))
+    sync(root / GENERATIONS)
+    with going_live(generation) if going_live else changes_lock(root):
+        set_live_generation(root, generation)
+    (root / PUBLISHING).unlink()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionSource:
+    """Where one side of a new generation comes from.
+
+    Attributes:
+        embedding_dim: size of an embedding.
+        codec: that packed the tokens of the parts.
+        parts: the items in the order of their rows; read once. Ids are unique, which whoever
+            makes the parts has seen to.
+        left_out: items that could not be used; read when all parts were.
+        count: number of items, if it is known; for the progress alone.
+        tuning: of the second stage, to be kept from an earlier generation; None: not tuned.
+    """
+
+    embedding_dim: int
+    codec: TokenCodec
+    parts: Iterable[EncodedPart]
+    left_out: Sequence[SkippedItem] = ()
+    count: int | None = None
+    tuning: Tuning | None = None
+
+
+def write_generation(
+    root: Path,
+    sides: Mapping[Target, CollectionSource],
+    model: ModelEntry,
+    settings: BuildSettings,
+    fingerprint: str,
+    progress: Progress | None = None,
+    seconds: StageSeconds | None = None,
+    going_live: GoingLive | None = None,
+    made_by: MadeBy = "build",
+    calibration: Calibration | None = None,
+    fitted_photos_indexed: float | None = None,
+) -> int:
+    """Write a new generation of an index, one part in memory at a time, and make it live.
+
+    The same parts and settings make the same files, byte by byte. To be called by the only
+    builder of the index (`aladin_index.format.disk.only_builder`) and after
+    `aladin_index.generations.writer.install_model`; what a killed process leaves is cleared away
+    by the next builder.
+
+    Args:
+        root: of the index.
+        sides: images, texts or both.
+        model: of the index.
+        settings: of the first stage, the filters and the candidates; tokens are as the codecs
+            say.
+        fingerprint: of all that the generation is made from.
+        progress: told of items and vectors.
+        seconds: gets the time of the stages "write" and "ann".
+        going_live: for what has to change in the same step, see `publish_generation`.
+        made_by: noted in the manifest.
+        calibration: of the model's scores among such items; None: there is none.
+        fitted_photos_indexed: see `Manifest`; only a compaction gives it, because its images are
+            those of the generation before. Everything else has them counted here.
+
+    Returns:
+        The number of the new generation.
+
+    Raises:
+        InputError: a side has no item.
+        ConfigError: FAISS cannot build what the settings ask for.
+        OSError: the disk is full, or cannot be written.
+        sqlite3.Error: the same, met by the database.
+    """
+    progress = progress or NullProgress()
+    seconds = seconds or StageSeconds()
+    generation = max(published_generations(root), default=0) + 1
+    folder = root / NEW_GENERATION
+    fitted_photos = FittedPhotos(None if made_by == "compact" else calibration)
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        with seconds.measure("write"):
+            counts = _write_sides(folder, fitted_photos.watch(sides), settings, progress)
+        progress.note(**seconds.notes())
+        with seconds.measure("ann"):
+            shapes: dict[Target, tuple[int, int]] = {
+                target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
+            }
+            anns = build_first_stages(folder, shapes, settings, progress)
+        progress.note(**seconds.notes())
+        entries: dict[Target, CollectionEntry] = {
+            target: _side_entry(side, counts[target], anns[target], settings)
+            for target, side in sides.items()
+        }
+        names = [
+            name for target, entry in entries.items() for name in collection_files(target, entry)
+        ]
+        with seconds.measure("write"):
+            manifest = Manifest(
+                schema_version=SCHEMA_VERSION,
+                generation=generation,
+                metric="inner_product",
+                default_candidates=settings.default_candidates,
+                fingerprint=fingerprint,
+                made_by=made_by,
+                model=model,
+                images=entries.get("images"),
+                texts=entries.get("texts"),
+                calibration=calibration,
+                fitted_photos_indexed=(
+                    fitted_photos_indexed if made_by == "compact" else fitted_photos.share
+                ),
+                files=describe_files(folder, names),
+            )
+            write_manifest(folder, manifest)
+            publish_generation(root, folder, generation, going_live)
+    finally:  # what failed leaves nothing; what did not is elsewhere by now
+        shutil.rmtree(folder, ignore_errors=True)
+    return generation
+
+
+def _write_sides(
+    folder: Path,
+    sides: Mapping[Target, CollectionSource],
+    settings: BuildSettings,
+    progress: Progress,
+) -> dict[Target, CollectionCounts]:
+    """Write all of each side but its ANN."""
+    counts: dict[Target, CollectionCounts] = {}
+    for target, side in sides.items():
+        (folder / target).mkdir(parents=True)
+        progress.start(side.count, f"{target} written")
+        counts[target] = write_collection(
+            folder / target,
+            side.parts,
+            side.embedding_dim,
+            side.codec,
+            settings.filter_fields,
+            progress,
+        )
+        if counts[target].items == 0:
+            first = next(iter(side.left_out), None)
+            but = ""
+            if first is not None:
+                but = f"; {len(side.left_out)} left out, e.g. {first.id!r}: {first.reason}"
+            raise InputError(f"{target}: expected at least one item, got none{but}")
+        write_json(folder / target / LEFT_OUT, side.left_out)
+    return counts
+
+
+def _side_entry(
+    side: CollectionSource, counts: CollectionCounts, ann: AnnEntry, settings: BuildSettings
+) -> CollectionEntry:
+    return CollectionEntry(
+        count=counts.items,
+        left_out=len(side.left_out),
+        embedding_dim=side.embedding_dim,
+        token_dim=side.codec.dim,
+        token_count=counts.tokens,
+        token_dtype=side.codec.dtype,
+        filter_fields=None if settings.filter_fields is None else list(settings.filter_fields),
+        ann=ann,
+        tuning=side.tuning,
+    )

@@ -1,0 +1,286 @@
+"""Where the regions of a photo are, in eight bytes a region.
+
+The tables of items: what the user said of each, and what filters look at.
+
+The items of a generation and those added to it later are kept in tables of this form.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from aladin_network.photos.files import PhotoFile
+from numpy.typing import NDArray
+
+from aladin_index.items.filters import Kind, field_scalars
+
+# Steps of a side: of a photo of 16,000 px each is a quarter of one.
+_STEPS = 65535
+_DTYPE = np.dtype("<u2")
+
+
+def pack_boxes(boxes: NDArray[np.float32]) -> bytes:
+    """Return the stored form of boxes.
+
+    Args:
+        boxes: (regions, 4), x0, y0, x1, y1 in fractions of the photo.
+    """
+    return np.rint(boxes.astype(np.float64) * _STEPS).astype(_DTYPE).tobytes()
+
+
+def unpack_boxes(stored: bytes) -> NDArray[np.float32]:
+    """Return the boxes of a stored form, (regions, 4) in fractions of the photo."""
+    steps = np.frombuffer(stored, dtype=_DTYPE).reshape(-1, 4)
+    return (steps / _STEPS).astype(np.float32)
+
+
+# How a value's kind is stored: small integers take no room of their own in a line of `fields`.
+KIND_CODES: dict[Kind, int] = {"number": 0, "text": 1, "bool": 2}
+COLUMNS = "row, id, uri, path, text, image_id, width_px, height_px, metadata, offset, length, boxes"
+# Files that were written before there were regions have no column for them.
+_BOXES = "boxes"
+
+# `fields` holds a line for each value of each indexed field. The line is its own key, so that a
+# test is one walk over neighbouring lines. `filter_fields` numbers the fields that are indexed,
+# and says of which of them an item has a list of values; where `every_field` is set, no item has
+# a field that it does not name.
+_TABLES = """
+CREATE TABLE items (
+    row INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,
+    uri TEXT, path TEXT, text TEXT, image_id TEXT,
+    width_px INTEGER, height_px INTEGER,
+    metadata TEXT NOT NULL,
+    "offset" INTEGER NOT NULL, length INTEGER,
+    boxes BLOB
+);
+CREATE TABLE fields (
+    field INTEGER NOT NULL, kind INTEGER NOT NULL, value NOT NULL, row INTEGER NOT NULL,
+    PRIMARY KEY (field, kind, value, row)
+) WITHOUT ROWID;
+CREATE TABLE filter_fields (
+    field INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, has_lists INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE filter_settings (every_field INTEGER NOT NULL);
+"""
+# What is beyond goes to temporary files.
+_CACHE_KIB = 65536
+_FIELD = "SELECT field, has_lists FROM filter_fields WHERE name = ?"
+_BY_ID = "CREATE UNIQUE INDEX by_id ON items (id)"
+
+
+class StoredItem(NamedTuple):
+    """An item of an index.
+
+    Attributes:
+        row: in the ANN, the embeddings and the tokens.
+        id: the user's own.
+        uri: of an image, as the user wrote it; None for a text.
+        path: absolute path of an image's file, not to be shown; None for a text.
+        text: the text, or an image's first caption, or None.
+        image_id: of a text, the image that it describes, if the build was told.
+        width_px: of an image, upright.
+        height_px: of an image, upright.
+        metadata: the user's own.
+        offset: of an image in a file that holds many.
+        length: of an image there, in bytes; None: the file is the image.
+        boxes: of an image's regions, as `pack_boxes` stores them; None: not known, or the network
+            reads photos, whose regions follow from the size.
+    """
+
+    row: int
+    id: str
+    uri: str | None
+    path: str | None
+    text: str | None
+    image_id: str | None
+    width_px: int | None
+    height_px: int | None
+    metadata: dict[str, Any]
+    offset: int = 0
+    length: int | None = None
+    boxes: bytes | None = None
+
+    @property
+    def size_px(self) -> tuple[int, int] | None:
+        """Width and height of an image; None for a text."""
+        if self.width_px is None or self.height_px is None:
+            return None
+        return self.width_px, self.height_px
+
+    @property
+    def region_boxes(self) -> NDArray[np.float32] | None:
+        """(regions, 4), x0, y0, x1, y1 in fractions of the image; None: see `boxes`."""
+        return None if self.boxes is None else unpack_boxes(self.boxes)
+
+    @property
+    def photo(self) -> PhotoFile | None:
+        """Where an image's bytes are; None for a text."""
+        return None if self.path is None else PhotoFile(Path(self.path), self.offset, self.length)
+
+
+def create_tables(connection: sqlite3.Connection, filter_fields: Sequence[str] | None) -> None:
+    """Create the empty tables.
+
+    Args:
+        connection: to an open database without them.
+        filter_fields: metadata fields that get an index; None: all that there are.
+    """
+    _create(connection, filter_fields)
+    connection.execute(_BY_ID)
+
+
+def insert_items(connection: sqlite3.Connection, items: Iterable[StoredItem]) -> None:
+    """Insert items; to commit is left to the caller.
+
+    Args:
+        connection: to a database with the tables.
+        items: with rows and ids that are not there yet.
+
+    Raises:
+        sqlite3.IntegrityError: a row or an id is there already.
+    """
+    _insert(connection, items, "fields")
+
+
+def write_items(
+    path: Path, items: Iterable[StoredItem], filter_fields: Sequence[str] | None = None
+) -> None:
+    """Write the file of a whole generation's items; quicker than `insert_items`, in bounded memory.
+
+    The same items make the same file, byte for byte.
+
+    Args:
+        path: of the new file.
+        items: in the order of their rows, numbered from 0.
+        filter_fields: metadata fields that get an index for filters; None: all.
+
+    Raises:
+        sqlite3.Error: the disk is full, cannot be written, or an id came twice.
+    """
+    connection = sqlite3.connect(path)
+    try:
+        # No journal: a build that is cut short writes the whole file again.
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA temp_store = FILE")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        _create(connection, filter_fields)
+        connection.execute("CREATE TEMP TABLE lines (field, kind, value, row)")
+        _insert(connection, items, "temp.lines")
+        connection.execute(_BY_ID)
+        # In the order of the key the pages are written one after the other, and full. Equal
+        # values in an item's list make one line.
+        connection.execute(
+            "INSERT OR IGNORE INTO fields SELECT * FROM temp.lines ORDER BY 1, 2, 3, 4"
+        )
+        connection.commit()
+    finally:
+        connection.close()
+
+
+def unknown_fields(connection: sqlite3.Connection, names: Collection[str]) -> set[str]:
+    """Return those of some metadata fields that have no index for filters yet."""
+    return {name for name in names if connection.execute(_FIELD, (name,)).fetchone() is None}
+
+
+def field_names(connection: sqlite3.Connection) -> list[str]:
+    """Return the metadata fields that have an index for filters."""
+    return [name for (name,) in connection.execute("SELECT name FROM filter_fields")]
+
+
+def count_fields(connection: sqlite3.Connection) -> int:
+    """Return how many metadata fields have an index for filters."""
+    # To count the lines would be to read them all. They are numbered without gaps.
+    last = connection.execute("SELECT MAX(field) FROM filter_fields").fetchone()[0]
+    return 0 if last is None else int(last)
+
+
+def columns_of(connection: sqlite3.Connection) -> str:
+    """Return `COLUMNS` as a database has them; of those that it lacks, nothing is known."""
+    return COLUMNS if _has_boxes(connection) else COLUMNS.replace(_BOXES, f"NULL AS {_BOXES}")
+
+
+def add_missing_columns(connection: sqlite3.Connection) -> None:
+    """Bring a database that is written to up to date; to commit is left to the caller."""
+    if not _has_boxes(connection):
+        connection.execute(f"ALTER TABLE items ADD COLUMN {_BOXES} BLOB")
+
+
+def stored_item(line: tuple[Any, ...]) -> StoredItem:
+    """Make an item of a line with `COLUMNS`."""
+    return StoredItem._make((*line[:8], json.loads(line[8]), *line[9:]))
+
+
+def _has_boxes(connection: sqlite3.Connection) -> bool:
+    lines = connection.execute("SELECT name FROM pragma_table_info('items')").fetchall()
+    return (_BOXES,) in lines
+
+
+def _create(connection: sqlite3.Connection, filter_fields: Sequence[str] | None) -> None:
+    for statement in _TABLES.split(";")[:-1]:
+        connection.execute(statement)
+    connection.execute("INSERT INTO filter_settings VALUES (?)", (int(filter_fields is None),))
+    names = dict.fromkeys(filter_fields or ())
+    connection.executemany("INSERT INTO filter_fields (name) VALUES (?)", ((n,) for n in names))
+
+
+class _FilterFields:
+    """The numbers of the fields with an index; only those that are asked for are read."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        settings = connection.execute("SELECT every_field FROM filter_settings").fetchone()
+        self._every_field = bool(settings[0])
+        self._numbers: dict[str, int | None] = {}
+        self._with_lists: set[int] = set()
+
+    def number(self, name: str) -> int | None:
+        """Return the number of a field, a new one if each field gets an index; None without one."""
+        if name not in self._numbers:
+            line = self._connection.execute(_FIELD, (name,)).fetchone()
+            if line is not None:
+                self._numbers[name] = line[0]
+                if line[1]:
+                    self._with_lists.add(line[0])
+            else:
+                self._numbers[name] = self._new(name) if self._every_field else None
+        return self._numbers[name]
+
+    def note_list(self, field: int) -> None:
+        """Note that an item has a list of values in a field."""
+        if field not in self._with_lists:
+            self._with_lists.add(field)
+            self._connection.execute(
+                "UPDATE filter_fields SET has_lists = 1 WHERE field = ?", (field,)
+            )
+
+    def _new(self, name: str) -> int:
+        # The table numbers its lines from 1.
+        inserted = self._connection.execute("INSERT INTO filter_fields (name) VALUES (?)", (name,))
+        assert inserted.lastrowid is not None
+        return inserted.lastrowid
+
+
+def _insert(connection: sqlite3.Connection, items: Iterable[StoredItem], lines: str) -> None:
+    fields = _FilterFields(connection)
+    marks = ",".join("?" * len(StoredItem._fields))
+    for item in items:
+        values = (*item[:8], json.dumps(item.metadata, ensure_ascii=False), *item[9:])
+        connection.execute(f"INSERT INTO items ({COLUMNS}) VALUES ({marks})", values)
+        for name, value in item.metadata.items():
+            field = fields.number(name)
+            if field is None:
+                continue
+            stored = [
+                (field, KIND_CODES[each.kind], each.value, item.row)
+                for each in field_scalars(value)
+            ]
+            connection.executemany(f"INSERT OR IGNORE INTO {lines} VALUES (?,?,?,?)", stored)
+            if len(stored) > 1:
+                fields.note_list(field)

@@ -1,0 +1,241 @@
+"""Percentile intervals of recalls, by drawing photos with their captions.
+
+How long a search takes with several numbers of candidates, measured side by side.
+
+What is known of two-stage search with several numbers of candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from aladin_network.scoring.fusion import Direction
+from aladin_network.types import Progress
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from aladin_index.ann.faiss_library import faiss
+from aladin_index.measure.evaluate import Question
+from aladin_index.modality import Modality
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import Target
+
+
+class Estimate(NamedTuple):
+    """A number with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Draws:
+    """A number as observed and in every resample; sums and differences stay paired.
+
+    Attributes:
+        observed: of the photos as they are.
+        resampled: (resamples,) float64.
+    """
+
+    observed: float
+    resampled: Float[Tensor, " resamples"]
+
+    def __add__(self, other: Draws) -> Draws:
+        """Add two numbers of the same resamples."""
+        return Draws(self.observed + other.observed, self.resampled + other.resampled)
+
+    def __sub__(self, other: Draws) -> Draws:
+        """Subtract a number of the same resamples."""
+        return Draws(self.observed - other.observed, self.resampled - other.resampled)
+
+    def estimate(self) -> Estimate:
+        """Return the number with the 2.5 and 97.5 percentiles of the resamples."""
+        low, high = self.resampled.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64))
+        return Estimate(self.observed, float(low), float(high))
+
+
+class PhotoBootstrap:
+    """Draws as many photos as there are, with replacement, each with all of its captions.
+
+    Captions of one photo are right or wrong together more often than not, so they are no
+    independent queries. The draws are those of `aladin_network.scoring.metrics.paired_bootstrap`.
+    """
+
+    def __init__(
+        self, image_of_text: Int[Tensor, " texts"], resamples: int = 1000, seed: int = 0
+    ) -> None:
+        """Draw.
+
+        Args:
+            image_of_text: each text's photo, 0 up to the number of photos; each has a text.
+            resamples: number of draws.
+            seed: of the draws.
+        """
+        self.resamples = resamples
+        self._image_of_text = image_of_text
+        self._captions = torch.bincount(image_of_text).double()  # (photos,)
+        photos = len(self._captions)
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randint(photos, (resamples, photos), generator=generator)
+        times = torch.zeros(resamples, photos, dtype=torch.float64)
+        self._times = times.scatter_add_(1, drawn, torch.ones_like(times))
+
+    def mean_of_texts(self, values: Float[Tensor, " texts"]) -> Draws:
+        """Draw the mean of what each text has, float64."""
+        of_photos = torch.zeros_like(self._captions).index_add_(0, self._image_of_text, values)
+        resampled = (self._times @ of_photos) / (self._times @ self._captions)
+        return Draws(float(values.mean()), resampled)
+
+    def mean_of_images(self, values: Float[Tensor, " photos"]) -> Draws:
+        """Draw the mean of what each photo has, float64."""
+        return Draws(float(values.mean()), self._times @ values / len(values))
+
+
+_TOP = 10
+
+
+class SearchTime(NamedTuple):
+    """Milliseconds of both stages on one thread; encoding and looking up come on top."""
+
+    median_ms: float
+    p95_ms: float
+
+
+def search_times(
+    searcher: TwoStageSearcher,
+    questions: Sequence[Question],
+    modality: Modality,
+    target: Target,
+    numbers: Sequence[int],
+    progress: Progress,
+) -> list[SearchTime]:
+    """Time searches for as many hits as there are candidates, at most ten.
+
+    With fewer candidates than hits a search goes on block by block: that is how pages continue,
+    not what the candidates cost.
+
+    Every question is asked with every number of candidates before the next one is: whatever
+    else keeps the machine busy slows all numbers alike. Their order is drawn anew for each
+    question, for a search that follows one of all items finds the caches full of other things.
+
+    Args:
+        searcher: of the index.
+        questions: at least one.
+        modality: of the questions.
+        target: side to be searched.
+        numbers: of candidates.
+        progress: advanced question by question.
+
+    Returns:
+        The times of each number.
+    """
+    random = np.random.default_rng(0)
+    times_ms = np.empty((len(questions), len(numbers)))
+    threads = torch.get_num_threads(), faiss.omp_get_max_threads()
+    torch.set_num_threads(1)  # as the service does: a query is one thread's work
+    faiss.omp_set_num_threads(1)
+    try:
+        for row, (query, _) in enumerate(questions):
+            for column in random.permutation(len(numbers)):
+                number = numbers[column]
+                took_ms = searcher.search(
+                    query, modality, target, top_k=min(_TOP, number), num_candidates=number
+                ).took_ms
+                times_ms[row, column] = took_ms.retrieve + took_ms.rerank
+            progress.advance()
+    finally:
+        torch.set_num_threads(threads[0])
+        faiss.omp_set_num_threads(threads[1])
+    median, p95 = np.quantile(times_ms, (0.5, 0.95), axis=0)
+    return [SearchTime(*pair) for pair in zip(median.tolist(), p95.tolist(), strict=True)]
+
+
+Rule = Literal["fitted", "papers"]
+RULES: tuple[Rule, ...] = ("fitted", "papers")
+
+
+class DirectionQuality(NamedTuple):
+    """How one direction finds.
+
+    Attributes:
+        r1: R@1 in percent.
+        r1_gain: R@1 less that of matching alone, in points, over the same draws of photos.
+        agreement: share of the exhaustive order's top 10, by the same rule, that is in the top 10.
+    """
+
+    r1: Estimate
+    r1_gain: Estimate
+    agreement: float
+
+
+class Quality(NamedTuple):
+    """How both directions find.
+
+    Attributes:
+        text_to_image: how texts find images.
+        image_to_text: how images find texts.
+        rsum: sum of R@1, R@5 and R@10 of both.
+        rsum_gain: rsum less that of matching alone, over the same draws of photos.
+    """
+
+    text_to_image: DirectionQuality
+    image_to_text: DirectionQuality
+    rsum: Estimate
+    rsum_gain: Estimate
+
+
+class SearchTimes(NamedTuple):
+    """The time of a search in each direction."""
+
+    text_to_image: SearchTime
+    image_to_text: SearchTime
+
+    @property
+    def mean_ms(self) -> float:
+        """The mean of both medians."""
+        return (self.text_to_image.median_ms + self.image_to_text.median_ms) / 2
+
+
+class CurvePoint(NamedTuple):
+    """Two-stage search with one number of candidates.
+
+    Attributes:
+        candidates: handed to the second stage at a time.
+        fitted: by the fusion that was fitted on validation.
+        papers: by the alignment score alone, the papers' rule.
+        times: with the fitted fusion; the rule makes no difference to them.
+    """
+
+    candidates: int
+    fitted: Quality
+    papers: Quality
+    times: SearchTimes
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateCurve:
+    """Quality and time against the number of candidates.
+
+    Attributes:
+        points: from one candidate, which is matching alone, to all items, which is the
+            exhaustive order: of the fused score, and of the alignment alone.
+        default_candidates: of a search that does not say, by direction.
+        items: that compete, by direction: images for a text, texts for an image.
+        texts: that asked.
+        images: that asked.
+        resamples: of the photos, for the intervals.
+        timed: number of questions of each direction that were timed, at most.
+    """
+
+    points: list[CurvePoint]
+    default_candidates: dict[Direction, int]
+    items: dict[Direction, int]
+    texts: int
+    images: int
+    resamples: int
+    timed: int

@@ -1,0 +1,281 @@
+"""What an evaluation asks an index: every caption for its image, every image for its captions.
+
+Evaluates the two stages as they are served: through the searcher, query by query.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from aladin_network.errors import InputError
+from aladin_network.inference import encode_texts
+from aladin_network.scoring.metrics import Ranks, RetrievalMetrics, summarize
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import NullProgress, Progress
+from jaxtyping import Int
+from torch import Tensor
+
+from aladin_index.modality import Modality
+from aladin_index.search.backend import Collection
+from aladin_index.search.results import Hit
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import Target
+
+_TEXTS_AT_A_TIME = 64
+
+
+class EvaluationText(NamedTuple):
+    """A caption that asks for its image.
+
+    Attributes:
+        id: of the text in the index.
+        text: the caption.
+        image_id: of its image in the index.
+    """
+
+    id: str
+    text: str
+    image_id: str
+
+
+class Question(NamedTuple):
+    """A query, and what it should find.
+
+    Attributes:
+        query: one encoded item.
+        right: ids of the right answers, at least one.
+    """
+
+    query: Encoding
+    right: set[str]
+
+
+class EvaluationQueries(NamedTuple):
+    """The questions of both directions.
+
+    Attributes:
+        texts: one a caption; a caption of 13 words of 128 values takes 8 kB.
+        images: one an image that has a caption.
+        image_of_text: for each of `texts`, its image's place in `images`.
+    """
+
+    texts: list[Question]
+    images: list[Question]
+    image_of_text: Int[Tensor, " texts"]
+
+
+def evaluation_queries(
+    searcher: TwoStageSearcher,
+    image_ids: Sequence[str],
+    texts: Sequence[EvaluationText],
+    progress: Progress | None = None,
+) -> EvaluationQueries:
+    """Make the questions: texts are encoded, as those of users are; images ask as they are stored.
+
+    Args:
+        searcher: of an index with images and texts.
+        image_ids: the images; those without a caption do not ask.
+        texts: any number an image.
+        progress: advanced question by question.
+
+    Raises:
+        NoSuchTargetError: the index lacks images or texts.
+        InputError: there is nothing to evaluate, or an id is not in the index or not among
+            `image_ids`.
+    """
+    if not image_ids or not texts:
+        raise InputError(f"nothing to evaluate: {len(image_ids)} images, {len(texts)} texts")
+    _check_known(searcher.index.side("images"), image_ids)
+    _check_known(searcher.index.side("texts"), (text.id for text in texts))
+    captions: dict[str, set[str]] = {image_id: set() for image_id in image_ids}
+    for text in texts:
+        if text.image_id not in captions:
+            raise InputError(f"text {text.id!r} belongs to {text.image_id!r}, which is no image")
+        captions[text.image_id].add(text.id)
+    asking = [image_id for image_id in image_ids if captions[image_id]]
+    progress = progress or NullProgress()
+    progress.start(len(texts) + len(asking), "questions encoded")
+
+    of_texts: list[Question] = []
+    for start in range(0, len(texts), _TEXTS_AT_A_TIME):
+        batch = texts[start : start + _TEXTS_AT_A_TIME]
+        encoded = encode_texts(
+            searcher.index.checkpoint.model, [text.text for text in batch], truncate=True
+        )
+        for place, text in enumerate(batch):
+            query = encoded.rows(slice(place, place + 1))
+            of_texts.append(Question(query, {text.image_id}))
+        progress.advance(len(batch))
+    of_images: list[Question] = []
+    for image_id in asking:
+        of_images.append(Question(_stored_image(searcher, image_id), captions[image_id]))
+        progress.advance()
+    place_of = {image_id: place for place, image_id in enumerate(asking)}
+    image_of_text = torch.tensor([place_of[text.image_id] for text in texts])
+    return EvaluationQueries(of_texts, of_images, image_of_text)
+
+
+def _stored_image(searcher: TwoStageSearcher, image_id: str) -> Encoding:
+    encoding, modality = searcher.encode_item(image_id)
+    assert modality == "image"  # `encode_item` looks among the images first
+    return encoding
+
+
+def _check_known(side: Collection, ids: Iterable[str]) -> None:
+    # These alone: the index may have many times as many items as are evaluated.
+    wanted = list(ids)
+    known = side.items.by_ids(wanted)
+    unknown = [item_id for item_id, item in zip(wanted, known, strict=True) if item is None]
+    if unknown:
+        raise InputError(
+            f"{len(unknown)} of the {side.target} to evaluate are not in the index, "
+            f"e.g. {unknown[0]!r}"
+        )
+
+
+_TOP = 10
+
+
+class DirectionReport(NamedTuple):
+    """How one direction is served.
+
+    Attributes:
+        agreement: share of the exhaustive order's top 10, by the same score, that is in the
+            top 10 as served; the mean over the queries that were compared.
+        compared: number of queries that were compared.
+        median_ms: of both stages; encoding the query and looking the hits up come on top.
+    """
+
+    agreement: float
+    compared: int
+    median_ms: float
+
+
+class ServedEvaluation(NamedTuple):
+    """Quality and speed as served.
+
+    Attributes:
+        ranks: of the right answers; an answer outside the candidates ranks last.
+        metrics: of these ranks.
+        text_to_image: how texts find images.
+        image_to_text: how images find texts.
+    """
+
+    ranks: Ranks
+    metrics: RetrievalMetrics
+    text_to_image: DirectionReport
+    image_to_text: DirectionReport
+
+
+def evaluate_index(
+    searcher: TwoStageSearcher,
+    queries: EvaluationQueries,
+    *,
+    num_candidates: int | None = None,
+    fusion: float | None = None,
+    compared_queries: int = 200,
+    progress: Progress | None = None,
+) -> ServedEvaluation:
+    """Ask an index for every image's captions and every caption's image.
+
+    All items of the index compete, also those that are not part of the evaluation.
+
+    Args:
+        searcher: of an index with images and texts.
+        queries: of images and texts of this index.
+        num_candidates: of the first stage; None: the index's default.
+        fusion: weight of the alignment score; None: the one chosen on validation.
+        compared_queries: of each direction, for the agreement; an exhaustive search is slow.
+        progress: advanced query by query.
+    """
+    progress = progress or NullProgress()
+    progress.start(len(queries.texts) + len(queries.images), "queries")
+    by_text = _Direction(searcher, "text", "images", num_candidates, fusion)
+    by_text.ask_all(queries.texts, compared_queries, progress)
+    by_image = _Direction(searcher, "image", "texts", num_candidates, fusion)
+    by_image.ask_all(queries.images, compared_queries, progress)
+    ranks = Ranks(torch.tensor(by_text.ranks), torch.tensor(by_image.ranks))
+    return ServedEvaluation(ranks, summarize(ranks), by_text.report(), by_image.report())
+
+
+class _Direction:
+    """Collects what the queries of one direction find."""
+
+    def __init__(
+        self,
+        searcher: TwoStageSearcher,
+        modality: Modality,
+        target: Target,
+        num_candidates: int | None,
+        fusion: float | None,
+    ) -> None:
+        self._searcher = searcher
+        self._modality: Modality = modality
+        self._target: Target = target
+        default = searcher.index.manifest.candidates(target)
+        self._num_candidates = num_candidates or default
+        self._fusion = fusion
+        self._count = searcher.index.side(target).count
+        self._times_ms: list[float] = []
+        self._agreements: list[float] = []
+        self.ranks: list[int] = []
+
+    def ask_all(
+        self, questions: Sequence[Question], compared_queries: int, progress: Progress
+    ) -> None:
+        """Ask all questions, and compare some, evenly spread."""
+        step = max(1, len(questions) // compared_queries)
+        for place, (query, right) in enumerate(questions):
+            self._ask(query, right, compare=place % step == 0)
+            progress.advance()
+
+    def report(self) -> DirectionReport:
+        """Sum up."""
+        return DirectionReport(
+            agreement=statistics.fmean(self._agreements),
+            compared=len(self._agreements),
+            median_ms=statistics.median(self._times_ms),
+        )
+
+    def _ask(self, query: Encoding, right: set[str], *, compare: bool) -> None:
+        """Search once; and once more exhaustively, where the two are to be compared."""
+        hits, took_ms = self._search(query, max(_TOP, self._num_candidates), self._num_candidates)
+        self._times_ms.append(took_ms)
+        self.ranks.append(rank_as_served(hits[: self._num_candidates], right, self._count))
+        if compare:
+            exhaustive, _ = self._search(query, _TOP, self._count)
+            wanted = {hit.id for hit in exhaustive}
+            found = {hit.id for hit in hits[:_TOP]}
+            self._agreements.append(len(wanted & found) / len(wanted))
+
+    def _search(self, query: Encoding, top_k: int, num_candidates: int) -> tuple[list[Hit], float]:
+        result = self._searcher.search(
+            query,
+            self._modality,
+            self._target,
+            top_k=top_k,
+            num_candidates=num_candidates,
+            fusion=self._fusion,
+        )
+        return result.hits, result.took_ms.retrieve + result.took_ms.rerank
+
+
+def rank_as_served(hits: Sequence[Hit], right: set[str], count: int) -> int:
+    """Return the 0-based rank of the best right answer; ties count against us.
+
+    Args:
+        hits: all candidates, best first.
+        right: ids of the right answers.
+        count: number of items that compete.
+
+    Returns:
+        The number of wrong answers that score as much or more; all of them where no right
+        answer is among the candidates.
+    """
+    best = max((hit.score for hit in hits if hit.id in right), default=None)
+    if best is None:
+        return count - len(right)
+    return sum(hit.score >= best and hit.id not in right for hit in hits)

@@ -1,0 +1,191 @@
+"""Queries to tune an index with.
+
+How much of the exhaustive second stage two-stage search keeps.
+
+An item of the exhaustive top that is among the candidates is in the top of these as well: there
+it has fewer rivals. So what two-stage search keeps of the exhaustive top is the share of it that
+the first stage finds, and where the first stage is exact, an item's place in the order of the
+cosines says how many candidates it takes to keep it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from aladin_network.scoring.fusion import DirectionFusion
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import NullProgress, Progress
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.retrieval import largest, retrieve
+from aladin_index.modality import Modality
+from aladin_index.search.ranking import rank_by_fusion
+from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.tokens.alignment import alignment_with_all, alignment_with_candidates
+
+
+class TuneQueries(NamedTuple):
+    """Encoded queries of one modality.
+
+    Attributes:
+        modality: of all of them.
+        embeddings: (queries, d_match) float32, L2-normalised.
+        tokens: the real tokens of each query, (any, d_align) float32.
+    """
+
+    modality: Modality
+    embeddings: NDArray[np.float32]
+    tokens: list[Tensor]
+
+
+def queries_of_encoding(encoding: Encoding, modality: Modality) -> TuneQueries:
+    """Take what the network made of some texts or photos."""
+    return TuneQueries(
+        modality,
+        encoding.embedding.detach().float().cpu().contiguous().numpy(),
+        [encoding.item_tokens(row).detach().float().cpu() for row in range(encoding.size)],
+    )
+
+
+def stored_queries(side: StoredCollection, count: int) -> TuneQueries:
+    """Sample what an index stores of its items; the same ones each time.
+
+    Args:
+        side: to ask with.
+        count: queries wanted; all items where there are fewer.
+    """
+    chosen = np.random.default_rng(0).permutation(side.entry.count)[:count]
+    rows = np.sort(chosen).astype(np.int64)
+    block = side.tokens.read(rows)
+    tokens = torch.split(block.values, block.lengths.tolist())
+    return TuneQueries(
+        "image" if side.target == "images" else "text", side.embeddings[rows], list(tokens)
+    )
+
+
+# Scores of all items that are held at a time, twice: both stages'.
+_SCORES_AT_A_TIME = 2**26
+_TIMED_QUERIES = 50
+
+
+class ExhaustiveTops(NamedTuple):
+    """The best items of each query when every item goes through the second stage.
+
+    Attributes:
+        rows: (queries, at) int64, best first.
+        places: (queries, at) int64, of these items in the order of the cosines, from 0.
+    """
+
+    rows: NDArray[np.int64]
+    places: NDArray[np.int64]
+
+
+def exhaustive_tops(
+    side: StoredCollection,
+    queries: TuneQueries,
+    fusion: DirectionFusion,
+    at: int,
+    progress: Progress | None = None,
+) -> ExhaustiveTops:
+    """Score every item for every query.
+
+    Args:
+        side: of the other modality than the queries'.
+        queries: to ask.
+        fusion: that the order is by.
+        at: number of best items, at most those there are.
+        progress: advanced item by item, once for each group of queries that memory allows.
+    """
+    count = side.entry.count
+    group = max(1, _SCORES_AT_A_TIME // count)
+    rows: list[NDArray[np.int64]] = []
+    places: list[NDArray[np.int64]] = []
+    for start in range(0, len(queries.tokens), group):
+        part = slice(start, start + group)
+        align = alignment_with_all(
+            queries.tokens[part], queries.modality, side.tokens, progress or NullProgress()
+        )
+        for embedding, aligned in zip(queries.embeddings[part], align, strict=True):
+            match = side.embeddings @ embedding
+            fused = fusion.combine(torch.from_numpy(aligned), torch.from_numpy(match)).numpy()
+            top = largest(fused, at)
+            rows.append(top)
+            places.append(_places(match, top))
+    return ExhaustiveTops(np.stack(rows), np.stack(places))
+
+
+def _places(match: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the places of rows in the order of the cosines, equal ones in ascending order."""
+    higher = [np.count_nonzero(match > match[row]) for row in rows]
+    equal_before = [np.count_nonzero(match[:row] == match[row]) for row in rows]
+    return np.array(higher, dtype=np.int64) + np.array(equal_before, dtype=np.int64)
+
+
+def fewest_candidates(tops: ExhaustiveTops, fidelity: float) -> int:
+    """Return the fewest candidates of an exact first stage that keep a share of the tops.
+
+    Args:
+        tops: of the queries.
+        fidelity: mean share to be kept, more than 0 and at most 1.
+    """
+    needed = np.sort(tops.places.ravel()) + 1
+    # All queries have as many best items, so the mean of shares is the share of all of them.
+    kept = int(np.ceil(fidelity * len(needed) - 1e-9))
+    return int(max(needed[max(kept, 1) - 1], tops.rows.shape[1]))
+
+
+def fidelity_of(
+    side: StoredCollection,
+    ann: AnnIndex,
+    queries: TuneQueries,
+    tops: ExhaustiveTops,
+    candidates: int,
+) -> float:
+    """Measure the mean share of the tops that the first stage finds.
+
+    Args:
+        side: that is searched.
+        ann: of the side, with the way of searching to be measured.
+        queries: to ask.
+        tops: of these queries.
+        candidates: to be found.
+    """
+    if candidates >= side.entry.count:
+        return 1.0
+    kept = 0
+    for embedding, top in zip(queries.embeddings, tops.rows, strict=True):
+        found, _ = retrieve(ann, side.embeddings, embedding, candidates)
+        kept += np.count_nonzero(np.isin(top, found))
+    return kept / tops.rows.size
+
+
+def two_stage_ms(
+    side: StoredCollection,
+    ann: AnnIndex,
+    queries: TuneQueries,
+    fusion: DirectionFusion,
+    candidates: int,
+) -> float:
+    """Return the median time of retrieving and re-ranking, over some of the queries."""
+    times_ms: list[float] = []
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as the service does: a query is one thread's work
+    try:
+        for embedding, tokens in zip(
+            queries.embeddings[:_TIMED_QUERIES], queries.tokens[:_TIMED_QUERIES], strict=True
+        ):
+            align = partial(alignment_with_candidates, tokens, queries.modality, side.tokens)
+            started = time.perf_counter()
+            rows, match = retrieve(ann, side.embeddings, embedding, candidates)
+            rank_by_fusion(rows, match, 1, align, fusion, fusion.weight)
+            times_ms.append(1000 * (time.perf_counter() - started))
+    finally:
+        torch.set_num_threads(threads)
+    return statistics.median(times_ms)

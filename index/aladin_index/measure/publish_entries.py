@@ -1,0 +1,110 @@
+"""Publishes the live generation anew with other entries in its manifest, sharing its files.
+
+Stores a calibration in an index: a new generation with the files and changes of the live one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.errors import IndexMismatchError
+
+from aladin_index.format.disk import disk_errors, only_builder
+from aladin_index.format.layout import (
+    NEW_GENERATION,
+    generation_folder,
+    live_generation,
+    published_generations,
+)
+from aladin_index.format.manifest import (
+    CollectionEntry,
+    MadeBy,
+    Manifest,
+    read_manifest,
+    write_manifest,
+)
+from aladin_index.generations.history import with_changes_of
+from aladin_index.generations.writer import publish_generation
+from aladin_index.settings import Target
+
+
+def publish_entries(
+    root: Path,
+    manifest: Manifest,
+    entries: Mapping[Target, CollectionEntry],
+    made_by: MadeBy,
+    calibration: Calibration | None = None,
+) -> int:
+    """Make a generation live that has the files and the changes of the one before.
+
+    To be called by the only builder of the index (`aladin_index.format.disk.only_builder`).
+
+    Args:
+        root: of the index.
+        manifest: of the live generation.
+        entries: of sides, that replace those of the manifest.
+        made_by: noted in the manifest.
+        calibration: that replaces the manifest's, fitted to this index; None keeps what is there.
+
+    Returns:
+        The number of the new generation.
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+        sqlite3.Error: the same, met by the changes' database.
+    """
+    generation = max(published_generations(root)) + 1
+    old = generation_folder(root, manifest.generation)
+    folder = root / NEW_GENERATION
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in manifest.files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        _share(old / name, folder / name)
+    new = replace(
+        manifest,
+        generation=generation,
+        made_by=made_by,
+        images=entries.get("images", manifest.images),
+        texts=entries.get("texts", manifest.texts),
+        calibration=calibration or manifest.calibration,
+        fitted_photos_indexed=None if calibration else manifest.fitted_photos_indexed,
+    )
+    write_manifest(folder, new)
+    publish_generation(root, folder, generation, with_changes_of(root, manifest.generation))
+    return generation
+
+
+def _share(source: Path, copy: Path) -> None:
+    """Give a file a second name; where the file system knows no second names, copy it."""
+    try:
+        os.link(source, copy)
+    except OSError:
+        shutil.copyfile(source, copy)
+
+
+def store_calibration(root: Path, calibration: Calibration) -> int:
+    """Make a generation live whose answers are judged by a calibration.
+
+    Args:
+        root: of the index.
+        calibration: of the model that the index was built with.
+
+    Returns:
+        The number of the new generation.
+
+    Raises:
+        IndexNotReadyError: nothing was published yet.
+        IndexMismatchError: it was fitted to the scores of another model.
+        IndexWriteError: the disk is full or cannot be written, or a build is running.
+    """
+    live_generation(root)  # before a lock is made where there is no index
+    with disk_errors(root), only_builder(root):
+        manifest = read_manifest(generation_folder(root, live_generation(root)))
+        if calibration.model_id != manifest.model.id:
+            raise IndexMismatchError(f"{root}: model", manifest.model.id, calibration.model_id)
+        return publish_entries(root, manifest, {}, "calibrate", calibration)

@@ -1,0 +1,290 @@
+"""Finds, on real queries, how an index has to be searched for the quality that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from aladin_network.errors import ConfigError
+from aladin_network.model import AladinModel
+from aladin_network.scoring.fusion import Direction, DirectionFusion
+from aladin_network.types import NullProgress, Progress
+
+from aladin_index.ann.ann_index import AnnIndex
+from aladin_index.ann.search_width import choose_search_width
+from aladin_index.format.disk import disk_errors, only_builder
+from aladin_index.format.manifest import AnnEntry, CollectionEntry, FidelityPoint, Tuning
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.measure.fidelity import (
+    ExhaustiveTops,
+    TuneQueries,
+    exhaustive_tops,
+    fewest_candidates,
+    fidelity_of,
+    stored_queries,
+    two_stage_ms,
+)
+from aladin_index.measure.publish_entries import publish_entries
+from aladin_index.modality import Modality
+from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.settings import Target
+
+# Numbers of candidates that the curve has, below the most allowed.
+_CURVE = (10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750)
+# The candidates depend on how the first stage is searched, and that on the candidates.
+_ROUNDS = 3
+_CROSSING: dict[Target, tuple[Target, Modality, Direction]] = {
+    "images": ("texts", "text", "text_to_image"),
+    "texts": ("images", "image", "image_to_text"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions:
+    """What is asked for.
+
+    Attributes:
+        ann_recall: share of the exact nearest items that the first stage has to find.
+        fidelity: share of the exhaustive order's top hits to be kept.
+        at: number of top hits that are compared.
+        num_queries: of each side, taken from the index.
+        max_candidates: of a search.
+        device: where the network encodes what to ask with. What is measured are searches on the
+            processor: for those, the search width and the candidates are stored.
+    """
+
+    ann_recall: float = 0.99
+    fidelity: float = 0.99
+    at: int = 10
+    num_queries: int = 200
+    max_candidates: int = 1000
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values.
+
+        Raises:
+            ConfigError: a share outside of (0, 1], or a number below 1 or above the candidates.
+        """
+        for name in ("ann_recall", "fidelity"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ConfigError(
+                    f"{name}: expected more than 0 and at most 1, got {getattr(self, name)}"
+                )
+        for name in ("at", "num_queries", "max_candidates"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        if self.at > self.max_candidates:
+            raise ConfigError(
+                f"at: expected at most max_candidates, {self.max_candidates}, got {self.at}"
+            )
+
+
+class TuneReport(NamedTuple):
+    """What a tuning found.
+
+    Attributes:
+        generation: the new live generation.
+        sides: their new entries.
+        warnings: what could not be reached or measured, each a sentence.
+    """
+
+    generation: int
+    sides: dict[Target, CollectionEntry]
+    warnings: list[str]
+
+
+def tune_index(
+    root: Path,
+    options: TuneOptions,
+    make_queries: Callable[[AladinModel], Mapping[Modality, TuneQueries]] | None = None,
+    progress: Progress | None = None,
+) -> TuneReport:
+    """Measure each side, and make a generation live that is searched accordingly.
+
+    The new generation shares its files with the old one; pending changes go along. Items that
+    were added or removed since the generation was built take no part in the measurement.
+
+    Args:
+        root: of the index.
+        options: what is asked for.
+        make_queries: encodes what to ask with; of a modality that is not there, or if this is
+            None, a sample of the index asks.
+        progress: told of search widths and items.
+
+    Raises:
+        IndexNotReadyError: nothing was published yet.
+        IndexCorruptError: a file is not what the manifest says.
+        IndexWriteError: the disk is full or cannot be written, or the index is being built.
+    """
+    progress = progress or NullProgress()
+    with disk_errors(root), only_builder(root), open_index(root) as index:
+        network = index.checkpoint.model.to(options.device)
+        queries = {} if make_queries is None else make_queries(network)
+        entries: dict[Target, CollectionEntry] = {}
+        warnings: list[str] = []
+        for target in index.manifest.targets:
+            side = index.images if target == "images" else index.texts
+            assert side is not None  # the manifest names it
+            tuner = _SideTuner(index, side, options, queries, progress)
+            entries[target] = tuner.tune()
+            warnings += tuner.warnings
+        generation = publish_entries(root, index.manifest, entries, "tune")
+    return TuneReport(generation, entries, warnings)
+
+
+class _SideTuner:
+    """Tunes one side.
+
+    Attributes:
+        warnings: what could not be reached or measured.
+    """
+
+    def __init__(
+        self,
+        index: SearchIndex,
+        side: StoredCollection,
+        options: TuneOptions,
+        queries: Mapping[Modality, TuneQueries],
+        progress: Progress,
+    ) -> None:
+        self._side = side
+        self._options = options
+        self._progress = progress
+        self._default = min(index.manifest.default_candidates, side.entry.count)
+        self._most = min(options.max_candidates, side.entry.count)
+        other, modality, direction = _CROSSING[side.target]
+        self._fusion: DirectionFusion = index.checkpoint.fusion.of(direction)
+        other_side = index.images if other == "images" else index.texts
+        self._crossing = queries.get(modality)
+        if self._crossing is None and other_side is not None:
+            self._crossing = stored_queries(other_side, options.num_queries)
+        self.warnings: list[str] = []
+
+    def tune(self) -> CollectionEntry:
+        """Return the side's new entry."""
+        entry, queries = self._side.entry, self._crossing
+        if queries is None or entry.token_count == 0:
+            reason = (
+                "it has no tokens"
+                if entry.token_count == 0
+                else f"no {_CROSSING[self._side.target][1]} queries: the index has only "
+                f"{self._side.target}, so give --queries"
+            )
+            self._warn(f"fidelity was not measured ({reason}); candidates stay as they are")
+            asking = queries or stored_queries(self._side, self._options.num_queries)
+            at = self._default if entry.tuning is None else entry.tuning.candidates
+            ann = self._calibrate(asking, min(at, entry.count))
+            self._check_recall(ann)
+            return replace(entry, ann=ann)
+        at = min(self._options.at, entry.count)
+        tops = exhaustive_tops(self._side, queries, self._fusion, at, self._progress)
+        ann, candidates = self._find(queries, tops)
+        self._check_recall(ann)
+        return replace(entry, ann=ann, tuning=self._measure(queries, tops, ann, candidates))
+
+    def _find(self, queries: TuneQueries, tops: ExhaustiveTops) -> tuple[AnnEntry, int]:
+        """Return the way to search the ANN, and the fewest candidates that keep enough."""
+        wanted = self._options.fidelity
+        least = min(fewest_candidates(tops, wanted), self._most)
+        candidates = least
+        ann = self._calibrate(queries, candidates)
+        for _ in range(_ROUNDS):
+            fewest = self._fewest(queries, tops, ann, least)
+            if fewest == candidates:
+                break
+            candidates = fewest
+            ann = self._calibrate(queries, candidates)
+            # With what was found for more candidates, fewer may do; that would be asked in vain.
+            least = candidates
+        return ann, candidates
+
+    def _fewest(self, queries: TuneQueries, tops: ExhaustiveTops, ann: AnnEntry, least: int) -> int:
+        """Search for the fewest candidates, from `least` on, that keep enough; else the most."""
+
+        def enough(candidates: int) -> bool:
+            found = fidelity_of(self._side, self._searching(ann), queries, tops, candidates)
+            return found >= self._options.fidelity
+
+        if enough(least):
+            return least
+        low, high = least, min(2 * least, self._most)
+        while not enough(high):
+            if high == self._most:
+                return self._most
+            low, high = high, min(2 * high, self._most)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return high
+
+    def _measure(
+        self, queries: TuneQueries, tops: ExhaustiveTops, ann: AnnEntry, candidates: int
+    ) -> Tuning:
+        options = self._options
+        at = tops.rows.shape[1]
+        numbers = {each for each in _CURVE if at <= each <= self._most} | {candidates, self._most}
+        searching = self._searching(ann)
+        self._progress.start(len(numbers), "numbers of candidates")
+        curve: list[FidelityPoint] = []
+        for number in sorted(numbers):
+            kept = fidelity_of(self._side, searching, queries, tops, number)
+            took_ms = two_stage_ms(self._side, searching, queries, self._fusion, number)
+            curve.append(FidelityPoint(candidates=number, fidelity=kept, search_ms=took_ms))
+            self._progress.advance()
+        chosen = next(point for point in curve if point.candidates == candidates)
+        if chosen.fidelity < options.fidelity:
+            best = max(point.fidelity for point in curve)
+            chosen = next(point for point in curve if point.fidelity == best)
+            self._warn(
+                f"{self._most} candidates keep {chosen.fidelity:.4f} of the exhaustive top {at}, "
+                f"{options.fidelity} was wanted; {chosen.candidates} are stored"
+            )
+        return Tuning(
+            candidates=chosen.candidates,
+            fidelity=chosen.fidelity,
+            fidelity_wanted=options.fidelity,
+            at=at,
+            queries=len(queries.tokens),
+            curve=curve,
+        )
+
+    def _calibrate(self, queries: TuneQueries, recall_at: int) -> AnnEntry:
+        """Choose the way to search the ANN for `recall_at` candidates."""
+        wanted = self._options.ann_recall
+        # What finds this much among few may not among more: it is never measured at fewer.
+        chosen, curve = choose_search_width(
+            self._side.ann,
+            self._side.embeddings,
+            np.ascontiguousarray(queries.embeddings),
+            recall_at,
+            wanted,
+            timed=True,
+            progress=self._progress,
+        )
+        return replace(
+            self._side.entry.ann,
+            search_width=chosen.search_width,
+            oversample=chosen.oversample,
+            recall=chosen.recall,
+            recall_at=recall_at,
+            recall_queries=len(queries.embeddings),
+            recall_wanted=wanted,
+            curve=curve,
+        )
+
+    def _searching(self, ann: AnnEntry) -> AnnIndex:
+        return AnnIndex(self._side.ann.faiss_index, ann.search_width, ann.oversample)
+
+    def _check_recall(self, ann: AnnEntry) -> None:
+        if ann.recall < ann.recall_wanted:
+            self._warn(
+                f"{ann.factory} finds {ann.recall:.4f} of the nearest {ann.recall_at}, however "
+                f"widely it searches; {ann.recall_wanted} was wanted and takes another build"
+            )
+
+    def _warn(self, words: str) -> None:
+        self.warnings.append(f"{self._side.target}: {words}")

@@ -1,0 +1,66 @@
+"""Holds plans against real indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from aladin_index.plan.constants import Constants
+from aladin_index.plan.measurements import MeasuredRun, Measurements
+from aladin_index.plan.plan import plan_embedded
+from aladin_index.plan.workload import Workload
+
+# A plan is to be within so much of what was measured.
+TOLERANCE = 0.25
+
+
+class Compared(NamedTuple):
+    """One number of one index.
+
+    Attributes:
+        items: of the index.
+        name: of the number, with its unit.
+        planned: expected.
+        measured: found.
+    """
+
+    items: int
+    name: str
+    planned: float
+    measured: float
+
+    @property
+    def ratio(self) -> float:
+        """Planned over measured."""
+        return self.planned / self.measured
+
+    @property
+    def within(self) -> bool:
+        """Whether it is off by no more than `TOLERANCE` of what was measured."""
+        return abs(self.ratio - 1) <= TOLERANCE
+
+
+def compare(constants: Constants, measurements: Measurements) -> list[Compared]:
+    """Plan each index that was measured, and put the numbers side by side."""
+    return [each for run in measurements.runs for each in _compared(constants, run)]
+
+
+def _compared(constants: Constants, run: MeasuredRun) -> Iterator[Compared]:
+    workload = Workload(
+        items=run.items,
+        token_dtype=run.token_dtype,
+        generations=1,
+        machine_memory_bytes=constants.machine.memory_bytes,
+        # Time is told for the threads that were measured with.
+        machine_cores=constants.machine.threads,
+    )
+    plan = plan_embedded(workload, constants)
+    for name, planned, measured in (
+        ("disk_bytes", plan.disk_bytes, run.disk_bytes),
+        ("serving_bytes", plan.memory_bytes, run.serving_bytes),
+        ("building_bytes", plan.build_memory_bytes, run.building_bytes),
+        ("build_s", plan.build.indexing_s, run.build_s),
+        ("p50_s", plan.search.p50_s, run.p50_s),
+        ("p95_s", plan.search.p95_s, run.p95_s),
+    ):
+        yield Compared(run.items, name, planned, measured)

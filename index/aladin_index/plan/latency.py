@@ -1,0 +1,123 @@
+"""Times that vary: medians, tails, many at once, and waiting in line.
+
+How many machines are enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import NamedTuple
+
+from aladin_index.plan.workload import Workload
+
+_NORMAL = NormalDist()
+_Z95 = _NORMAL.inv_cdf(0.95)
+
+
+class Latency(NamedTuple):
+    """A time that is distributed log-normally, told by two of its quantiles.
+
+    Attributes:
+        p50_s: median.
+        p95_s: 95 of 100 are shorter.
+    """
+
+    p50_s: float
+    p95_s: float
+
+    @classmethod
+    def spread_by(cls, p50_s: float, spread: float) -> Latency:
+        """Return a time with this median, and a p95 so many times as long."""
+        return cls(p50_s, p50_s * spread)
+
+    def quantile(self, share: float) -> float:
+        """Return the time that this share stays below, in (0, 1)."""
+        if self.p95_s <= self.p50_s or self.p50_s <= 0:
+            return self.p95_s
+        sigma = math.log(self.p95_s / self.p50_s) / _Z95
+        return self.p50_s * math.exp(sigma * _NORMAL.inv_cdf(share))
+
+    def slowest_of(self, count: int) -> Latency:
+        """Return the time of the slowest of some that run at once, independently.
+
+        All of n stay below t with probability F(t)^n, so the slowest's quantile q is the
+        quantile q^(1/n) of each (Dean and Barroso, The Tail at Scale, CACM 2013).
+        """
+        return Latency(self.quantile(0.5 ** (1 / count)), self.quantile(0.95 ** (1 / count)))
+
+    def then(self, other: Latency) -> Latency:
+        """Return the time of one after the other.
+
+        The p95 of a sum is at most about the sum of the p95: rather too long than too short.
+        """
+        return Latency(self.p50_s + other.p50_s, self.p95_s + other.p95_s)
+
+
+def waiting(service_s: float, arrivals_per_s: float, servers: int) -> Latency:
+    """Return how long one waits in line before some servers, by Erlang's C formula.
+
+    Arrivals at random and times of service that vary exponentially (M/M/c), which ours do less:
+    rather too long. P(wait > t) = C exp(-(1 - rho) c t / s) with rho = arrivals s / c
+    (Erlang 1917; Gross et al., Fundamentals of Queueing Theory, section 3.3).
+
+    Args:
+        service_s: mean time of service.
+        arrivals_per_s: of all that come.
+        servers: that take from one line.
+
+    Returns:
+        Median and p95; infinite where more comes than can be served.
+    """
+    load = arrivals_per_s * service_s
+    if load >= servers:
+        return Latency(math.inf, math.inf)
+    # Erlang B by its recursion, which does not overflow for many servers; C follows from it.
+    blocked = 1.0
+    for count in range(1, servers + 1):
+        blocked = load * blocked / (count + load * blocked)
+    delayed = servers * blocked / (servers - load * (1 - blocked))
+    pace = servers / service_s * (1 - load / servers)
+
+    def longer_than_all_but(share: float) -> float:
+        return max(0.0, math.log(delayed / share) / pace) if delayed > 0 else 0.0
+
+    return Latency(longer_than_all_but(0.5), longer_than_all_but(0.05))
+
+
+# Busier machines answer late whenever a little more comes, or one of them is missing.
+MOST_BUSY = 0.6
+# More are no answer to give.
+MOST_MACHINES = 2**14
+
+
+def machines_for_load(workload: Workload, core_s: float) -> int:
+    """Return how many machines the queries keep busy for at most `MOST_BUSY` of the time.
+
+    Args:
+        workload: how many queries come, and the cores of a machine.
+        core_s: of one core, that a query takes.
+    """
+    return math.ceil(workload.queries_per_s * core_s / (workload.machine_cores * MOST_BUSY))
+
+
+def fewest_machines(
+    start: int, most: int, latency: Callable[[int], Latency], p95_s: float
+) -> int | None:
+    """Return the fewest machines that answer in time.
+
+    One after the other is tried, for more are not always faster: of many that have to answer
+    together the slowest is slower.
+
+    Args:
+        start: the fewest that are allowed; at least these are tried.
+        most: that have something to do.
+        latency: of a query on some machines.
+        p95_s: that is allowed.
+
+    Returns:
+        None where no number of them does.
+    """
+    numbers = range(start, max(start, min(most, MOST_MACHINES)) + 1)
+    return next((number for number in numbers if latency(number).p95_s <= p95_s), None)

@@ -1,0 +1,334 @@
+"""The plan for FAISS and files: every machine has the whole index.
+
+The plan for an engine: nodes that hold segments of the index, and a service before them.
+
+The shape is Milvus's: a collection is cut into segments, each indexed by itself; query nodes hold
+them in memory, every replica all of them; a search asks all nodes of a replica and waits for the
+slowest. The service encodes the query and orders the candidates, whose tokens come with them.
+
+The plan: what some items take, embedded and in a cluster, and how far it can be trusted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from aladin_index.plan.constants import Constants, EngineConstants
+from aladin_index.plan.costs import (
+    BuildTime,
+    IndexSizes,
+    PlannedFirstStage,
+    align_s,
+    build_time,
+    compared_rows,
+    embedding_bytes,
+    first_stage_of,
+    index_sizes,
+    search_s,
+    token_bytes,
+    training_bytes,
+)
+from aladin_index.plan.latency import (
+    MOST_BUSY,
+    MOST_MACHINES,
+    Latency,
+    fewest_machines,
+    machines_for_load,
+    waiting,
+)
+from aladin_index.plan.measurements import Measurements
+from aladin_index.plan.workload import Workload
+
+_PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddedPlan:
+    """What an index of files takes.
+
+    Attributes:
+        first_stage: that is built.
+        sizes: of one generation.
+        disk_bytes: of one machine, all generations that are kept.
+        memory_bytes: of one process with all pages that searches touch.
+        least_memory_bytes: without those of vectors and tokens, which are then read from the
+            disk.
+        resident: share of those that the machine's memory holds.
+        build_memory_bytes: of the process that builds, with the vectors that it maps.
+        least_build_memory_bytes: without those, which the system can take back.
+        build: its times.
+        search: one search alone, its query encoded already.
+        query: one query at the load of the workload, from its text to its hits.
+        machines: that serve; None: it cannot be done, see `problem`.
+        problem: why not.
+    """
+
+    first_stage: PlannedFirstStage
+    sizes: IndexSizes
+    disk_bytes: int
+    memory_bytes: int
+    least_memory_bytes: int
+    resident: float
+    build_memory_bytes: int
+    least_build_memory_bytes: int
+    build: BuildTime
+    search: Latency
+    query: Latency
+    machines: int | None
+    problem: str | None
+
+
+def plan_embedded(workload: Workload, constants: Constants) -> EmbeddedPlan:
+    """Plan an index of files."""
+    stage = first_stage_of(workload, constants.first_stage)
+    sizes = index_sizes(workload, stage, constants.files)
+    least = constants.process.serving_bytes + sizes.first_stage
+    paged = sizes.embeddings + sizes.tokens
+    resident = min(1.0, max(0.0, (workload.machine_memory_bytes - least) / paged))
+    search = _search(workload, stage, resident, constants)
+    # Encoding varies as little as searching does.
+    encoding = Latency.spread_by(constants.encoding.text_s, constants.search.spread)
+    alone = encoding.then(search)
+
+    def query(machines: int) -> Latency:
+        load = workload.queries_per_s / machines
+        return alone.then(waiting(alone.p50_s, load, workload.machine_cores))
+
+    start = max(workload.replicas, machines_for_load(workload, alone.p50_s))
+    wanted_s = workload.p95_ms / 1000
+    building = (
+        constants.process.building_bytes + sizes.first_stage + training_bytes(stage, workload)
+    )
+    problems: list[str] = []
+    if least > workload.machine_memory_bytes:
+        problems.append(
+            "the first stage does not fit into the memory of one machine: it takes "
+            f"{math.ceil(least / 2**30):,} GiB"
+        )
+    if alone.p95_s > wanted_s:
+        problems.append(
+            f"a query takes {1000 * alone.p95_s:,.0f} ms (p95) on any number of such machines"
+        )
+    machines = None
+    if not problems:
+        machines = fewest_machines(start, MOST_MACHINES, query, wanted_s)
+        if machines is None:
+            problems.append(f"queries wait for too long on {MOST_MACHINES:,} machines")
+    return EmbeddedPlan(
+        first_stage=stage,
+        sizes=sizes,
+        disk_bytes=workload.generations * sizes.total,
+        memory_bytes=constants.process.serving_bytes + sizes.mapped,
+        least_memory_bytes=least,
+        resident=resident,
+        build_memory_bytes=building + sizes.embeddings,
+        least_build_memory_bytes=building,
+        build=build_time(workload, stage, sizes, constants),
+        search=search,
+        query=query(start if machines is None else machines),
+        machines=machines,
+        problem="; ".join(problems) or None,
+    )
+
+
+def _search(
+    workload: Workload, stage: PlannedFirstStage, resident: float, constants: Constants
+) -> Latency:
+    """Expect the time of one search alone."""
+    around = constants.search
+    seconds = (
+        search_s(stage, workload, constants.first_stage)
+        + align_s(workload, constants.forms[workload.token_dtype])
+        + around.around_s
+    )
+    # Each candidate, and each row that is compared exactly, lies on pages of its own.
+    pages = workload.candidates * _pages_of(token_bytes(workload))
+    pages += compared_rows(stage, workload) * _pages_of(embedding_bytes(workload))
+    missing_s = (1 - resident) * pages * around.page_s
+    return Latency.spread_by(seconds + missing_s, around.spread)
+
+
+def _pages_of(size: int) -> float:
+    """Return how many pages so many bytes lie on, on average, if they begin anywhere."""
+    return 1 + (size - 1) / _PAGE_BYTES
+
+
+# Milvus's `dataCoord.segment.maxSize`; larger segments are never made.
+SEGMENT_BYTES = 2**30
+# Milvus moves segments away from a node that is fuller than nine tenths of its memory
+# (`queryCoord.overloadedMemoryThresholdPercentage`); a tenth more is for what is being loaded.
+USABLE_MEMORY = 0.8
+# A round trip between two machines of one data centre, and there are two: from the service to
+# the proxy, and from there to the query nodes. Not measured here: all was on one machine.
+ROUND_TRIP_S = 0.0005
+# Coordinators, proxies, etcd and the object storage, each where another may fail.
+OTHER_MACHINES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterPlan:
+    """What an index in an engine takes.
+
+    Attributes:
+        segments: of the index.
+        segment_items: items of one.
+        disk_bytes: of the object storage, all generations that are kept, each once.
+        memory_bytes: of one replica's segments, vectors and tokens included.
+        build_s: seconds to encode, pack and write the items, to put them in, and to index them.
+        insert_s: of that, to put them in.
+        index_s: of that, to index them, on all query nodes' cores.
+        query: one query at the load of the workload, from its text to its hits.
+        query_nodes: machines of all replicas; None: it cannot be done, see `problem`.
+        service_machines: that run `aladin serve`.
+        other_machines: that run the rest of the engine.
+        problem: why not.
+    """
+
+    segments: int
+    segment_items: int
+    disk_bytes: int
+    memory_bytes: int
+    build_s: float
+    insert_s: float
+    index_s: float
+    query: Latency
+    query_nodes: int | None
+    service_machines: int
+    other_machines: int
+    problem: str | None
+
+    @property
+    def machines(self) -> int | None:
+        """All machines; None: it cannot be done."""
+        if self.query_nodes is None:
+            return None
+        return self.query_nodes + self.service_machines + self.other_machines
+
+
+def plan_cluster(workload: Workload, constants: Constants, embedded: EmbeddedPlan) -> ClusterPlan:
+    """Plan an index in an engine.
+
+    Args:
+        workload: what it is for.
+        constants: what was measured.
+        embedded: of the same workload; the index of files that is pushed to the engine.
+    """
+    engine = constants.engine
+    item_bytes = _item_bytes(workload, engine)
+    segment_items = max(1, min(int(SEGMENT_BYTES / item_bytes), workload.items))
+    segments = math.ceil(workload.items / segment_items)
+    memory = round(workload.items * (item_bytes + engine.vector_overhead_bytes))
+
+    load = workload.queries_per_s / workload.replicas  # of a replica
+    growth = _growth(segment_items, engine)
+    segment_s = engine.segment_s * growth
+    tokens_s = workload.candidates * token_bytes(workload) * engine.byte_s
+    service_s = (
+        constants.encoding.text_s
+        + constants.search.around_s
+        + align_s(workload, constants.forms[workload.token_dtype])
+        + tokens_s
+    )
+    services = max(workload.replicas, machines_for_load(workload, service_s))
+    of_service = Latency.spread_by(service_s, constants.search.spread).then(
+        waiting(service_s, workload.queries_per_s / services, workload.machine_cores)
+    )
+    called = Latency.spread_by(engine.call_s, engine.spread)
+    between = Latency(2 * ROUND_TRIP_S, 2 * ROUND_TRIP_S)
+
+    def query(nodes: int) -> Latency:
+        """Return the latency with so many query nodes of a replica."""
+        held = math.ceil(segments / nodes)
+        # The cores of a node take the segments of a query together. Where there are more
+        # segments than cores they come in turns; where there are fewer, other queries fit beside.
+        node_s = math.ceil(held / workload.machine_cores) * segment_s
+        at_once = max(1, workload.machine_cores // held)
+        node = Latency.spread_by(node_s, engine.spread).then(waiting(node_s, load, at_once))
+        return of_service.then(called).then(between).then(node.slowest_of(min(nodes, segments)))
+
+    for_memory = math.ceil(memory / (USABLE_MEMORY * workload.machine_memory_bytes))
+    for_load = math.ceil(load * segments * segment_s / (workload.machine_cores * MOST_BUSY))
+    start = max(for_memory, for_load)
+    # A node without a segment has nothing to do.
+    nodes = fewest_machines(start, segments, query, workload.p95_ms / 1000)
+    insert_s = workload.items * item_bytes * engine.insert_byte_s
+    cores = workload.machine_cores * (start if nodes is None else nodes)
+    index_s = workload.items * engine.index_s * growth / cores
+    return ClusterPlan(
+        segments=segments,
+        segment_items=segment_items,
+        disk_bytes=workload.generations * memory,
+        memory_bytes=memory,
+        build_s=embedded.build.total_s + insert_s + index_s,
+        insert_s=insert_s,
+        index_s=index_s,
+        query=query(start if nodes is None else nodes),
+        query_nodes=None if nodes is None else nodes * workload.replicas,
+        service_machines=services,
+        other_machines=OTHER_MACHINES,
+        problem=None if nodes is not None else _too_slow(workload, query(max(start, segments))),
+    )
+
+
+def _too_slow(workload: Workload, alone: Latency) -> str:
+    """Say why no number of nodes is enough, by what a query takes where each has one segment."""
+    if not math.isfinite(alone.p95_s):
+        return "each node of a replica gets more queries than it can answer; more replicas help"
+    return f"a query takes more than {workload.p95_ms:g} ms (p95) on any number of query nodes"
+
+
+def _item_bytes(workload: Workload, engine: EngineConstants) -> float:
+    """Return what the engine keeps of an item, its place in the index aside."""
+    tokens = token_bytes(workload) * engine.token_expansion
+    return embedding_bytes(workload) + tokens + engine.item_bytes
+
+
+def _growth(items: int, engine: EngineConstants) -> float:
+    """Return how many times as long as in what was measured a graph is searched, and added to.
+
+    Both take a time that grows with the logarithm of its size (Malkov and Yashunin, 2018,
+    section 4.2).
+    """
+    return math.log(max(items, 2)) / math.log(engine.items)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapacityPlan:
+    """What a workload takes.
+
+    Attributes:
+        workload: that it is for.
+        constants: that it was computed from.
+        embedded: FAISS and files.
+        cluster: an engine.
+        checked_items: sizes at which `embedded` was held against measurements.
+        basis: of `embedded`: within those sizes, or extrapolated beyond them. The cluster is
+            always extrapolated, from one server.
+    """
+
+    workload: Workload
+    constants: Constants
+    embedded: EmbeddedPlan
+    cluster: ClusterPlan
+    checked_items: list[int]
+    basis: Literal["checked", "extrapolated"]
+
+
+def make_plan(workload: Workload, constants: Constants, measurements: Measurements) -> CapacityPlan:
+    """Plan a workload.
+
+    Raises:
+        ConfigError: no first stage of the workload was measured.
+    """
+    embedded = plan_embedded(workload, constants)
+    checked = sorted(each.items for each in measurements.runs)
+    return CapacityPlan(
+        workload=workload,
+        constants=constants,
+        embedded=embedded,
+        cluster=plan_cluster(workload, constants, embedded),
+        checked_items=checked,
+        basis="checked" if checked and workload.items <= checked[-1] else "extrapolated",
+    )

@@ -1,0 +1,238 @@
+"""One side as a search sees it: what was built, what was added since, less what was removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from aladin_index.ann.retrieval import exact_search
+from aladin_index.changes.snapshot import CollectionChanges
+from aladin_index.format.manifest import CollectionEntry
+from aladin_index.items.filters import Filter
+from aladin_index.items.selection import Selection
+from aladin_index.items.tables import StoredItem
+from aladin_index.modality import Modality
+from aladin_index.search.backend import Ordered, SecondStageQuery
+from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.settings import Target
+from aladin_index.tokens.alignment import alignment_with_candidates, token_similarities
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveCollection:
+    """A side at one moment; changes that come later do not reach it.
+
+    The rows of the generation come first, 0 to ``base.entry.count - 1``; an item that was added
+    has a row above. A row is never used again, also where its item was removed.
+
+    Attributes:
+        base: of the generation.
+        changes: since the generation was built; None: no change.
+        filter: that what `order` finds passes; None: none.
+    """
+
+    base: StoredCollection
+    changes: CollectionChanges | None = None
+    filter: Filter | None = None
+
+    @property
+    def target(self) -> Target:
+        """Which of the two sides."""
+        return self.base.target
+
+    @property
+    def entry(self) -> CollectionEntry:
+        """What the manifest says of the generation's side."""
+        return self.base.entry
+
+    @property
+    def count(self) -> int:
+        """Number of items that a search without a filter may find."""
+        return self.base.entry.count if self.changes is None else self.changes.count
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there is anything to re-rank by; imported embeddings come without tokens."""
+        return self.base.entry.token_count > 0
+
+    @property
+    def items(self) -> LiveItems:
+        """Ids, texts and metadata."""
+        return LiveItems(self)
+
+    @cached_property
+    def selection(self) -> Selection | None:
+        """The live rows that pass the filter; None: all of them, and nothing is removed."""
+        changes = self.changes
+        if self.filter is None:
+            return None if changes is None else changes.live
+        passing = self.base.items.select(self.filter)
+        return passing if changes is None else changes.select(passing, self.filter)
+
+    def order(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        num_candidates: int,
+        second_stage: SecondStageQuery | None = None,  # noqa: ARG002  # all is here
+    ) -> Ordered:
+        """Order the first `count` items, see `aladin_index.search.backend.Collection`.
+
+        The generation's items are found as `Side.order` does, added ones by exact search; the
+        cosines are exact.
+        """
+        selection = self.selection
+        total = self.count if selection is None else selection.count
+        rows, match = self._order(query, count, num_candidates, selection)
+        return Ordered(rows, match, min(num_candidates, total))
+
+    def _order(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        num_candidates: int,
+        selection: Selection | None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        changes = self.changes
+        if changes is None:
+            return self.base.order(query, count, num_candidates, selection)
+        of_base, of_added = changes.split(selection)
+        if of_base is not None and of_base.count == 0:
+            rows, scores = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        else:
+            rows, scores = self.base.order(query, count, num_candidates, of_base)
+        added, added_scores = exact_search(changes.embeddings, query, count, of_added)
+        if len(added) == 0:
+            return rows, scores
+        return _merge(rows, scores, added + changes.base_count, added_scores, count)
+
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of tokens of some items."""
+        if self.changes is None:
+            return self.base.tokens.lengths(rows)
+        lengths = np.empty(len(rows), dtype=np.int64)
+        built = rows < self.base.entry.count
+        lengths[built] = self.base.tokens.lengths(rows[built])
+        if not built.all():
+            lengths[~built] = self.changes.lengths(rows[~built])
+        return lengths
+
+    def align(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Score items by late interaction, see
+        `aladin_index.tokens.alignment.alignment_with_candidates`."""
+        if self.changes is None:
+            return self.base.second_stage.align(query, modality, rows)
+        scores = np.empty(len(rows), dtype=np.float32)
+        built = rows < self.base.entry.count
+        scores[built] = self.base.second_stage.align(query, modality, rows[built])
+        if not built.all():
+            store = self.changes.tokens(rows[~built])
+            places = np.arange(store.count, dtype=np.int64)
+            scores[~built] = alignment_with_candidates(query, modality, store, places)
+        return scores
+
+    def similarities(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> list[NDArray[np.float32]]:
+        """Compare tokens, see `aladin_index.search.stages.SecondStage`."""
+        if self.changes is None:
+            return self.base.second_stage.similarities(query, modality, rows)
+        built = rows < self.base.entry.count
+        of_built = self.base.second_stage.similarities(query, modality, rows[built])
+        if built.all():
+            return of_built
+        store = self.changes.tokens(rows[~built])
+        of_added = token_similarities(query, modality, store, np.arange(store.count))
+        parts = iter(of_built), iter(of_added)
+        return [next(parts[row >= self.base.entry.count]) for row in rows.tolist()]
+
+    def tokens(self, row: int) -> Float[Tensor, "tokens dim"]:
+        """Read the tokens of one item, in float32."""
+        if row < self.base.entry.count:
+            return self.base.tokens.read(np.array([row])).values
+        assert self.changes is not None  # only there does such a row come from
+        return self.changes.tokens(np.array([row])).read(np.array([0])).values
+
+    def embedding(self, row: int) -> Float[Tensor, " dim"]:
+        """Read the embedding of one item."""
+        if row < self.base.entry.count:
+            return torch.from_numpy(self.base.embeddings[row].copy())
+        assert self.changes is not None
+        return torch.from_numpy(self.changes.embeddings_of(np.array([row]))[0])
+
+    def embeddings(self, rows: Sequence[int]) -> Float[Tensor, "rows dim"]:
+        """Read the embeddings of some items, at least one."""
+        return torch.stack([self.embedding(row) for row in rows])
+
+
+class LiveItems:
+    """Reads what the user said of the items of one `LiveSide`."""
+
+    def __init__(self, side: LiveCollection) -> None:
+        """Read the items of `side`."""
+        self._base = side.base.items
+        self._base_count = side.base.entry.count
+        self._changes = side.changes
+
+    def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
+        """Return the items at some rows, in the order asked for."""
+        if self._changes is None:
+            return self._base.by_rows(rows)
+        built = [row for row in rows if row < self._base_count]
+        added = [row for row in rows if row >= self._base_count]
+        found = {item.row: item for item in self._base.by_rows(built)}
+        found.update((item.row, item) for item in self._changes.by_rows(added))
+        return [found[row] for row in rows]
+
+    def by_id(self, item_id: str) -> StoredItem | None:
+        """Return the live item with this id, or None where there is none."""
+        item = self._base.by_id(item_id)
+        if self._changes is None:
+            return item
+        if item is not None and self._changes.is_live(item.row):
+            return item
+        return self._changes.by_id(item_id)
+
+    def by_ids(self, ids: Sequence[str]) -> list[StoredItem | None]:
+        """Return what `by_id` does for each of some ids."""
+        return [self.by_id(item_id) for item_id in ids]
+
+    def rows_by_id(self) -> dict[str, int]:
+        """Return the row of every live id; reads all items."""
+        rows = self._base.rows_by_id()
+        if self._changes is None:
+            return rows
+        live = self._changes.is_live
+        return {item_id: row for item_id, row in (*rows.items(), *self._changes.ids()) if live(row)}
+
+
+def _merge(
+    rows: NDArray[np.int64],
+    scores: NDArray[np.float32],
+    added: NDArray[np.int64],
+    added_scores: NDArray[np.float32],
+    count: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Merge two orders by score; each keeps its own order, and equal scores that of the rows.
+
+    An item that the ANN missed may stand behind one that it found and score higher: it counts
+    there with the lowest score before it.
+    """
+    keys = np.concatenate([np.minimum.accumulate(scores), added_scores])
+    # Stable, and all rows of the generation are below all that were added.
+    best = np.argsort(-keys, kind="stable")[:count]
+    return np.concatenate([rows, added])[best], np.concatenate([scores, added_scores])[best]

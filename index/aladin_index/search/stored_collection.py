@@ -1,0 +1,141 @@
+"""One side of an open generation, images or texts, and the first stage over it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
+from aladin_index.ann.retrieval import exact_search, retrieve
+from aladin_index.format.manifest import CollectionEntry
+from aladin_index.format.npy import map_npy
+from aladin_index.items.selection import Selection
+from aladin_index.items.store import ItemStore
+from aladin_index.search.stages import FirstStage, SecondStage, TokenAlignment
+from aladin_index.settings import Target
+from aladin_index.tokens.store import OFFSETS, TokenStore, token_files
+from aladin_network.errors import IndexCorruptError
+from numpy.typing import NDArray
+
+ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
+LEFT_OUT = "left_out.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredCollection:
+    """The images or the texts of an open index.
+
+    Attributes:
+        target: which of the two.
+        entry: what the manifest says of it.
+        ann: the first stage's index, as it is stored.
+        first_stage: what searches: the ANN itself, or an engine on a device.
+        second_stage: what re-ranks.
+        embeddings: (items, d_match) float32, memory-mapped.
+        tokens: of the second stage.
+        items: ids, texts and metadata.
+    """
+
+    target: Target
+    entry: CollectionEntry
+    ann: AnnIndex
+    first_stage: FirstStage
+    second_stage: SecondStage
+    embeddings: NDArray[np.float32]
+    tokens: TokenStore
+    items: ItemStore
+
+    def candidates(
+        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find the items whose embeddings are nearest to the query's.
+
+        Args:
+            query: (d_match,), L2-normalised.
+            count: candidates wanted; so many are found if so many are allowed.
+            allowed: rows to choose from; None: all.
+
+        Returns:
+            Rows, best first, those of equal score in ascending order, and their cosines, which
+            are exact whatever the ANN keeps of a vector.
+        """
+        total = self.entry.count if allowed is None else allowed.count
+        # A filter that leaves few rows is answered exactly, at less cost than a widened search.
+        few = allowed is not None and (total <= EXACT_UP_TO or not self.ann.takes_selections)
+        if few or count >= total:
+            return exact_search(self.embeddings, query, count, allowed)
+        return retrieve(self.first_stage, self.embeddings, query, count, allowed)
+
+    def order(
+        self,
+        query: NDArray[np.float32],
+        count: int,
+        num_candidates: int,
+        allowed: Selection | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Order the first `count` items; a longer order always begins with a shorter one.
+
+        The ANN finds the first `num_candidates`, always asked for just as many, so that pages
+        neither repeat an item nor skip one. What lies beyond is ordered exactly.
+
+        Args:
+            query: (d_match,), L2-normalised.
+            count: items wanted.
+            num_candidates: of the first stage.
+            allowed: rows to choose from; None: all.
+
+        Returns:
+            Rows and cosines, see `candidates`.
+        """
+        head, head_scores = self.candidates(query, num_candidates, allowed)
+        if count <= len(head) or len(head) < num_candidates:
+            return head[:count], head_scores[:count]
+        rest = np.ones(self.entry.count, dtype=np.bool_) if allowed is None else allowed.mask.copy()
+        rest[head] = False
+        tail, tail_scores = exact_search(self.embeddings, query, count - len(head), Selection(rest))
+        return np.concatenate([head, tail]), np.concatenate([head_scores, tail_scores])
+
+
+def collection_files(target: Target, entry: CollectionEntry) -> list[str]:
+    """List the files of one side by their paths below the generation's folder."""
+    names = [ANN, EMBEDDINGS, *token_files(entry.token_dtype), OFFSETS, ITEMS, LEFT_OUT]
+    return [f"{target}/{name}" for name in names]
+
+
+def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> StoredCollection:
+    """Map one side of a generation.
+
+    Args:
+        folder: of the generation.
+        target: which side.
+        entry: of the manifest.
+
+    Raises:
+        IndexCorruptError: a file is not what the manifest says.
+    """
+    place = folder / target
+    ann = AnnIndex.open(place / ANN, entry.ann.search_width, entry.ann.oversample)
+    if (ann.count, ann.dim) != (entry.count, entry.embedding_dim):
+        expected = f"{entry.count} vectors of {entry.embedding_dim}"
+        raise IndexCorruptError(place / ANN, f"expected {expected}, got {ann.count} of {ann.dim}")
+    shape = (entry.count, entry.embedding_dim)
+    embeddings = map_npy(place / EMBEDDINGS, np.float32, shape)
+    tokens = TokenStore.open(
+        place, entry.count, entry.token_count, entry.token_dim, entry.token_dtype
+    )
+    items = ItemStore(place / ITEMS)
+    if items.count != entry.count:
+        items.close()
+        reason = f"expected {entry.count} items, got {items.count}"
+        raise IndexCorruptError(place / ITEMS, reason)
+    return StoredCollection(
+        target=target,
+        entry=entry,
+        ann=ann,
+        first_stage=ann,
+        second_stage=TokenAlignment(tokens),
+        embeddings=embeddings,
+        tokens=tokens,
+        items=items,
+    )

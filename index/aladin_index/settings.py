@@ -1,0 +1,158 @@
+"""How large the metadata of an item may be.
+
+How an index is to be built.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from aladin_network.errors import ConfigError, InputError
+from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
+
+MAX_METADATA_BYTES = 64 * 2**10
+# Distinct names of metadata fields that the items of one side may have if all get an index.
+MAX_FILTER_FIELDS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetadataLimits:
+    """Limits of the metadata of one item that is new to an index.
+
+    Attributes:
+        max_bytes: length as JSON in UTF-8.
+        max_fields: number of fields.
+        max_depth: levels of objects and lists, the metadata itself included.
+    """
+
+    max_bytes: int = MAX_METADATA_BYTES
+    max_fields: int = 1000
+    max_depth: int = 32
+
+
+DEFAULT_METADATA_LIMITS = MetadataLimits()
+
+
+def check_metadata(metadata: Mapping[str, Any], limits: MetadataLimits) -> None:
+    """Refuse metadata over a limit.
+
+    Args:
+        metadata: by field name.
+        limits: to be kept.
+
+    Raises:
+        InputError: it has too many fields, is too deep, or is too long.
+        TypeError: a value cannot be written as JSON.
+        ValueError: a number is not finite, or a text is not valid Unicode.
+    """
+    if len(metadata) > limits.max_fields:
+        raise InputError(
+            f"metadata: expected at most {limits.max_fields} fields, got {len(metadata)}"
+        )
+    _check_depth(metadata, limits.max_depth)
+    text = json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False)
+    num_bytes = len(text.encode("utf-8"))
+    if num_bytes > limits.max_bytes:
+        raise InputError(
+            f"metadata: expected at most {limits.max_bytes} bytes of JSON, got {num_bytes}"
+        )
+
+
+def _check_depth(metadata: Mapping[str, Any], most: int) -> None:
+    level: list[object] = [metadata]
+    for _ in range(most):
+        level = [value for each in level for value in _inside(each) if _is_container(value)]
+        if not level:
+            return
+    raise InputError(f"metadata: expected at most {most} levels of objects and lists")
+
+
+def _inside(container: object) -> list[object]:
+    if isinstance(container, Mapping):
+        return list(cast(Mapping[str, object], container).values())
+    return list(cast(list[object], container))
+
+
+def _is_container(value: object) -> bool:
+    return isinstance(value, (Mapping, list, tuple))
+
+
+Target = Literal["images", "texts"]
+# "4bit" and "2bit" hold a token as its nearest centroid and a quantised residual.
+TokenDtype = Literal["float16", "int8", "4bit", "2bit"]
+TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit", "2bit")
+OnDuplicate = Literal["error", "replace", "skip"]
+TARGETS: tuple[Target, ...] = ("images", "texts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildSettings:
+    """Options of a build.
+
+    Attributes:
+        ann: "auto" chooses by the number of items, the memory and the recall asked for, "exact"
+            compares with every item, anything else is a FAISS factory string such as
+            "HNSW32,Flat" or "IVF4096,SQ8".
+        memory_budget_bytes: what the first stages of all sides may take in memory; None: as much
+            as the fastest needs.
+        ann_recall: share of the exact nearest items that the first stage has to find, in (0, 1].
+        token_dtype: how the second stage's tokens are stored.
+        filter_fields: metadata fields that get an index for filters; None: all. The others can be
+            filtered by too, by reading every item.
+        default_candidates: how many candidates a search takes unless the request says.
+        shard_items: items a shard, rounded up to whole batches; what a killed build loses at most.
+        shards: shards of a side, in place of `shard_items`; None: as many as that makes.
+        part: (i, n) builds the i-th of n parts of the source, for `aladin_index.generations.merge`.
+        batch_size: items that go through the network together.
+        readers: threads that read and decode photos.
+        device: of the network.
+        limits: what a photo may cost.
+        metadata: limits of an item's metadata.
+        resume: go on with a build that was cut short, and leave one that is live as it is;
+            without, all is done again.
+    """
+
+    ann: str = "auto"
+    memory_budget_bytes: int | None = None
+    ann_recall: float = 0.99
+    token_dtype: TokenDtype = "float16"
+    filter_fields: tuple[str, ...] | None = None
+    default_candidates: int = 100
+    shard_items: int = 2048
+    shards: int | None = None
+    part: tuple[int, int] = (1, 1)
+    batch_size: int = 32
+    readers: int = 2
+    device: str = "cpu"
+    limits: ImageLimits = DEFAULT_LIMITS
+    metadata: MetadataLimits = DEFAULT_METADATA_LIMITS
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values.
+
+        Raises:
+            ConfigError: an unknown token dtype, a size below 1, a part that is none or a recall
+                outside of (0, 1].
+        """
+        if self.token_dtype not in TOKEN_DTYPES:
+            known = ", ".join(TOKEN_DTYPES)
+            raise ConfigError(f"token_dtype: expected one of {known}, got {self.token_dtype!r}")
+        if not 0 < self.ann_recall <= 1:
+            raise ConfigError(
+                f"ann_recall: expected more than 0 and at most 1, got {self.ann_recall}"
+            )
+        if self.memory_budget_bytes is not None and self.memory_budget_bytes < 1:
+            raise ConfigError(
+                f"memory_budget_bytes: expected at least 1, got {self.memory_budget_bytes}"
+            )
+        for name in ("default_candidates", "shard_items", "shards", "batch_size", "readers"):
+            value: int | None = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}: expected at least 1, got {value}")
+        number, parts = self.part
+        if not 1 <= number <= parts:
+            raise ConfigError(f"part: expected a number from 1 to {parts}, got {number}")

@@ -1,0 +1,267 @@
+"""The stored forms of tokens, and the way there and back.
+
+float16   as they are
+int8      values of one byte and one scale a token, its largest value being 127
+4bit,     the nearest centroid of a codebook, and what is left of the token in codes of so many
+2bit      bits a dimension with one scale a token, see `aladin_index.tokens.quantisation`
+
+All but float16 are rounded with what the queries are like, where that is known, see
+`aladin_index.tokens.quantisation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from aladin_network.errors import ConfigError, ShapeError
+from numpy.typing import NDArray
+
+from aladin_index.ann.faiss_library import faiss
+from aladin_index.settings import TokenDtype
+from aladin_index.tokens.quantisation import (
+    Bits,
+    ErrorFeedback,
+    code_bytes,
+    dequantise,
+    quantise,
+    round_to_levels,
+)
+
+# Bits a dimension of the forms that are made of a centroid and a residual.
+CODE_BITS: dict[TokenDtype, Bits] = {"4bit": 4, "2bit": 2}
+_INT8_LEVELS = np.arange(-127, 128, dtype=np.int8)
+# Ids of centroids are uint16.
+MAX_CENTROIDS = 2**16
+# A query is multiplied with all centroids before it meets a candidate, which for so many costs as
+# much as scoring 8 photos of 49 regions. On Flickr8k 16 keep the top 10 nearly as well as 256.
+_TRAINED_CENTROIDS = 256
+# Below, k-means fits noise; FAISS itself asks for 39 vectors a centroid.
+_SAMPLE_A_CENTROID = 39
+_KMEANS_ROUNDS = 12
+# Rows that are compared with all centroids at a time: 64 MiB of products.
+_ROWS_AT_A_TIME = 2**14
+
+
+class PackedTokens(NamedTuple):
+    """Tokens in their stored form.
+
+    Attributes:
+        values: (tokens, dim) float16 or int8, or (tokens, bytes of the codes) uint8.
+        scales: (tokens,) float32; None for float16.
+        centroid_ids: (tokens,) uint16; None for float16 and int8.
+    """
+
+    values: NDArray[Any]
+    scales: NDArray[np.float32] | None = None
+    centroid_ids: NDArray[np.uint16] | None = None
+
+    @property
+    def count(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Number of tokens."""
+        return self.values.shape[0]
+
+    def take(self, places: NDArray[np.int64] | slice) -> PackedTokens:
+        """Return the tokens at some places; a slice gives views."""
+        return PackedTokens(*(None if array is None else array[places] for array in self))  # pyright: ignore[reportArgumentType]
+
+    @staticmethod
+    def concatenate(parts: Sequence[PackedTokens]) -> PackedTokens:
+        """Put tokens of one codec one after the other; at least one part."""
+        arrays = zip(*parts, strict=True)
+        return PackedTokens(*(None if each[0] is None else np.concatenate(each) for each in arrays))  # pyright: ignore[reportArgumentType]
+
+
+class TokenArray(NamedTuple):
+    """One array of a stored form.
+
+    Attributes:
+        field: of `PackedTokens`.
+        dtype: of the numbers.
+        row_shape: of one token: () or (values,).
+    """
+
+    field: str
+    dtype: np.dtype[Any]
+    row_shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenCodec:
+    """Brings tokens of one side into their stored form and back.
+
+    Attributes:
+        dtype: the form.
+        dim: size of a token.
+        centroids: (centroids, dim) float32, the codebook of 4bit and 2bit; None for the others.
+        feedback: what the queries are like, with which `pack` keeps scores better; None: not
+            known. It is no part of the stored form: a codec read from an index has none.
+    """
+
+    dtype: TokenDtype
+    dim: int
+    centroids: NDArray[np.float32] | None = None
+    feedback: ErrorFeedback | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a codebook that does not belong to the form.
+
+        Raises:
+            ConfigError: a codebook where there is none to be, or none where there has to be one.
+            ShapeError: a codebook of other tokens, or too large.
+        """
+        if (self.centroids is None) != (self.dtype not in CODE_BITS):
+            found = "none" if self.centroids is None else "one"
+            raise ConfigError(f"{self.dtype} tokens: expected {self._expected()}, got {found}")
+        if self.centroids is not None:
+            shape = self.centroids.shape
+            if len(shape) != 2 or shape[1] != self.dim or not 0 < shape[0] <= MAX_CENTROIDS:
+                raise ShapeError(f"centroids (1 to {MAX_CENTROIDS}, {self.dim})", shape)
+
+    def _expected(self) -> str:
+        return "a codebook" if self.dtype in CODE_BITS else "no codebook"
+
+    @property
+    def bits(self) -> int:
+        """Bits of a dimension."""
+        return {"float16": 16, "int8": 8, "4bit": 4, "2bit": 2}[self.dtype]
+
+    @property
+    def arrays(self) -> list[TokenArray]:
+        """The arrays of the stored form, in the order of `PackedTokens`."""
+        bits = CODE_BITS.get(self.dtype)
+        if bits is None:
+            values = TokenArray("values", np.dtype(self.dtype), (self.dim,))
+        else:
+            values = TokenArray("values", np.dtype(np.uint8), (code_bytes(self.dim, bits),))
+        scales = TokenArray("scales", np.dtype(np.float32), ())
+        ids = TokenArray("centroid_ids", np.dtype(np.uint16), ())
+        return [values, scales, ids][: {"float16": 1, "int8": 2}.get(self.dtype, 3)]
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of one stored token."""
+        return sum(array.dtype.itemsize * int(np.prod(array.row_shape)) for array in self.arrays)
+
+    @classmethod
+    def train(
+        cls,
+        dtype: TokenDtype,
+        sample: NDArray[np.float32],
+        queries: NDArray[np.float32] | None = None,
+    ) -> TokenCodec:
+        """Make a codec for tokens like these.
+
+        Args:
+            dtype: the form; float16 and int8 take nothing but the size from the sample.
+            sample: (tokens, dim); for a codebook of full size 10,000 tokens. The same sample gives
+                the same codebook.
+            queries: (tokens, dim) of the other modality; None: not known. Scores of all forms but
+                float16 are kept much better with them.
+
+        Raises:
+            ConfigError: a codebook is to be made of no tokens.
+        """
+        dim = sample.shape[1]
+        feedback = None
+        if queries is not None and len(queries) > 0 and dtype != "float16":
+            feedback = ErrorFeedback.of(queries)
+        if dtype not in CODE_BITS:
+            return cls(dtype, dim, None, feedback)
+        if len(sample) == 0:
+            raise ConfigError(f"{dtype} tokens: a codebook needs tokens to be made of, got none")
+        return cls(dtype, dim, _centroids_of(sample), feedback)
+
+    @staticmethod
+    def concatenated(codecs: Sequence[TokenCodec]) -> tuple[TokenCodec, list[int]]:
+        """Make one codec that reads what several have packed.
+
+        Args:
+            codecs: of one form and one size of a token; at least one. Equal codebooks are kept
+                once.
+
+        Returns:
+            The codec, and for each of `codecs` what has to be added to its centroid ids.
+
+        Raises:
+            ConfigError: the codecs are of different forms, or have too many centroids in all.
+        """
+        first = codecs[0]
+        for codec in codecs:
+            if (codec.dtype, codec.dim) != (first.dtype, first.dim):
+                found = f"{first.dtype} of {first.dim} and {codec.dtype} of {codec.dim}"
+                raise ConfigError(f"tokens of one form and size expected, got {found}")
+        offsets: list[int] = []
+        books: list[NDArray[np.float32]] = []
+        places: dict[bytes, int] = {}
+        total = 0
+        for codec in codecs:
+            if codec.centroids is None:
+                offsets.append(0)
+                continue
+            place = places.setdefault(codec.centroids.tobytes(), total)
+            offsets.append(place)
+            if place == total:
+                books.append(codec.centroids)
+                total += len(codec.centroids)
+        if total > MAX_CENTROIDS:
+            raise ConfigError(
+                f"{len(books)} codebooks: expected at most {MAX_CENTROIDS} centroids, got {total}"
+            )
+        return TokenCodec(first.dtype, first.dim, np.concatenate(books) if books else None), offsets
+
+    def pack(self, tokens: NDArray[np.float32]) -> PackedTokens:
+        """Bring tokens into the stored form.
+
+        Args:
+            tokens: (tokens, dim).
+        """
+        if self.dtype == "float16":
+            return PackedTokens(tokens.astype(np.float16))
+        if self.dtype == "int8":
+            largest = np.abs(tokens).max(axis=1, initial=0)  # (tokens,)
+            scales = np.where(largest > 0, largest / 127, 1).astype(np.float32)
+            places = round_to_levels(tokens, scales, _INT8_LEVELS, self.feedback)
+            return PackedTokens((places - np.uint8(127)).view(np.int8), scales)
+        assert self.centroids is not None
+        parts: list[PackedTokens] = []
+        for start in range(0, max(1, len(tokens)), _ROWS_AT_A_TIME):
+            part = tokens[start : start + _ROWS_AT_A_TIME]
+            ids = _nearest(part, self.centroids)
+            codes, scales = quantise(
+                part - self.centroids[ids], CODE_BITS[self.dtype], self.feedback
+            )
+            parts.append(PackedTokens(codes, scales, ids.astype(np.uint16)))
+        return PackedTokens.concatenate(parts)
+
+    def unpack(self, packed: PackedTokens) -> NDArray[np.float32]:
+        """Return the tokens that are stored, (tokens, dim) float32."""
+        if packed.scales is None:
+            return packed.values.astype(np.float32)
+        if packed.centroid_ids is None:
+            return packed.values.astype(np.float32) * packed.scales[:, None]
+        assert self.centroids is not None
+        bits = CODE_BITS[self.dtype]
+        residuals = dequantise(packed.values, packed.scales, self.dim, bits)
+        return self.centroids[packed.centroid_ids] + residuals
+
+
+def _centroids_of(sample: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Cluster a sample; the number of clusters is a power of 2 that the sample can carry."""
+    count = 1
+    while count < _TRAINED_CENTROIDS and 2 * count * _SAMPLE_A_CENTROID <= len(sample):
+        count *= 2
+    kmeans = faiss.Kmeans(sample.shape[1], count, niter=_KMEANS_ROUNDS, seed=0)
+    kmeans.train(np.ascontiguousarray(sample, dtype=np.float32))
+    centroids: NDArray[np.float32] = kmeans.centroids
+    return centroids
+
+
+def _nearest(tokens: NDArray[np.float32], centroids: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return each token's nearest centroid, by Euclidean distance."""
+    # |t - c|^2 without the |t|^2 that all centroids share.
+    distances = np.square(centroids).sum(axis=1) - 2 * (tokens @ centroids.T)
+    nearest: NDArray[np.int64] = distances.argmin(axis=1)
+    return nearest

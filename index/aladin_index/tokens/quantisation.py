@@ -1,0 +1,190 @@
+"""Rounding of vectors, so that their inner products with queries keep what they can.
+
+Plain rounding makes errors of one size in all directions. Queries do not lie in all directions
+alike: the tokens of this network share a large common part. Rounding dimension by dimension, and
+letting the dimensions still to come make up for each error, moves the errors to where queries
+are not. The stored form is the same; on Flickr8k the errors of scores are a third to a fourth.
+
+With queries of the second moment M, ``e M e`` is the mean square of an error e in a score. Its
+minimum over the later dimensions, given the error of one, is linear in that error: row d of
+`ErrorFeedback`. (The idea is GPTQ's, Frantar et al. 2022, eq. 2, there for a layer's weights.)
+
+Codes of 4 or 2 bits a dimension: the nearest of a few fixed levels, and one scale a vector.
+
+The levels are those of Lloyd and Max for normally distributed values ("Quantizing for minimum
+distortion", 1960, table I), which is how the coordinates of a residual are distributed. They are
+rounded to int8, the largest being 127, so that scores of codes are sums of integers.
+
+Codes lie in the order of the dimensions, the first in the lowest bits of a byte.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin_index.kernel.binding import load_kernel
+
+# Share of the mean square that is added in all directions: queries to come are not quite those
+# of the sample. Measured on Flickr8k, 0.003 to 0.03 do the same.
+_DAMPING = 0.01
+
+
+class ErrorFeedback(NamedTuple):
+    """How later dimensions make up for errors in earlier ones, for queries like those of a sample.
+
+    Attributes:
+        rows: (dim, dim) float32, upper triangular with a diagonal of ones: an error e of dimension
+            d is made up for by taking e times row d off what is left.
+        metric: (dim, dim) float32: the mean square of an error e in a score is ``|e @ metric|^2``.
+    """
+
+    rows: NDArray[np.float32]
+    metric: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, queries: NDArray[np.float32]) -> ErrorFeedback:
+        """Derive it from a sample.
+
+        Args:
+            queries: (tokens, dim) of the other modality; a few hundred are enough.
+        """
+        sample = queries.astype(np.float64)
+        dim = sample.shape[1]
+        moment = sample.T @ sample / max(1, len(sample))  # (dim, dim)
+        moment += (_DAMPING * np.trace(moment) / dim + np.finfo(np.float32).tiny) * np.eye(dim)
+        upper = np.linalg.cholesky(np.linalg.inv(moment)).T
+        rows = upper / np.diagonal(upper)[:, None]
+        return cls(rows.astype(np.float32), np.linalg.inv(upper).astype(np.float32))
+
+
+def round_to_levels(
+    vectors: NDArray[np.float32],
+    scales: NDArray[np.float32],
+    levels: NDArray[np.int8],
+    feedback: ErrorFeedback | None,
+) -> NDArray[np.uint8]:
+    """Round each value of each vector to one of some levels.
+
+    Args:
+        vectors: (n, dim).
+        scales: (n,) positive; a level stands for itself times its vector's.
+        levels: ascending: the 4 or 16 of `aladin_index.tokens.quantisation`, or all from -127 to
+            127.
+        feedback: of the queries; None: every value goes to its nearest level.
+
+    Returns:
+        (n, dim) places among the levels.
+    """
+    kernel = load_kernel()
+    if kernel is not None:
+        bits = {4: 2, 16: 4, 255: 8}[len(levels)]
+        rounded = kernel.round(vectors, scales, None if feedback is None else feedback.rows, bits)
+        # Of 8 bits the kernel returns the levels themselves.
+        return (rounded.view(np.uint8) + np.uint8(127)) if bits == 8 else rounded.view(np.uint8)
+    return _round_by_dimension(vectors, scales, levels, feedback)
+
+
+def _round_by_dimension(
+    vectors: NDArray[np.float32],
+    scales: NDArray[np.float32],
+    levels: NDArray[np.int8],
+    feedback: ErrorFeedback | None,
+) -> NDArray[np.uint8]:
+    """Do what the kernel does, to the bit, in NumPy."""
+    values = levels.astype(np.float32)
+    borders = (values[1:] + values[:-1]) / 2
+    factors = np.float32(1) / scales
+    left = vectors.copy()
+    places = np.empty(vectors.shape, dtype=np.uint8)
+    for d in range(vectors.shape[1]):
+        x = left[:, d] * factors
+        if len(levels) == 255:
+            places[:, d] = np.rint(np.clip(x, -127, 127)) + 127
+        else:
+            places[:, d] = np.searchsorted(borders, x, side="right")
+        if feedback is not None:
+            errors = left[:, d] - scales * values[places[:, d]]
+            left[:, d + 1 :] -= errors[:, None] * feedback.rows[d, d + 1 :]
+    return places
+
+
+Bits = Literal[2, 4]
+
+# The positive half; for 4 bits 2.733 standard deviations are 127, for 2 bits 1.510 are.
+_POSITIVE: dict[Bits, list[int]] = {2: [38, 127], 4: [6, 18, 31, 44, 58, 75, 96, 127]}
+LEVELS: dict[Bits, NDArray[np.int8]] = {
+    bits: np.array([-level for level in reversed(half)] + half, dtype=np.int8)
+    for bits, half in _POSITIVE.items()
+}
+# Standard deviations that the largest level stands for.
+_LARGEST: dict[Bits, float] = {2: 1.5104, 4: 2.7326}
+# Rounds of choosing codes for a scale and the best scale for the codes; it has settled by then.
+_ROUNDS = 2
+
+
+def code_bytes(dim: int, bits: Bits) -> int:
+    """Return the bytes that the codes of one vector take."""
+    return -(-dim * bits // 8)
+
+
+def quantise(
+    vectors: NDArray[np.float32], bits: Bits, feedback: ErrorFeedback | None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Bring vectors to codes.
+
+    Args:
+        vectors: (n, dim).
+        bits: of a code.
+        feedback: of the queries; None: every value goes to its nearest level.
+
+    Returns:
+        (n, `code_bytes`) codes and (n,) scales: a vector is about its levels times its scale.
+    """
+    levels = LEVELS[bits].astype(np.float32)
+    scales = _positive(np.sqrt(np.square(vectors).mean(axis=1)) * (_LARGEST[bits] / 127))
+    codes = np.zeros(vectors.shape, dtype=np.uint8)
+    for _ in range(_ROUNDS):
+        codes = round_to_levels(vectors, scales, LEVELS[bits], feedback)
+        chosen = levels[codes]
+        # Least squares, in the metric of the queries where they are known.
+        wanted, found = vectors, chosen
+        if feedback is not None:
+            wanted, found = vectors @ feedback.metric, chosen @ feedback.metric
+        best = np.einsum("nd,nd->n", wanted, found) / np.square(found).sum(axis=1)
+        scales = _positive(best)
+    return _to_bytes(codes, bits), scales
+
+
+def dequantise(
+    codes: NDArray[np.uint8], scales: NDArray[np.float32], dim: int, bits: Bits
+) -> NDArray[np.float32]:
+    """Return the vectors that codes stand for, (n, dim)."""
+    levels = LEVELS[bits].astype(np.float32)[_from_bytes(codes, dim, bits)]
+    return levels * scales[:, None]
+
+
+def _positive(scales: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Give a vector of zeros a scale that changes nothing: the smallest normal number."""
+    return np.maximum(scales, np.finfo(np.float32).tiny).astype(np.float32)
+
+
+def _to_bytes(codes: NDArray[np.uint8], bits: Bits) -> NDArray[np.uint8]:
+    a_byte = 8 // bits
+    count, dim = codes.shape
+    padded = np.zeros((count, code_bytes(dim, bits) * a_byte), dtype=np.uint8)
+    padded[:, :dim] = codes
+    packed = np.zeros((count, code_bytes(dim, bits)), dtype=np.uint8)
+    for place in range(a_byte):
+        packed |= padded[:, place::a_byte] << (bits * place)
+    return packed
+
+
+def _from_bytes(packed: NDArray[np.uint8], dim: int, bits: Bits) -> NDArray[np.uint8]:
+    a_byte, mask = 8 // bits, 2**bits - 1
+    codes = np.empty((packed.shape[0], packed.shape[1] * a_byte), dtype=np.uint8)
+    for place in range(a_byte):
+        codes[:, place::a_byte] = (packed >> (bits * place)) & mask
+    return codes[:, :dim]

@@ -1,0 +1,281 @@
+"""The second stage's tokens: ragged, compact, memory-mapped; only candidates are read.
+
+tokens.npy        all items' tokens one after the other, in one of the forms of
+`aladin_index.tokens.codec`
+scales.npy        all forms but float16: float32, one a token
+centroid_ids.npy  4bit and 2bit: uint16, one a token
+centroids.npy     4bit and 2bit: float32, the codebook
+offsets.npy       int64; item i has the tokens offsets[i] to offsets[i + 1]
+
+Codecs for tokens that are on disk, made from a sample of them.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from aladin_network.errors import IndexCorruptError, ShapeError
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aladin_index.format.npy import map_npy
+from aladin_index.kernel.binding import NativeTokens
+from aladin_index.settings import TokenDtype
+from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
+from aladin_index.tokens.quantisation import ErrorFeedback
+
+TOKENS, SCALES, OFFSETS = "tokens.npy", "scales.npy", "offsets.npy"
+CENTROID_IDS, CENTROIDS = "centroid_ids.npy", "centroids.npy"
+# The file of each array of `PackedTokens`.
+FILE_OF = {"values": TOKENS, "scales": SCALES, "centroid_ids": CENTROID_IDS}
+
+
+def token_files(dtype: TokenDtype) -> list[str]:
+    """List the files of a form: one for each array, and the codebook if it has one."""
+    if dtype in CODE_BITS:
+        return [TOKENS, SCALES, CENTROID_IDS, CENTROIDS]
+    return [TOKENS] if dtype == "float16" else [TOKENS, SCALES]
+
+
+class TokenBlock(NamedTuple):
+    """The tokens of some items, one after the other.
+
+    Attributes:
+        values: (tokens, dim) float32.
+        lengths: (items,) int64; number of tokens of each item, which may be 0.
+    """
+
+    values: Float[Tensor, "tokens dim"]
+    lengths: NDArray[np.int64]
+
+    def tokens(self) -> Float[Tensor, "tokens dim"]:
+        """Return the tokens themselves."""
+        return self.values
+
+
+class TokenStore:
+    """Reads the tokens of items by their rows; safe to use from any number of threads.
+
+    Attributes:
+        codec: of the stored form.
+        folder: of the mapped files; None in memory.
+        stored: the tokens of all items.
+        offsets: (items + 1,) int64; item i has the tokens offsets[i] to offsets[i + 1].
+    """
+
+    def __init__(
+        self,
+        codec: TokenCodec,
+        stored: PackedTokens,
+        offsets: NDArray[np.int64],
+        folder: Path | None = None,
+    ) -> None:
+        """Read from arrays, mapped or not; see `open` and `from_arrays`.
+
+        Raises:
+            ShapeError: the arrays are not those of the codec's form.
+        """
+        for array in codec.arrays:
+            found: NDArray[Any] | None = getattr(stored, array.field)
+            shape = (stored.count, *array.row_shape)
+            if found is None or (found.dtype, found.shape) != (array.dtype, shape):
+                actual = "nothing" if found is None else f"{found.dtype} {found.shape}"
+                raise ShapeError(f"{array.field} {array.dtype} {shape}", actual)
+        self.codec = codec
+        self.folder = folder
+        # The kernel takes arrays as they lie; a mapped one is never copied by this.
+        self.stored = PackedTokens(
+            *(None if array is None else np.ascontiguousarray(array) for array in stored)  # pyright: ignore[reportArgumentType]
+        )
+        self.offsets = offsets
+
+    @classmethod
+    def open(
+        cls, folder: Path, count: int, token_count: int, dim: int, dtype: TokenDtype
+    ) -> TokenStore:
+        """Map the files of one side.
+
+        Args:
+            folder: of the side.
+            count: number of items.
+            token_count: number of tokens of all items.
+            dim: size of a token.
+            dtype: the stored form.
+
+        Raises:
+            IndexCorruptError: a file is not what these numbers say.
+        """
+        codec = TokenCodec(dtype, dim, read_centroids(folder, dim, dtype))
+        arrays = [
+            map_npy(
+                folder / FILE_OF[array.field],
+                array.dtype,
+                (token_count, *array.row_shape),
+                random=True,
+            )
+            for array in codec.arrays
+        ]
+        offsets: NDArray[np.int64] = map_npy(folder / OFFSETS, np.int64, (count + 1,))
+        if offsets[0] != 0 or offsets[-1] != token_count:
+            ends = f"{offsets[0]} to {offsets[-1]}"
+            raise IndexCorruptError(folder / OFFSETS, f"expected 0 to {token_count}, got {ends}")
+        # So no item's tokens lie outside of the file; 2 ms for a million items.
+        if (offsets[1:] < offsets[:-1]).any():
+            item = int(np.argmax(offsets[1:] < offsets[:-1]))
+            raise IndexCorruptError(folder / OFFSETS, f"item {item} ends before it begins")
+        return cls(codec, PackedTokens(*arrays), offsets, folder)
+
+    @classmethod
+    def from_arrays(
+        cls, codec: TokenCodec, packed: PackedTokens, lengths: Sequence[int] | NDArray[np.int64]
+    ) -> TokenStore:
+        """Read from tokens in memory.
+
+        Args:
+            codec: that packed them.
+            packed: all items' tokens one after the other.
+            lengths: (items,) number of tokens of each item.
+
+        Raises:
+            ShapeError: the lengths do not add up to the tokens, or the arrays are not those of
+                the codec's form.
+        """
+        offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        if offsets[-1] != packed.count:
+            raise ShapeError(f"{packed.count} tokens in all", f"{offsets[-1]} by the lengths")
+        return cls(codec, packed, offsets)
+
+    @property
+    def count(self) -> int:
+        """Number of items."""
+        return len(self.offsets) - 1
+
+    @cached_property
+    def native(self) -> NativeTokens:
+        """The store as the kernel takes it."""
+        values, scales, ids = self.stored
+        codec = self.codec
+        return NativeTokens.of(
+            values, scales, ids, codec.centroids, self.offsets, codec.dim, codec.bits
+        )
+
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of tokens of some items."""
+        return self.offsets[rows + 1] - self.offsets[rows]
+
+    def packed(self, rows: NDArray[np.int64]) -> PackedTokens:
+        """Read the stored tokens of some items, in the order asked for."""
+        starts, lengths = self.offsets[rows], self.lengths(rows)
+        # Token by token: its place in the file is its item's start and its place in the item.
+        ends = np.cumsum(lengths)
+        total = int(ends[-1]) if len(ends) else 0
+        return self.stored.take(np.repeat(starts - (ends - lengths), lengths) + np.arange(total))
+
+    def read(self, rows: NDArray[np.int64]) -> TokenBlock:
+        """Read the tokens of some items in float32, in the order asked for."""
+        values = self.codec.unpack(self.packed(rows))
+        return TokenBlock(torch.from_numpy(values), self.lengths(rows))
+
+    def warm(self, first: int = 0, end: int | None = None) -> None:
+        """Ask the system to read the tokens of some items into its page cache meanwhile.
+
+        Args:
+            first: row of the first item.
+            end: row after the last item; None: all that follow.
+        """
+        last = self.count if end is None else end
+        start, stop = int(self.offsets[first]), int(self.offsets[last])
+        for array in self.stored:
+            if array is not None and stop > start:
+                read_ahead(array[start:stop])
+
+
+def read_centroids(folder: Path, dim: int, dtype: TokenDtype) -> NDArray[np.float32] | None:
+    """Read the codebook of one side; None where the form has none.
+
+    Raises:
+        IndexCorruptError: missing, or not a codebook for such tokens.
+    """
+    if dtype not in CODE_BITS:
+        return None
+    path = folder / CENTROIDS
+    try:
+        centroids: NDArray[Any] = np.load(path, allow_pickle=False)
+        # The codec knows what a codebook has to be.
+        return TokenCodec(dtype, dim, centroids.astype(np.float32)).centroids
+    except (OSError, ValueError, EOFError) as error:
+        raise IndexCorruptError(path, f"not a readable array ({error})") from error
+    except ShapeError as error:
+        raise IndexCorruptError(path, str(error)) from error
+
+
+def read_ahead(array: NDArray[Any]) -> None:
+    """Ask the system to read an array, where it lies in a file; returns before it has."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if not isinstance(base, mmap.mmap) or not hasattr(mmap, "MADV_WILLNEED"):
+        return
+    start = array.ctypes.data - np.frombuffer(base, dtype=np.uint8).ctypes.data
+    page = start // mmap.PAGESIZE * mmap.PAGESIZE
+    base.madvise(mmap.MADV_WILLNEED, page, start - page + array.nbytes)
+
+
+# Enough for a codebook of full size, and 32 MiB of 128 float32 values.
+_SAMPLE = 2**16
+# What queries are like is known after some hundred of their tokens.
+_QUERY_SAMPLE, _QUERY_ITEMS = 2**13, 512
+
+
+def codec_for(
+    dtype: TokenDtype, arrays: Sequence[NDArray[Any]], query_arrays: Sequence[NDArray[Any]] = ()
+) -> TokenCodec:
+    """Make the codec of a side from a sample of its tokens, always the same for the same tokens.
+
+    Args:
+        dtype: the stored form.
+        arrays: (tokens, dim) each, at least one, together all tokens of the side; may be memory
+            maps. How the tokens are spread over the arrays does not matter.
+        query_arrays: the same of the other side, whose tokens are like those that will ask.
+
+    Raises:
+        ConfigError: a codebook is to be made of no tokens.
+    """
+    queries = _sample(query_arrays, _QUERY_SAMPLE) if query_arrays else None
+    return TokenCodec.train(dtype, _sample(arrays, _SAMPLE), queries=queries)
+
+
+def feedback_from(store: TokenStore) -> ErrorFeedback | None:
+    """Return what the tokens of a side are like, as those that will ask the other side.
+
+    Args:
+        store: of an open side, of which few items are read.
+
+    Returns:
+        None where the side has no tokens.
+    """
+    rows = np.linspace(0, max(0, store.count - 1), min(_QUERY_ITEMS, store.count)).astype(np.int64)
+    queries: NDArray[np.float32] = store.read(rows).values.numpy()
+    return ErrorFeedback.of(queries) if len(queries) else None
+
+
+def _sample(arrays: Sequence[NDArray[Any]], size: int) -> NDArray[np.float32]:
+    """Draw tokens, always the same of the same."""
+    total = sum(len(array) for array in arrays)
+    places = np.random.default_rng(0).choice(total, min(size, total), replace=False)
+    places.sort()
+    sample: list[NDArray[np.float32]] = []
+    first = 0
+    for array in arrays:
+        start, end = np.searchsorted(places, [first, first + len(array)])
+        sample.append(np.asarray(array[places[start:end] - first], dtype=np.float32))
+        first += len(array)
+    return np.concatenate(sample)

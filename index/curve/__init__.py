@@ -1,1 +1,0 @@
-"""Quality and time of the two stages against the number of candidates."""

@@ -1,1 +1,0 @@
-"""Choosing by measurement what a search costs and keeps."""

@@ -1,0 +1,115 @@
+"""The `aladin` command: the root under which all sub-commands hang.
+
+The modules of `aladin_service.commands` only declare options; what a command needs to run (torch,
+faiss, fastapi) is imported when it runs, so that ``aladin --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from aladin_service.commands import (
+    calibrate,
+    compare,
+    convert,
+    demo,
+    evaluate,
+    index,
+    key,
+    mine,
+    prepare,
+    regions,
+    search,
+    serve,
+    train,
+)
+from aladin_service.failures import exit_code, one_line
+from aladin_service.observe.logs import LogSetup, log_setup, log_to_stderr
+
+
+class Root(TyperGroup):
+    """A command group that ends with one clear line, and a traceback only on ``--debug``."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        """Run a command line; ends the process as every click command does."""
+        words, debug = _take_debug(sys.argv[1:] if args is None else args)
+        try:
+            return super().main(words, *rest, **options)
+        except Exception as error:
+            if debug:
+                raise
+            _report(error)
+            sys.exit(exit_code(error))
+
+
+def _report(error: Exception) -> None:
+    """Say in one line why a command failed, in the form of its log."""
+    if log_setup().format == "json":
+        logging.getLogger(__name__).error(one_line(error))
+    else:
+        typer.echo(f"error: {one_line(error)}", err=True)
+
+
+def _take_debug(words: Sequence[str]) -> tuple[list[str], bool]:
+    """Move ``--debug`` to the front: people add it to the end of the line that failed."""
+    end = words.index("--") if "--" in words else len(words)
+    rest = [word for word in words[:end] if word != "--debug"]
+    debug = len(rest) < end
+    return ["--debug"] * debug + rest + list(words[end:]), debug
+
+
+def _dashes(option: str) -> str:
+    """Let options be written with - and with _."""
+    return option.replace("_", "-")
+
+
+app = typer.Typer(
+    cls=Root,
+    name="aladin",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={
+        "token_normalize_func": _dashes,
+        "help_option_names": ["-h", "--help"],
+    },
+)
+app.command("demo")(demo.demo)
+app.command("train")(train.train)
+app.command("mine")(mine.mine)
+app.command("compare")(compare.compare)
+app.command("evaluate")(evaluate.evaluate)
+app.command("calibrate")(calibrate.calibrate)
+app.add_typer(convert.app, name="convert")
+app.add_typer(index.app, name="index")
+app.add_typer(regions.app, name="regions")
+app.command("search")(search.search)
+app.command("prepare")(prepare.prepare)
+app.command("serve")(serve.serve)
+app.add_typer(key.app, name="key")
+
+
+@app.callback()
+def root(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show debug messages, and the traceback of a failure.")
+    ] = False,
+) -> None:
+    """Search photos with words and words with photos.
+
+    Data goes to stdout, talk and progress to stderr. Exit code 0: fine, 1: the job failed,
+    2: the command line or the data given to it has to be put right.
+    """
+    log_to_stderr(LogSetup(debug=debug))
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    app()

@@ -1,0 +1,59 @@
+"""Python clients of the HTTP service; importing them loads httpx and pydantic, no more.
+
+AladinClient, AsyncAladinClient   the same methods, without and with an event loop
+Search                            one of many searches
+NewPhoto, NewText                 items to add
+RetryPolicy                       how patient a client is
+ClientError and its kinds         see `aladin_service.client_errors`
+"""
+
+from aladin_service.client.additions import NewPhoto, NewText
+from aladin_service.client.answers import (
+    Added,
+    Deleted,
+    Item,
+    LiveIndexInfo,
+    SearchAnswer,
+    SearchHit,
+)
+from aladin_service.client.async_client import AsyncAladinClient
+from aladin_service.client.calls import Photo
+from aladin_service.client.retries import RetryPolicy
+from aladin_service.client.searches import Search
+from aladin_service.client.sync_client import AladinClient
+from aladin_service.client_errors import (
+    ClientError,
+    ConflictError,
+    NoAccessError,
+    NotFoundError,
+    NotReadyError,
+    RefusedInputError,
+    ServiceError,
+    ServiceUnreachableError,
+    TooBusyError,
+)
+
+__all__ = [
+    "Added",
+    "AladinClient",
+    "AsyncAladinClient",
+    "ClientError",
+    "ConflictError",
+    "Deleted",
+    "Item",
+    "LiveIndexInfo",
+    "NewPhoto",
+    "NewText",
+    "NoAccessError",
+    "NotFoundError",
+    "NotReadyError",
+    "Photo",
+    "RefusedInputError",
+    "RetryPolicy",
+    "Search",
+    "SearchAnswer",
+    "SearchHit",
+    "ServiceError",
+    "ServiceUnreachableError",
+    "TooBusyError",
+]

@@ -1,0 +1,164 @@
+"""New items on their way to the service, one by one and many in bounded requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aladin_network.errors import InputError
+
+from aladin_service.client.answers import Added
+from aladin_service.client.calls import Call, content_body, form_body, read_as
+from aladin_service.client.pictures import (
+    PictureSource,
+    can_be_sent_again,
+    json_list_chunks,
+    picture_bytes,
+)
+from aladin_service.client.retries import Again
+from aladin_service.queries import OnDuplicate, Target
+
+
+@dataclass(frozen=True)
+class NewPhoto:
+    """A picture that is to become an item: `image` or `image_url`, `regions`, or both.
+
+    Attributes:
+        id: of the new item.
+        image: its bytes, the path of its file, or the open file.
+        text: a caption that is shown with it; it takes no part in the search.
+        uri: what is shown with it; None: its id.
+        metadata: JSON values by field name.
+        image_url: where the service fetches the picture, if it is allowed to.
+        regions: an npz file of what a detector found in it, for an index of a region model.
+    """
+
+    id: str
+    image: PictureSource | None = None
+    text: str | None = None
+    uri: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    image_url: str | None = None
+    regions: PictureSource | None = None
+
+
+@dataclass(frozen=True)
+class NewText:
+    """A text that is to become an item.
+
+    Attributes:
+        id: of the new item.
+        text: the text itself.
+        metadata: JSON values by field name.
+    """
+
+    id: str
+    text: str
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+NewItem = NewPhoto | NewText
+
+
+def add_photo_call(photo: NewPhoto, on_duplicate: OnDuplicate) -> Call[Added]:
+    """Add one photo; its files go in a form, and are read while it is sent."""
+    files = _files(photo)
+    if not files:
+        return add_call([photo], on_duplicate)
+    return Call(
+        method="POST",
+        path="v1/items/images",
+        read=read_as(Added),
+        again=_again([photo], on_duplicate),
+        params={"on_duplicate": on_duplicate},
+        body=form_body(_fields(photo), files),
+    )
+
+
+def add_call(items: Sequence[NewItem], on_duplicate: OnDuplicate) -> Call[Added]:
+    """Add items of one kind in one step, all or none.
+
+    Args:
+        items: at least one.
+        on_duplicate: what is to become of an id that is there already.
+
+    Raises:
+        InputError: there is none.
+    """
+    if not items:
+        raise InputError("expected at least one item to add, got none")
+    target = _target(items[0])
+    return Call(
+        method="POST",
+        path=f"v1/items/{target}",
+        read=read_as(Added),
+        again=_again(items, on_duplicate),
+        params={"on_duplicate": on_duplicate},
+        body=content_body(
+            lambda: json_list_chunks("items", ((_fields(item), _files(item)) for item in items))
+        ),
+    )
+
+
+def add_calls(
+    items: Iterable[NewItem], on_duplicate: OnDuplicate, max_items: int, max_bytes: int
+) -> Iterator[Call[Added]]:
+    """Add any number of items, in requests of bounded size and in their order.
+
+    Args:
+        items: of both kinds; a request holds items of one.
+        on_duplicate: what is to become of an id that is there already.
+        max_items: of a request.
+        max_bytes: of a request's files as they are sent; one that is larger goes alone.
+
+    Raises:
+        OSError: a picture's file is not there.
+    """
+    group: list[NewItem] = []
+    group_bytes = 0
+    for item in items:
+        size = _sent_bytes(item, max_bytes)
+        full = len(group) == max_items or group_bytes + size > max_bytes
+        if group and (full or type(item) is not type(group[0])):
+            yield add_call(group, on_duplicate)
+            group, group_bytes = [], 0
+        group.append(item)
+        group_bytes += size
+    if group:
+        yield add_call(group, on_duplicate)
+
+
+def _again(items: Sequence[NewItem], on_duplicate: OnDuplicate) -> Again:
+    files = [source for item in items for source in _files(item).values()]
+    if not all(map(can_be_sent_again, files)):
+        return "never"
+    # Added twice without either of the two, an item would be reported as its own duplicate.
+    return "unless_begun" if on_duplicate == "error" else "always"
+
+
+def _target(item: NewItem) -> Target:
+    return "images" if isinstance(item, NewPhoto) else "texts"
+
+
+def _files(item: NewItem) -> dict[str, PictureSource]:
+    if not isinstance(item, NewPhoto):
+        return {}
+    given = {"image": item.image, "regions": item.regions}
+    return {name: source for name, source in given.items() if source is not None}
+
+
+def _sent_bytes(item: NewItem, unknown: int) -> int:
+    sizes = [picture_bytes(source) for source in _files(item).values()]
+    # In base64.
+    return sum(unknown if size is None else -(-size // 3) * 4 for size in sizes)
+
+
+def _fields(item: NewItem) -> dict[str, Any]:
+    fields: dict[str, Any] = {"id": item.id, "metadata": item.metadata}
+    if item.text is not None:
+        fields["text"] = item.text
+    if isinstance(item, NewPhoto):
+        own = {"uri": item.uri, "image_url": item.image_url}
+        fields.update((name, value) for name, value in own.items() if value is not None)
+    return fields

@@ -1,0 +1,255 @@
+"""The client for programs with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+import httpx
+
+from aladin_service.client.additions import (
+    NewItem,
+    NewPhoto,
+    NewText,
+    add_call,
+    add_calls,
+    add_photo_call,
+)
+from aladin_service.client.answers import Added, Deleted, Item, LiveIndexInfo, SearchAnswer
+from aladin_service.client.calls import (
+    Call,
+    Photo,
+    delete_call,
+    explain_call,
+    index_call,
+    item_call,
+    photo_call,
+    probe_call,
+)
+from aladin_service.client.connection import (
+    ADD_BYTES,
+    ADD_ITEMS,
+    BATCH_QUERIES,
+    after_answer,
+    after_error,
+    connection_settings,
+    patience,
+)
+from aladin_service.client.pictures import PictureSource
+from aladin_service.client.retries import Attempts, RetryPolicy
+from aladin_service.client.searches import (
+    Outcome,
+    Search,
+    SearchFields,
+    batch_call,
+    batch_calls,
+    search_call,
+)
+from aladin_service.client_errors import NotReadyError, ServiceUnreachableError
+from aladin_service.queries import OnDuplicate, Target
+
+T = TypeVar("T")
+
+
+class AsyncAladinClient:
+    """Asks a service over HTTP; every method is that of `AladinClient`, to be awaited.
+
+    >>> import asyncio
+    >>> from aladin_service.client import AsyncAladinClient
+    >>> async def ranks(words: str) -> list[int]:
+    ...     async with AsyncAladinClient(url) as client:
+    ...         answer = await client.search_images(words, k=2)
+    ...     return [hit.rank for hit in answer.hits]
+    >>> asyncio.run(ranks("a red dog"))
+    [1, 2]
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 30.0,
+        retries: RetryPolicy | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """Connect to nothing yet; see `AladinClient`.
+
+        Args:
+            url: of the service, such as ``http://127.0.0.1:8000``.
+            api_key: None: the one in the environment variable ALADIN_API_KEY, if any.
+            timeout_s: for connecting and for each wait for the network.
+            retries: how patient to be; None: as patient as `RetryPolicy` is by default.
+            transport: sends the requests; None: the network.
+
+        Raises:
+            ConfigError: this is no URL of the web.
+        """
+        self._retries = retries or RetryPolicy()
+        self._timeout_s = timeout_s
+        self._http = httpx.AsyncClient(
+            **connection_settings(url, api_key, timeout_s), transport=transport
+        )
+
+    async def __aenter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the connections."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def search_images(
+        self, text: str | None = None, **fields: Unpack[SearchFields]
+    ) -> SearchAnswer:
+        """Find the images that fit a text, a picture or an item."""
+        return await self._send(search_call(Search(text, "images", **fields)))
+
+    async def search_texts(
+        self, text: str | None = None, **fields: Unpack[SearchFields]
+    ) -> SearchAnswer:
+        """Find the texts that fit a picture, a text or an item."""
+        return await self._send(search_call(Search(text, "texts", **fields)))
+
+    async def search(self, search: Search) -> SearchAnswer:
+        """Ask one search that is put together already."""
+        return await self._send(search_call(search))
+
+    async def search_batch(self, searches: Sequence[Search]) -> list[Outcome]:
+        """Ask several searches in one request."""
+        return await self._send(batch_call(searches))
+
+    async def search_many(
+        self,
+        queries: Iterable[str | Search],
+        target: Target = "images",
+        *,
+        batch_size: int = BATCH_QUERIES,
+        **fields: Unpack[SearchFields],
+    ) -> AsyncIterator[Outcome]:
+        """Ask any number of searches, a batch in a request."""
+        for call in batch_calls(queries, target, batch_size, fields):
+            for outcome in await self._send(call):
+                yield outcome
+
+    async def item(self, target: Target, item_id: str) -> Item:
+        """Look an item up."""
+        return await self._send(item_call(target, item_id))
+
+    async def photo(self, item_id: str, size_px: int | None = None) -> Photo:
+        """Fetch an image's photo: its file, or with `size_px` a JPEG with this longest side."""
+        return await self._send(photo_call(item_id, size_px))
+
+    async def explain_png(
+        self,
+        item_id: str,
+        text: str | None = None,
+        *,
+        query_id: str | None = None,
+        image: PictureSource | None = None,
+        regions: PictureSource | None = None,
+    ) -> bytes:
+        """Draw the evidence for a score, as a PNG file."""
+        return await self._send(explain_call(item_id, text, query_id, image, regions))
+
+    async def add_photo(self, photo: NewPhoto, on_duplicate: OnDuplicate = "error") -> Added:
+        """Add one photo; its file is read while it is sent."""
+        return await self._send(add_photo_call(photo, on_duplicate))
+
+    async def add_photos(
+        self, photos: Sequence[NewPhoto], on_duplicate: OnDuplicate = "error"
+    ) -> Added:
+        """Add several photos in one step, all or none."""
+        return await self._send(add_call(photos, on_duplicate))
+
+    async def add_text(self, text: NewText, on_duplicate: OnDuplicate = "error") -> Added:
+        """Add one text."""
+        return await self._send(add_call([text], on_duplicate))
+
+    async def add_texts(
+        self, texts: Sequence[NewText], on_duplicate: OnDuplicate = "error"
+    ) -> Added:
+        """Add several texts in one step, all or none."""
+        return await self._send(add_call(texts, on_duplicate))
+
+    async def add_many(
+        self,
+        items: Iterable[NewItem],
+        on_duplicate: OnDuplicate = "error",
+        *,
+        max_items: int = ADD_ITEMS,
+        max_bytes: int = ADD_BYTES,
+    ) -> AsyncIterator[Added]:
+        """Add any number of photos and texts, in requests of bounded size."""
+        for call in add_calls(items, on_duplicate, max_items, max_bytes):
+            yield await self._send(call)
+
+    async def delete(self, target: Target, item_id: str) -> Deleted:
+        """Delete an item."""
+        return await self._send(delete_call(target, item_id))
+
+    async def index(self) -> LiveIndexInfo:
+        """Describe the live generation of the index."""
+        return await self._send(index_call())
+
+    async def health(self) -> bool:
+        """Whether the service's process answers."""
+        return await self._probe("healthz")
+
+    async def ready(self) -> bool:
+        """Whether the service can answer searches."""
+        return await self._probe("readyz")
+
+    async def wait_until_ready(self, timeout_s: float = 60.0) -> None:
+        """Wait until the service can answer searches."""
+        await self._send(probe_call("readyz", "always"), patience(timeout_s))
+
+    async def _probe(self, path: str) -> bool:
+        try:
+            await self._send(probe_call(path))
+        except (NotReadyError, ServiceUnreachableError):
+            return False
+        return True
+
+    async def _send(self, call: Call[T], policy: RetryPolicy | None = None) -> T:
+        attempts = Attempts(policy or self._retries, call.again)
+        while True:
+            try:
+                response = await self._attempt(call, attempts.left_s)
+            except httpx.RequestError as error:
+                wait_s = after_error(attempts, error)
+            else:
+                wait_s = after_answer(attempts, response)
+                if wait_s is None:
+                    return call.read(response)
+            await asyncio.sleep(wait_s)
+
+    async def _attempt(self, call: Call[T], left_s: float) -> httpx.Response:
+        with call.body() as body:
+            return await self._http.request(
+                call.method,
+                call.path,
+                params=call.params,
+                headers=body.headers,
+                json=body.json,
+                data=body.data,
+                files=body.files,
+                content=None if body.content is None else _to_be_awaited(body.content),
+                timeout=min(self._timeout_s, left_s),
+            )
+
+
+async def _to_be_awaited(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk

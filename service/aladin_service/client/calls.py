@@ -1,0 +1,225 @@
+"""Requests and how to read their answers, apart from whoever sends them.
+
+Asking for the evidence for a score as a picture.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import httpx
+from aladin_network.errors import InputError
+from pydantic import BaseModel, ValidationError
+
+from aladin_service.client.answers import Deleted, Item, LiveIndexInfo
+from aladin_service.client.pictures import (
+    PictureSource,
+    can_be_sent_again,
+    open_picture,
+    picture_name,
+)
+from aladin_service.client.retries import Again
+from aladin_service.client_errors import ServiceUnreachableError
+from aladin_service.queries import Target
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+
+class Photo(NamedTuple):
+    """A picture file as the service gave it."""
+
+    data: bytes
+    media_type: str
+
+
+class OpenBody(NamedTuple):
+    """The body of one attempt, as httpx takes it: at most one of `json`, `files` and `content`.
+
+    Attributes:
+        json: to be written as JSON.
+        data: plain fields of a form.
+        files: files of a form, by field: name and open file.
+        content: JSON, written already, piece by piece.
+    """
+
+    json: Any = None
+    data: dict[str, str] | None = None
+    files: dict[str, tuple[str, Any]] | None = None
+    content: Iterator[bytes] | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What httpx cannot tell by itself."""
+        return {} if self.content is None else {"Content-Type": "application/json"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(Generic[T]):
+    """One request, and how to read its answer.
+
+    Attributes:
+        method: of HTTP.
+        path: below the service's URL, percent-encoded.
+        read: makes the result of a successful answer.
+        again: what may be sent again.
+        params: of the query string.
+        body: opens the body; called for each attempt.
+    """
+
+    method: str
+    path: str
+    read: Callable[[httpx.Response], T]
+    again: Again = "always"
+    params: dict[str, str] = field(default_factory=dict[str, str])
+    body: Callable[[], AbstractContextManager[OpenBody]] = lambda: nullcontext(OpenBody())
+
+
+def json_body(value: object) -> Callable[[], AbstractContextManager[OpenBody]]:
+    """Return what opens a body of JSON."""
+    return lambda: nullcontext(OpenBody(json=value))
+
+
+def content_body(
+    chunks: Callable[[], Iterator[bytes]],
+) -> Callable[[], AbstractContextManager[OpenBody]]:
+    """Return what opens a body of JSON that is written while it is sent."""
+
+    @contextmanager
+    def opened() -> Generator[OpenBody]:
+        yield OpenBody(content=chunks())
+
+    return opened
+
+
+def form_body(
+    fields: Mapping[str, Any], files: Mapping[str, PictureSource]
+) -> Callable[[], AbstractContextManager[OpenBody]]:
+    """Return what opens a form with files, read while it is sent.
+
+    Args:
+        fields: the others.
+        files: by field.
+    """
+    # Texts as they are; the rest as JSON writes it, which is how the service reads forms.
+    plain = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in fields.items()
+    }
+
+    @contextmanager
+    def opened() -> Generator[OpenBody]:
+        with ExitStack() as stack:
+            parts = {
+                name: (picture_name(source), stack.enter_context(open_picture(source)))
+                for name, source in files.items()
+            }
+            yield OpenBody(data=plain, files=parts)
+
+    return opened
+
+
+def read_as(model: type[M]) -> Callable[[httpx.Response], M]:
+    """Return what reads an answer of this form.
+
+    The reader raises ServiceUnreachableError where it is of another: some other server's.
+    """
+
+    def read(response: httpx.Response) -> M:
+        try:
+            return model.model_validate_json(response.content)
+        except ValidationError as error:
+            raise foreign_answer(response, str(error)) from None
+
+    return read
+
+
+def foreign_answer(response: httpx.Response, why: str) -> ServiceUnreachableError:
+    """Return the error of an answer that is not this service's."""
+    return ServiceUnreachableError(
+        f"{response.request.method} {response.request.url}: not an answer of this service: {why}"
+    )
+
+
+def item_path(*parts: str) -> str:
+    """Put a path together from parts of which each may hold anything."""
+    # Dots too: the parts . and .. would be resolved on the way.
+    return "/".join(quote(part, safe="").replace(".", "%2E") for part in parts)
+
+
+def item_call(target: Target, item_id: str) -> Call[Item]:
+    """Look an item up."""
+    return Call(method="GET", path=f"v1/items/{target}/{item_path(item_id)}", read=read_as(Item))
+
+
+def delete_call(target: Target, item_id: str) -> Call[Deleted]:
+    """Delete an item; done twice, it would report that there is none."""
+    return Call(
+        method="DELETE",
+        path=f"v1/items/{target}/{item_path(item_id)}",
+        read=read_as(Deleted),
+        again="unless_begun",
+    )
+
+
+def photo_call(item_id: str, size_px: int | None) -> Call[Photo]:
+    """Fetch an item's photo."""
+
+    def read(response: httpx.Response) -> Photo:
+        return Photo(response.content, response.headers.get("content-type", ""))
+
+    params = {} if size_px is None else {"size": str(size_px)}
+    return Call(method="GET", path=f"v1/images/{item_path(item_id)}", read=read, params=params)
+
+
+def index_call() -> Call[LiveIndexInfo]:
+    """Describe the index."""
+    return Call(method="GET", path="v1/index", read=read_as(LiveIndexInfo))
+
+
+def probe_call(path: str, again: Again = "never") -> Call[None]:
+    """Ask for a status alone."""
+    return Call(method="GET", path=path, read=lambda _: None, again=again)
+
+
+def explain_call(
+    item_id: str,
+    text: str | None,
+    query_id: str | None,
+    image: PictureSource | None,
+    regions: PictureSource | None,
+) -> Call[bytes]:
+    """Draw the evidence for an item of the index and a text, another item or a photo.
+
+    Args:
+        item_id: of a photo for a text, of a text for a photo.
+        text: words.
+        query_id: of another item of the index.
+        image: a photo that is not in the index; its file is read while it is sent.
+        regions: of that photo, or instead of it.
+
+    Raises:
+        InputError: not exactly one of text, another item and a photo is given.
+    """
+    photo = {"image": image, "regions": regions}
+    files = {name: source for name, source in photo.items() if source is not None}
+    given = (text is not None) + (query_id is not None) + bool(files)
+    if given != 1:
+        raise InputError(f"expected exactly one of text, query_id and a photo, got {given}")
+    path = "v1/explain.png"
+    if files:
+        return Call(
+            method="POST",
+            path=path,
+            read=lambda response: response.content,
+            again="always" if all(map(can_be_sent_again, files.values())) else "never",
+            body=form_body({"id": item_id}, files),
+        )
+    named = {"id": item_id, "text": text, "query_id": query_id}
+    params = {name: value for name, value in named.items() if value is not None}
+    return Call(method="GET", path=path, read=lambda response: response.content, params=params)

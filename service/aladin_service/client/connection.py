@@ -1,0 +1,166 @@
+"""From an answer that is an error to the exception that a client raises.
+
+What both clients have in common: where the service is, the key, and how an attempt ends.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import httpx
+from aladin_network.errors import ConfigError
+from pydantic import BaseModel, ValidationError
+
+from aladin_service.client.retries import Attempts, RetryPolicy, parse_retry_after
+from aladin_service.client_errors import (
+    ConflictError,
+    NoAccessError,
+    NotFoundError,
+    NotReadyError,
+    RefusedInputError,
+    ServiceError,
+    ServiceUnreachableError,
+    TooBusyError,
+)
+
+_KINDS: Mapping[int, type[ServiceError]] = {
+    400: RefusedInputError,
+    401: NoAccessError,
+    403: NoAccessError,
+    404: NotFoundError,
+    409: ConflictError,
+    413: RefusedInputError,
+    415: RefusedInputError,
+    422: RefusedInputError,
+    429: TooBusyError,
+    503: NotReadyError,
+}
+
+
+class ErrorDetail(BaseModel):
+    """One error as the service tells of it."""
+
+    code: str
+    message: str
+    request_id: str | None = None
+
+
+class _Body(BaseModel):
+    error: ErrorDetail
+
+
+def error_of(status: int, detail: ErrorDetail, retry_after_s: float | None = None) -> ServiceError:
+    """Make the error of a status.
+
+    Args:
+        status: of HTTP, 300 or above.
+        detail: what the service says.
+        retry_after_s: of the answer's header.
+    """
+    kind = _KINDS.get(status, ServiceError)
+    return kind(status, detail.code, detail.message, detail.request_id, retry_after_s)
+
+
+def read_error(status: int, body: bytes, retry_after_s: float | None) -> ServiceError:
+    """Make the error that an answer tells of.
+
+    Args:
+        status: of HTTP, 300 or above.
+        body: of the answer; that of a proxy may have any form.
+        retry_after_s: of the answer's header.
+    """
+    try:
+        detail = _Body.model_validate_json(body).error
+    except ValidationError:
+        code = f"http_{status}"
+        detail = ErrorDetail(code=code, message=f"the answer has status {status} and no reason")
+    return error_of(status, detail, retry_after_s)
+
+
+API_KEY_VARIABLE = "ALADIN_API_KEY"
+
+# The service's own limit of requests that add is 100 items and 24 MiB; a share of it keeps each
+# request short.
+ADD_ITEMS = 32
+ADD_BYTES = 8 * 2**20
+BATCH_QUERIES = 32
+
+
+def connection_settings(url: str, api_key: str | None, timeout_s: float) -> dict[str, Any]:
+    """Return what the httpx client of a service is made with.
+
+    Args:
+        url: of the service, such as ``http://127.0.0.1:8000``.
+        api_key: None: the one in the environment, if any.
+        timeout_s: for connecting and for each wait for the network.
+
+    Raises:
+        ConfigError: this is no URL of the web.
+    """
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ConfigError(f"{url!r} is no URL: {error}") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ConfigError(f"expected a URL such as http://127.0.0.1:8000, got {url!r}")
+    headers = {"User-Agent": f"aladin-search/{version('aladin-search')}"}
+    key = os.environ.get(API_KEY_VARIABLE) if api_key is None else api_key
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    return {"base_url": parsed, "headers": headers, "timeout": httpx.Timeout(timeout_s)}
+
+
+def patience(timeout_s: float) -> RetryPolicy:
+    """Return the policy of whoever waits for a service to come up."""
+    return RetryPolicy(attempts=sys.maxsize, total_s=timeout_s, first_wait_s=0.05, max_wait_s=1.0)
+
+
+def after_error(attempts: Attempts, error: httpx.RequestError) -> float:
+    """Return how long to wait before the next attempt.
+
+    Raises:
+        ServiceUnreachableError: there is none.
+    """
+    wait_s = attempts.after_error(error)
+    if wait_s is None:
+        raise unreachable(error) from error
+    return wait_s
+
+
+def after_answer(attempts: Attempts, response: httpx.Response) -> float | None:
+    """Return how long to wait before the next attempt; None: the answer is a success.
+
+    Raises:
+        ServiceError: the answer is an error, and there is no next attempt.
+    """
+    if response.is_success:
+        return None
+    error = error_in(response)
+    wait_s = attempts.after_answer(error.status, error.code, error.retry_after_s)
+    if wait_s is None:
+        raise error
+    return wait_s
+
+
+def error_in(response: httpx.Response) -> ServiceError:
+    """Return the error that an answer tells of."""
+    retry_after_s = parse_retry_after(response.headers.get("retry-after"))
+    error = read_error(response.status_code, response.content, retry_after_s)
+    if error.code == "unauthorized" and "authorization" not in response.request.headers:
+        # The service cannot know where its caller takes a key from.
+        error.args = (f"{error.message}: set {API_KEY_VARIABLE} to a key of the service",)
+    return error
+
+
+def unreachable(error: httpx.RequestError) -> ServiceUnreachableError:
+    """Return the error of an attempt without an answer."""
+    reason = str(error) or type(error).__name__
+    try:
+        where = str(error.request.url)
+    except RuntimeError:  # it never got as far as a request
+        where = "the service"
+    return ServiceUnreachableError(f"no answer from {where}: {reason}")

@@ -1,0 +1,130 @@
+"""``aladin evaluate``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from aladin_network.errors import InputError
+
+from aladin_service.commands.options import (
+    SPLIT_HELP,
+    RegionLabelsOption,
+    RegionsOption,
+    chosen_split,
+    opened_regions,
+)
+from aladin_service.commands.progress import stderr_progress
+
+
+def evaluate(
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="Folder of a network.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="Data set with captions, of any format.")
+    ],
+    split: Annotated[str, typer.Option("--split", help=SPLIT_HELP)] = "test",
+    index: Annotated[
+        Path | None, typer.Option("--index", help="Also measure the search through this index.")
+    ] = None,
+    folds: Annotated[
+        int,
+        typer.Option(
+            "--folds",
+            min=0,
+            help="Also average over N contiguous blocks of photos, COCO's 1K: 5. 0 or 1: do not.",
+            metavar="N",
+        ),
+    ] = 0,
+    curve: Annotated[
+        Path | None,
+        typer.Option(
+            "--curve",
+            metavar="FILE",
+            dir_okay=False,
+            help="Also measure the two stages of --index with more and more candidates, and draw "
+            "recall against their number and against ms: .png, .svg or .pdf; .json has numbers.",
+        ),
+    ] = None,
+    curve_candidates: Annotated[
+        str | None,
+        typer.Option(
+            "--curve-candidates",
+            metavar="N,N,...",
+            help="Numbers of candidates of the curve; 1, the index's default and all items are "
+            "always there. [default: 2,5,10,20,50,100,200,500]",
+        ),
+    ] = None,
+    regions: RegionsOption = None,
+    region_labels: RegionLabelsOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
+) -> None:
+    """Measure how well captions find their photos, and photos their captions.
+
+    In: CHECKPOINT, and the photos and captions of DATA; with --index also an index of the same
+    photos and captions, built with the same network. Out: on stdout recall at 1, 5 and 10 in
+    percent, median and mean rank and rsum, both ways, of the embeddings alone (matching), the
+    alignment and the fused score of all pairs; for each head also how far it keeps pairs that
+    belong together from others (mean difference, cross-retrieval rank). With --folds also the
+    mean over blocks. With --index also the two stages as served, how far they agree with an
+    exhaustive search, and what they gain over matching, with its 95 % interval; all of it is kept
+    with the index. With --curve also R@1 and rsum from one candidate, which is matching alone, to
+    all, the exhaustive order, with their intervals and the time of a search.
+    """
+    from aladin_index.measure.curve import DEFAULT_NUMBERS, check_numbers
+
+    from aladin_service.measure.evaluate import evaluate_system, keep_evaluation
+    from aladin_service.reports.curve_plot import check_curve_file, write_curve
+    from aladin_service.reports.evaluation_report import (
+        curve_data,
+        curve_tables,
+        evaluation_data,
+        evaluation_lines,
+        evaluation_table,
+    )
+    from aladin_service.reports.tables import print_table
+
+    numbers: Sequence[int] | None = None
+    if curve is not None:
+        if index is None:
+            raise InputError("--curve: expected also --index, whose searches it draws")
+        check_curve_file(curve)
+        numbers = DEFAULT_NUMBERS if curve_candidates is None else _numbers(curve_candidates)
+        check_numbers(numbers)
+    elif curve_candidates is not None:
+        raise InputError("--curve-candidates: expected also --curve, whose points they are")
+    chosen = chosen_split(split)
+    store = opened_regions(regions, region_labels)
+    with stderr_progress() as progress:
+        evaluation = evaluate_system(
+            checkpoint, data, chosen, index, progress, folds, numbers, store
+        )
+    title = f"{data}, split {split}"
+    figures, of_index = evaluation_data(evaluation), evaluation.index
+    measured = None if of_index is None else of_index.curve
+    drawn = None if measured is None else curve_data(measured)
+    if index is not None and of_index is not None:
+        warning = keep_evaluation(index, data, chosen, evaluation, of_index, figures, drawn)
+        if warning is not None:
+            typer.echo(f"warning: {warning}", err=True)
+    if as_json:
+        data_of_curve = {} if drawn is None else {"curve": drawn}
+        typer.echo(json.dumps(figures | data_of_curve, indent=2))
+    else:
+        print_table(evaluation_table(title, evaluation))
+        for line in evaluation_lines(evaluation):
+            typer.echo(line)
+        for table in [] if measured is None else curve_tables(measured):
+            print_table(table)
+    if curve is not None and measured is not None:
+        write_curve(curve, measured, title)
+
+
+def _numbers(words: str) -> list[int]:
+    try:
+        return [int(word) for word in words.split(",")]
+    except ValueError:
+        message = f"--curve-candidates: expected whole numbers and commas, got {words!r}"
+        raise InputError(message) from None

@@ -1,0 +1,98 @@
+"""``aladin index info``.
+
+``aladin index verify``.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aladin_service.commands.options import IndexArgument, PlotOption
+from aladin_service.commands.progress import stderr_progress
+
+if TYPE_CHECKING:
+    from aladin_index.format.engine_location import EngineLocation
+
+
+def info(
+    index: IndexArgument,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+    plot: PlotOption = None,
+) -> None:
+    """Say what an index holds.
+
+    In: INDEX. Out: on stdout its generation, model, sizes, first stages and pending changes, what
+    was measured of both stages when it was built and when it was tuned, and of its probabilities
+    when they were fitted; on stderr, where these were fitted among far more or fewer items. Of an
+    index that an engine keeps, where it is, what was pushed and what is there now.
+    """
+    from aladin_index.format.engine_location import location_of
+    from aladin_index.generations.info import describe
+
+    from aladin_service.reports.index_facts import calibration_warnings, index_data, index_facts
+    from aladin_service.reports.index_plot import check_plot, curve_tables, draw_curves
+    from aladin_service.reports.tables import facts_table, print_table
+
+    location = location_of(index)
+    if location is not None:
+        _engine_info(index, location, as_json=as_json, plot=plot)
+        return
+    if plot is not None:
+        check_plot(plot)
+    described = describe(index)
+    if plot is not None:
+        draw_curves(plot, described.sides)
+    if as_json:
+        typer.echo(json.dumps(index_data(described), indent=2))
+    else:
+        print_table(facts_table(index_facts(described)))
+        for target, side in described.sides.items():
+            for table in curve_tables(target, side):
+                print_table(table)
+    for warning in calibration_warnings(described):
+        typer.echo(f"warning: {warning}", err=True)
+
+
+def _engine_info(
+    index: Path, location: EngineLocation, *, as_json: bool, plot: Path | None
+) -> None:
+    """Say what an engine has of an index."""
+    from aladin_index.engines.connect import connect
+    from aladin_index.engines.engine_index import describe_engine_index
+    from aladin_network.errors import InputError
+
+    from aladin_service.reports.index_facts import engine_index_data, engine_index_facts
+    from aladin_service.reports.index_plot import curve_tables
+    from aladin_service.reports.tables import facts_table, print_table
+    from aladin_service.settings import read_settings
+
+    if plot is not None:
+        raise InputError("--plot: expected an index of files, whose curves were measured")
+    with closing(connect(location, read_settings().engine_options)) as client:
+        described = describe_engine_index(index, location, client)
+    if as_json:
+        typer.echo(json.dumps(engine_index_data(described), indent=2))
+        return
+    print_table(facts_table(engine_index_facts(described)))
+    for target, side in described.sides.items():
+        for table in curve_tables(target, side):
+            print_table(table)
+
+
+def verify(index: IndexArgument) -> None:
+    """Compare every file of an index with its checksum.
+
+    In: INDEX. Out: on stdout, what was compared; exit code 1 and, on stderr, the names of the
+    files that are not as they were built.
+    """
+    from aladin_index.generations.verify import verify_index
+
+    with stderr_progress() as progress:
+        report = verify_index(index, progress)
+    generations = ", ".join(str(generation) for generation in report.generations)
+    typer.echo(f"{index}: sound, {report.files} files, generations {generations}")

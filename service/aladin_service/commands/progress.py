@@ -1,0 +1,184 @@
+"""Progress of long work on stderr: a bar on a terminal, a line every ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TextIO
+
+from aladin_network.types import Progress
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as RichProgress
+
+LINE_INTERVAL_S = 10.0
+RATE_WINDOW_S = 30.0
+
+
+class Pace:
+    """How fast one piece of work goes: by its last half minute, for the start may be unlike it.
+
+    Attributes:
+        total: units of the whole piece, None if unknown.
+        unit: what is counted.
+        done: units so far.
+    """
+
+    def __init__(self, total: int | None, unit: str, clock: Callable[[], float]) -> None:
+        """Start the clock."""
+        self.total = total
+        self.unit = unit
+        self.done = 0
+        self._clock = clock
+        self._started_s = clock()
+        self._recent: deque[tuple[float, int]] = deque([(self._started_s, 0)])
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return self._clock() - self._started_s
+
+    def advance(self, count: int) -> None:
+        """Count units that are done."""
+        self.done += count
+        now_s = self._clock()
+        # A sample a second is enough; the oldest one in the window is what the rate counts from.
+        if now_s - self._recent[-1][0] >= 1:
+            self._recent.append((now_s, self.done))
+        while len(self._recent) > 2 and now_s - self._recent[1][0] >= RATE_WINDOW_S:
+            self._recent.popleft()
+
+    def describe(self) -> str:
+        """Say the rate, and the time that is left if the total is known."""
+        since_s, before = self._recent[0]
+        rate = (self.done - before) / max(self._clock() - since_s, 1e-9)
+        if rate == 0:
+            return "starting"
+        words = f"{_readable(rate)} {self.unit}/s"
+        if self.total is not None and self.done < self.total:
+            words += f", {duration((self.total - self.done) / rate)} left"
+        return words
+
+    def summary(self) -> str:
+        """Say how long the whole piece took."""
+        mean = self.done / max(self.elapsed_s, 1e-9)
+        return f"in {duration(self.elapsed_s)}, {_readable(mean)} {self.unit}/s"
+
+
+class LineProgress:
+    """Writes a line every ten seconds, and one at the end of each piece of work."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        """Write to `stream`, by the seconds of `clock`."""
+        self._stream = stream
+        self._clock = clock
+        self._pace: Pace | None = None
+        self._notes: dict[str, float | str] = {}
+        self._last_line_s = clock()
+
+    def start(self, total: int | None, unit: str) -> None:
+        """Begin a piece of work; the one before is over."""
+        self.close()
+        self._pace = Pace(total, unit, self._clock)
+        self._notes = {}
+        self._last_line_s = self._clock()
+
+    def advance(self, count: int = 1) -> None:
+        """Count, and write a line if it is time."""
+        if self._pace is None:
+            return
+        self._pace.advance(count)
+        if self._clock() - self._last_line_s >= LINE_INTERVAL_S:
+            self._write(self._pace.describe())
+
+    def note(self, **numbers: float | str) -> None:
+        """Keep figures for the next line."""
+        self._notes.update(numbers)
+
+    def close(self) -> None:
+        """End the current piece of work with its line."""
+        if self._pace is not None and self._pace.done:
+            self._write(self._pace.summary())
+        self._pace = None
+
+    def _write(self, words: str) -> None:
+        assert self._pace is not None
+        total = "" if self._pace.total is None else f"/{self._pace.total:,}"
+        line = f"{self._pace.done:,}{total} {self._pace.unit}, {words}"
+        self._stream.write("  ".join([line, *_figures(self._notes)]) + "\n")
+        self._stream.flush()
+        self._last_line_s = self._clock()
+
+
+class BarProgress:
+    """Draws one bar for each piece of work."""
+
+    def __init__(self, bars: RichProgress) -> None:
+        """Draw with `bars`, which somebody else starts and stops."""
+        self._bars = bars
+        self._pace: Pace | None = None
+        self._notes: dict[str, float | str] = {}
+
+    def start(self, total: int | None, unit: str) -> None:
+        """Begin a piece of work; the bar of the one before stays as it is."""
+        for task in self._bars.tasks:
+            self._bars.stop_task(task.id)
+        self._pace = Pace(total, unit, time.monotonic)
+        self._notes = {}
+        self._bars.add_task(unit, total=total, pace="starting", notes="")
+
+    def advance(self, count: int = 1) -> None:
+        """Move the bar."""
+        if self._pace is None:
+            return
+        self._pace.advance(count)
+        self._bars.update(self._bars.task_ids[-1], advance=count, pace=self._pace.describe())
+
+    def note(self, **numbers: float | str) -> None:
+        """Show figures beside the bar."""
+        self._notes.update(numbers)
+        if self._pace is not None:
+            self._bars.update(self._bars.task_ids[-1], notes="  ".join(_figures(self._notes)))
+
+
+@contextmanager
+def stderr_progress() -> Generator[Progress]:
+    """Yield the progress that fits this process's stderr."""
+    if not sys.stderr.isatty():
+        lines = LineProgress(sys.stderr)
+        yield lines
+        lines.close()
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[pace]}"),
+        TextColumn("[dim]{task.fields[notes]}"),
+    )
+    with RichProgress(*columns, console=Console(stderr=True)) as bars:
+        yield BarProgress(bars)
+
+
+def duration(seconds: float) -> str:
+    """Write seconds for people: ``8.2 s``, ``3 min 05 s``, ``2 h 04 min``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest_s = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest_s:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _readable(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _figures(notes: dict[str, float | str]) -> list[str]:
+    return [
+        f"{name}={value}" if isinstance(value, str) else f"{name}={_readable(value)}"
+        for name, value in notes.items()
+    ]

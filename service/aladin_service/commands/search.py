@@ -1,0 +1,293 @@
+"""``aladin search``."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from aladin_network.errors import InputError
+
+from aladin_service.commands.options import (
+    DetectorOption,
+    Device,
+    FirstStage,
+    FirstStageOption,
+    SearchDeviceOption,
+    detector_for,
+)
+from aladin_service.commands.search_drawing import (
+    check_drawing,
+    draw_here,
+    draw_there,
+    write_drawing,
+)
+from aladin_service.queries import (
+    ItemQuery,
+    PhotoQuery,
+    RegionsQuery,
+    SearchOptions,
+    Target,
+    TextQuery,
+)
+
+if TYPE_CHECKING:
+    from aladin_index.devices.search_device import SearchDevice
+
+    from aladin_service.client import Search
+    from aladin_service.client.answers import SearchAnswer
+    from aladin_service.evidence.pairs import PairQuery
+
+
+class TargetName(StrEnum):
+    """What to search for."""
+
+    images = "images"
+    texts = "texts"
+
+
+def search(
+    index: Annotated[
+        str | None, typer.Argument(metavar="INDEX", help="Folder of an index; none with --url.")
+    ] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="Words to search for.")] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            metavar="URL",
+            help="Of a service, instead of INDEX; its key is taken from ALADIN_API_KEY.",
+        ),
+    ] = None,
+    image: Annotated[
+        Path | None,
+        typer.Option("--image", metavar="FILE", exists=True, dir_okay=False, help="A photo."),
+    ] = None,
+    regions: Annotated[
+        Path | None,
+        typer.Option(
+            "--regions",
+            metavar="FILE.npz",
+            exists=True,
+            dir_okay=False,
+            help="Ready-made regions of a photo, for an index whose model reads regions; with "
+            "--image the photo that --out draws them on.",
+        ),
+    ] = None,
+    item_id: Annotated[
+        str | None,
+        typer.Option(
+            "--id", metavar="ID", help="An item of the index; it is not among its own hits."
+        ),
+    ] = None,
+    target: Annotated[
+        TargetName | None,
+        typer.Option("--target", help="What to find; else texts for a photo, images for the rest."),
+    ] = None,
+    k: Annotated[
+        int | None,
+        typer.Option("-k", min=1, max=1000, help="Hits wanted; else 10, with --out 1."),
+    ] = None,
+    candidates: Annotated[
+        int | None,
+        typer.Option("--candidates", min=1, help="Size of the first stage's result."),
+    ] = None,
+    rerank: Annotated[
+        bool, typer.Option("--rerank/--no-rerank", help="Order by the second stage.")
+    ] = True,
+    fusion: Annotated[
+        float | None,
+        typer.Option(
+            "--fusion", min=0, max=1, help="Weight of the alignment score; 1 is the papers' rule."
+        ),
+    ] = None,
+    min_probability: Annotated[
+        float | None,
+        typer.Option(
+            "--min-probability",
+            min=0,
+            max=1,
+            help="Leave out hits that are less likely to belong to the query; needs a calibrated "
+            "index. Where its calibration may not judge the query, nothing is left out, and the "
+            "last line says so.",
+        ),
+    ] = None,
+    filter_json: Annotated[
+        str,
+        typer.Option(
+            "--filter",
+            metavar="JSON",
+            help='Metadata, e.g. {"or": [{"city": "Pisa"}, {"year": {"gte": 2020}}]}.',
+        ),
+    ] = "{}",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show which word matched which region.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE.png",
+            dir_okay=False,
+            help="With --explain: draw each hit's photo with its regions, and the text with its "
+            "numbers; at most 20 hits, one below the other.",
+        ),
+    ] = None,
+    timeout_ms: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout-ms",
+            min=1,
+            help="Leave the second stage out where it would take longer, and say so.",
+        ),
+    ] = None,
+    detector: DetectorOption = None,
+    device: SearchDeviceOption = Device.cpu,
+    first_stage: FirstStageOption = FirstStage.faiss,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the JSON that the HTTP service answers.")
+    ] = False,
+) -> None:
+    """Search an index, or a service, with words, a photo or an item of the index.
+
+    In: INDEX or --url, and one of TEXT, a photo (--image, --regions or both) and --id.
+
+    Out: on stdout the hits, best first: rank, score, both stages' ranks and scores, uri and text;
+    with --explain each word's best region, its box in fractions of the photo's size (x0 y0 x1 y1),
+    and the cosine there. Where the index's calibration may judge the query, also each hit's
+    probability, and whether there is any match at all. With --out the evidence is drawn into a
+    file too, which carries the numbers with all of their digits.
+    """
+    from aladin_service.reports.search_text import answer_lines
+
+    if url is not None:
+        index, text = None, _only_word(index, text)
+    elif index is None:
+        raise typer.BadParameter("expected exactly one of INDEX and --url, got neither")
+    is_photo = image is not None or regions is not None
+    given = (text is not None) + is_photo + (item_id is not None)
+    if given != 1:
+        raise InputError(f"expected exactly one of TEXT, a photo and --id, got {given}")
+    found: Target = "texts" if is_photo else "images"
+    if target is not None:
+        found = target.value
+    if k is None:
+        k = 10 if out is None else 1
+    if out is not None:
+        check_drawing(out, k, explain=explain)
+    options = SearchOptions(
+        k=k,
+        candidates=candidates,
+        rerank=rerank,
+        fusion=fusion,
+        explain=explain,
+        filter=_filter(filter_json),
+        timeout_ms=timeout_ms,
+        min_probability=min_probability,
+    )
+    if url is not None:
+        if (device, first_stage) != (Device.cpu, FirstStage.faiss):
+            raise typer.BadParameter("--device and --first-stage: a service has its own")
+        if detector is not None:
+            raise typer.BadParameter("--detector: a service has its own")
+        from aladin_service.client import Search
+
+        if regions is None:
+            asked = Search(text, found, image=image, id=item_id, **asdict(options))
+        else:
+            asked = Search(target=found, regions=regions, **asdict(options))
+        answer = _ask_service(url, asked, image, out)
+    else:
+        assert index is not None  # or there is a URL
+        from aladin_index.devices.search_device import SearchDevice
+
+        query = _query(text, image, regions, item_id)
+        place = SearchDevice.choose(device.value, first_stage.value)
+        answer = _search_here(Path(index), query, found, options, place, detector, out)
+    if as_json:
+        typer.echo(answer.model_dump_json(indent=2))
+    else:
+        for line in answer_lines(answer, filtered=bool(options.filter)):
+            typer.echo(line)
+
+
+def _only_word(first: str | None, second: str | None) -> str | None:
+    """Return the text of a command line that has no INDEX, where it stands in the first place."""
+    if second is not None:
+        raise typer.BadParameter("expected exactly one of INDEX and --url, got both")
+    return first
+
+
+def _search_here(
+    index: Path,
+    query: PairQuery,
+    target: Target,
+    options: SearchOptions,
+    place: SearchDevice,
+    detector: str | None,
+    out: Path | None,
+) -> SearchAnswer:
+    from aladin_index.open import open_backend
+    from aladin_index.search.searcher import TwoStageSearcher
+
+    from aladin_service.search.answering import SearchEngine
+    from aladin_service.search.encoder import QueryEncoder
+    from aladin_service.settings import QueryLimits, engine_options
+
+    with (
+        closing(place),
+        closing(open_backend(index, device=place, engine=engine_options(index))) as opened,
+    ):
+        finder = None
+        if isinstance(query, PhotoQuery):
+            finder = detector_for(
+                opened.checkpoint.model.image.encoder, detector, str(place.device)
+            )
+        searcher = TwoStageSearcher(opened)
+        with closing(QueryEncoder(QueryLimits(), detector=finder)) as encoder:
+            received_s = time.monotonic()
+            encoded = encoder.encode_one(searcher, query)
+        engine = SearchEngine(searcher, QueryLimits())
+        answer = engine.find(encoded, target, options, received_s)
+        if out is not None:
+            write_drawing(out, draw_here(searcher, query, encoded, answer))
+        return answer
+
+
+def _query(
+    text: str | None, image: Path | None, regions: Path | None, item_id: str | None
+) -> PairQuery:
+    if text is not None:
+        return TextQuery(text)
+    if regions is not None:
+        photo = None if image is None else image.read_bytes()
+        return RegionsQuery(regions.read_bytes(), photo, str(regions))
+    if image is not None:
+        return PhotoQuery(image.read_bytes(), str(image))
+    assert item_id is not None  # by the caller
+    return ItemQuery(item_id)
+
+
+def _ask_service(url: str, search: Search, image: Path | None, out: Path | None) -> SearchAnswer:
+    from aladin_service.client import AladinClient
+
+    with AladinClient(url) as client:
+        answer = client.search(search)
+        if out is not None:
+            write_drawing(out, draw_there(client, search, image, answer))
+        return answer
+
+
+def _filter(text: str) -> dict[str, Any]:
+    try:
+        value: object = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"--filter: not JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise InputError(f"--filter: expected a JSON object, got {text}")
+    return cast(dict[str, Any], value)

@@ -1,0 +1,109 @@
+"""The drawing that ``aladin search --explain --out FILE`` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aladin_network.errors import InputError
+from aladin_network.files import atomic_file, check_writable
+from aladin_network.photos.memory import DecodingMemory
+
+if TYPE_CHECKING:
+    from aladin_index.search.searcher import TwoStageSearcher
+
+    from aladin_service.client import AladinClient, Search
+    from aladin_service.client.answers import SearchAnswer
+    from aladin_service.evidence.pairs import PairQuery
+    from aladin_service.search.encoder import EncodedQuery
+
+# More of them in one file would not be looked at, and take a gigabyte to put together.
+MAX_DRAWN = 20
+
+
+def check_drawing(out: Path, hits: int, *, explain: bool) -> None:
+    """Refuse a drawing that cannot be, before anything is searched.
+
+    Args:
+        out: the file to be written.
+        hits: wanted.
+        explain: whether there will be evidence.
+
+    Raises:
+        InputError: there will be none, there would be too much, or the file has another format.
+    """
+    if not explain:
+        raise InputError("--out: expected --explain too, for it is the evidence that is drawn")
+    if out.suffix.lower() != ".png":
+        raise InputError(f"--out: expected a name that ends in .png, got {out.name}")
+    if hits > MAX_DRAWN:
+        raise InputError(f"--out: expected -k to be at most {MAX_DRAWN}, got {hits}")
+    check_writable("--out", out)
+
+
+def draw_here(
+    searcher: TwoStageSearcher, query: PairQuery, encoded: EncodedQuery, answer: SearchAnswer
+) -> list[bytes]:
+    """Draw the hits of a search of an open index, each by itself.
+
+    Raises:
+        InputError: there is nothing to draw.
+    """
+    from aladin_service.evidence.pairs import draw_pair, find_pair
+
+    ids = _drawn_ids(answer)
+    pairs = [find_pair(searcher, query, each) for each in ids]
+    memory = DecodingMemory()
+    return [draw_pair(searcher, pair, encoded, memory) for pair in pairs]
+
+
+def draw_there(
+    client: AladinClient, search: Search, image: Path | None, answer: SearchAnswer
+) -> list[bytes]:
+    """Have a service draw the hits of its answer, each by itself.
+
+    Raises:
+        InputError: there is nothing to draw.
+        ServiceError: the service refuses.
+        ServiceUnreachableError: there is no answer.
+    """
+    ids = _drawn_ids(answer)
+    return [
+        client.explain_png(
+            each, search.text, query_id=search.id, image=image, regions=search.regions
+        )
+        for each in ids
+    ]
+
+
+def write_drawing(out: Path, drawings: Iterable[bytes]) -> None:
+    """Write drawings below one another; the file is whole or not there.
+
+    Args:
+        out: the file.
+        drawings: at least one, best hit first.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    from aladin_service.evidence.png import stack_pngs
+
+    drawing = stack_pngs(list(drawings))
+    try:
+        with atomic_file(out) as partial:
+            partial.write_bytes(drawing)
+    except OSError as error:
+        # Its own message would name the unfinished file, that nobody asked for.
+        raise InputError(f"--out: {out} cannot be written ({error.strerror})") from error
+
+
+def _drawn_ids(answer: SearchAnswer) -> list[str]:
+    if not answer.hits:
+        raise InputError("--out: nothing was found, so there is nothing to draw")
+    if any(hit.evidence is None for hit in answer.hits):
+        raise InputError(
+            "--out: there is no evidence to draw; it is between a text and a photo (--target),"
+            " and needs an index with tokens and time for the second stage"
+        )
+    return [hit.id for hit in answer.hits]

@@ -1,0 +1,195 @@
+"""The whole path on drawn scenes: data, training, probabilities, index, what each search finds."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aladin_index.build.builder import build_index
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.calibration.calibration import read_calibration
+from aladin_network.checkpoint import load_checkpoint, read_model_id
+from aladin_network.errors import IndexNotReadyError, InputError
+from aladin_network.types import Progress
+from aladin_training.config.recipe import load_recipe, recipes_folder
+from aladin_training.data import Record, read_records
+from aladin_training.demo.scenes import draw_data_set
+from aladin_training.evaluation import evaluate_checkpoint
+from aladin_training.parallel.threads import torch_threads
+from aladin_training.stages.run import run_recipe
+
+from aladin_service.intake.sources import image_items, text_items
+from aladin_service.measure.calibrate import CalibrateOptions, calibrate_system
+from aladin_service.measure.evaluate import evaluate_served
+from aladin_service.queries import ItemQuery, SearchOptions, Target
+from aladin_service.reports.tables import MetricsRow
+from aladin_service.search.answering import SearchEngine
+from aladin_service.settings import QueryLimits
+
+_LOG = logging.getLogger(__name__)
+
+# Of each direction; their median is steady from here on.
+_TIMED_QUERIES = 50
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo leaves.
+
+    Attributes:
+        index: folder of the index of the test scenes.
+        rows: one a way of searching.
+    """
+
+    index: Path
+    rows: list[MetricsRow]
+
+
+def run_demo(
+    out: Path, progress: Progress, *, scenes: int = 3000, overrides: Sequence[str] = ()
+) -> DemoResult:
+    """Draw scenes, train on them, index the test scenes and compare the ways to search them.
+
+    Hits have probabilities, which are fitted to the validation scenes. What is complete in `out`
+    is kept: a demo that was stopped goes on where it was.
+
+    Args:
+        out: folder of the demo.
+        progress: told of everything.
+        scenes: number of pictures; one in eight validates and one in eight tests.
+        overrides: changes of the recipe, ``key=value``.
+
+    Raises:
+        ConfigError: `out` holds a demo of another recipe.
+        IndexMismatchError: the index in `out` is not of the network in it.
+    """
+    with torch_threads(1):  # its network is small
+        return _run(out, progress, scenes, overrides)
+
+
+def _run(out: Path, progress: Progress, scenes: int, overrides: Sequence[str]) -> DemoResult:
+    data = draw_demo(out, scenes, progress)
+    checkpoint = train_demo(out, data, progress, overrides)
+    with _index(out / "index", checkpoint, data, progress) as opened:
+        _LOG.info("searching the test scenes in every way")
+        rows = _compare(opened, read_records(data, "test"), progress)
+    return DemoResult(out / "index", rows)
+
+
+def draw_demo(out: Path, scenes: int, progress: Progress) -> Path:
+    """Draw the demo's data set, if that was not done before.
+
+    Args:
+        out: folder of the demo.
+        scenes: number of pictures; one in eight validates and one in eight tests.
+        progress: told of every scene.
+
+    Returns:
+        The data set, which is there only when it is complete.
+    """
+    data = out / "data" / "captions.jsonl"
+    if data.exists():
+        return data
+    _LOG.info("drawing %d scenes", scenes)
+    held_out = max(1, scenes // 8)
+    return draw_data_set(
+        data.parent, scenes=scenes, val_scenes=held_out, test_scenes=held_out, progress=progress
+    )
+
+
+def train_demo(out: Path, data: Path, progress: Progress, overrides: Sequence[str] = ()) -> Path:
+    """Train the demo's network, or go on with its training.
+
+    Args:
+        out: folder of the demo.
+        data: that `draw_demo` drew.
+        progress: told of every step.
+        overrides: changes of the recipe, ``key=value``.
+
+    Returns:
+        The checkpoint.
+
+    Raises:
+        ConfigError: `out` holds a network of another recipe.
+    """
+    _LOG.info("training the teacher, then the student")
+    recipe = load_recipe(
+        recipes_folder() / "demo.toml", [f"data.source={data.absolute()}", *overrides]
+    )
+    return run_recipe(recipe, out / "run", resume=True, progress=progress).checkpoint
+
+
+def calibrate_demo(checkpoint: Path, data: Path, progress: Progress) -> None:
+    """Fit probabilities to the validation scenes, if that was not done before.
+
+    Too few scenes are no error: searches of them then have no probabilities.
+
+    Args:
+        checkpoint: that `train_demo` trained; it keeps the calibration.
+        data: that `draw_demo` drew.
+        progress: told of scenes, captions, queries and models.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be read or written.
+    """
+    if read_calibration(checkpoint, read_model_id(checkpoint)) is not None:
+        return
+    _LOG.info("fitting probabilities to the validation scenes")
+    # Reported on other scenes: to judge each scene by a fit without it takes ten fits.
+    options = CalibrateOptions(report_split="test")
+    try:
+        calibrate_system(checkpoint, data, options, None, progress)
+    except InputError as error:
+        _LOG.warning("no probabilities: %s", error)
+
+
+def _index(out: Path, checkpoint: Path, data: Path, progress: Progress) -> SearchIndex:
+    network = load_checkpoint(checkpoint)
+    try:
+        return open_index(out, checkpoint=network)
+    except IndexNotReadyError:
+        calibrate_demo(checkpoint, data, progress)
+    _LOG.info("indexing the test scenes")
+    images, texts = image_items(data, "test"), text_items(data, "test")
+    build_index(checkpoint, out, images, texts, progress=progress)
+    return open_index(out, checkpoint=network)
+
+
+def _compare(
+    opened: SearchIndex, records: Sequence[Record], progress: Progress
+) -> list[MetricsRow]:
+    searcher = TwoStageSearcher(opened)
+    exhaustive = evaluate_checkpoint(opened.checkpoint, records, progress).metrics()
+    default = evaluate_served(searcher, records, progress).metrics
+    papers = evaluate_served(searcher, records, progress, fusion=1.0).metrics
+    everything = sum(len(record.captions) for record in records)
+    ways = [
+        ("matching alone", exhaustive["matching"], SearchOptions(rerank=False)),
+        (
+            "exhaustive alignment",
+            exhaustive["alignment"],
+            SearchOptions(candidates=everything, fusion=1.0),
+        ),
+        ("two-stage, default", default, SearchOptions()),
+        ("two-stage, fusion 1", papers, SearchOptions(fusion=1.0)),
+    ]
+    engine = SearchEngine(searcher, QueryLimits())
+    return [
+        MetricsRow(name, metrics, _median_ms(engine, records, options))
+        for name, metrics, options in ways
+    ]
+
+
+def _median_ms(engine: SearchEngine, records: Sequence[Record], options: SearchOptions) -> float:
+    """Time both stages; the queries are items, for encoding costs the same whatever follows."""
+    took_ms: list[float] = []
+    for record in records[:_TIMED_QUERIES]:
+        queries: list[tuple[str, Target]] = [(f"{record.id}#0", "images"), (record.id, "texts")]
+        for item_id, target in queries:
+            answer = engine.search(ItemQuery(item_id), target, options)
+            took_ms.append(answer.took_ms.retrieve + answer.took_ms.rerank)
+    return statistics.median(took_ms)

@@ -1,0 +1,254 @@
+"""The photo of a drawing, with the boxes of the regions that words matched.
+
+Where everything of a drawing is: the photo above, its text with the numbers below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aladin_index.search.results import Box
+
+from aladin_service.evidence.drawing import (
+    FAINT_INK,
+    GRID,
+    INK,
+    PANEL,
+    WHITE,
+    Mark,
+    Page,
+    Photo,
+    PixelBox,
+    Rectangle,
+    Text,
+    ink_on,
+    is_missing,
+    printable,
+    shortened,
+    width_px,
+)
+from aladin_service.evidence.png import ExplainedPair
+from aladin_service.evidence.text import flow_text, number
+from aladin_service.evidence.words import Region, text_pieces
+
+LABEL_PX = 22
+_LABEL_HEIGHT_PX = 32
+_LABEL_INSIDE_PX = 7
+_LINE_PX, _HALO_PX = 5, 2
+# Neighbouring cells have an edge in common: each box keeps off it, so that both are seen.
+_INSET_PX = 4
+
+
+def photo_marks(
+    frame: PixelBox,
+    regions: Sequence[Region],
+    all_boxes: Sequence[Box],
+    *,
+    has_photo: bool,
+) -> list[Mark]:
+    """Draw a photo's place with the boxes of its regions.
+
+    Args:
+        frame: the photo's place.
+        regions: that words matched.
+        all_boxes: of all regions; drawn where there is no photo.
+        has_photo: else a plain panel takes its place.
+    """
+    marks: list[Mark] = []
+    if has_photo:
+        marks.append(Photo(frame))
+    else:
+        marks.append(Rectangle(frame, PANEL, GRID))
+        marks += [Rectangle(_placed(box, frame), outline=GRID) for box in all_boxes]
+    boxed = [
+        (region, _inset(_placed(region.box, frame))) for region in regions if region.box is not None
+    ]
+    # Large boxes first: a region within another one is never hidden.
+    boxed.sort(key=lambda each: -_area(each[1]))
+    for region, box in boxed:
+        marks.append(Rectangle(_grown(box, _HALO_PX), outline=WHITE, width_px=_HALO_PX))
+        marks.append(Rectangle(box, outline=region.colour, width_px=_LINE_PX))
+        inner = _grown(box, -_LINE_PX)
+        marks.append(Rectangle(inner, outline=WHITE, width_px=_HALO_PX))
+    # The labels of small boxes have the fewest places to be, and so the first choice.
+    taken: list[PixelBox] = []
+    for region, box in reversed(boxed):
+        label = _label(region, box[2] - box[0])
+        spot = _free_spot(box, width_px(label, LABEL_PX) + 2 * _LABEL_INSIDE_PX, taken)
+        taken.append(spot)
+        marks.append(Rectangle(spot, region.colour))
+        baseline = spot[1] + _LABEL_HEIGHT_PX - 9
+        ink = ink_on(region.colour)
+        marks.append(Text(spot[0] + _LABEL_INSIDE_PX, baseline, label, LABEL_PX, ink))
+    return marks
+
+
+def _label(region: Region, width: float) -> str:
+    tokens = ", ".join(dict.fromkeys(printable(token).strip() for token in region.tokens))
+    room = width - 2 * _LABEL_INSIDE_PX
+    written = shortened(f"{region.letter}  {tokens}".rstrip(), LABEL_PX, room)
+    return written if len(written) > len(region.letter) + 1 else region.letter
+
+
+def _free_spot(box: PixelBox, width: float, taken: Sequence[PixelBox]) -> PixelBox:
+    """Return where a label may be: a corner of its box that no other label has."""
+    left, top, right, bottom = box
+    spots = [
+        (x, y, x + width, y + _LABEL_HEIGHT_PX)
+        for y in (top, bottom - _LABEL_HEIGHT_PX)
+        for x in (left, right - width)
+    ]
+    return next((spot for spot in spots if not any(_overlap(spot, o) for o in taken)), spots[0])
+
+
+def _overlap(one: PixelBox, other: PixelBox) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _placed(box: Box, frame: PixelBox) -> PixelBox:
+    left, top, right, bottom = frame
+    wide, high = right - left, bottom - top
+    return (
+        round(left + box[0] * wide),
+        round(top + box[1] * high),
+        round(left + box[2] * wide),
+        round(top + box[3] * high),
+    )
+
+
+def _inset(box: PixelBox) -> PixelBox:
+    """Shrink a box, unless it is too small for that."""
+    small = min(box[2] - box[0], box[3] - box[1]) < 6 * _INSET_PX
+    return box if small else _grown(box, -_INSET_PX)
+
+
+def _grown(box: PixelBox, by: float) -> PixelBox:
+    left, top, right, bottom = box
+    if by < 0 and min(right - left, bottom - top) <= -2 * by:
+        return box
+    return left - by, top - by, right + by, bottom + by
+
+
+def _area(box: PixelBox) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+# What a photo is fitted into, whether it is larger or smaller, and the least width of its page.
+PHOTO_PX = (1000, 680)
+_LEAST_WIDTH_PX = 760
+_MARGIN_PX = 32
+_SUM_PX, _NOTE_PX = 22, 17
+_LINE_HEIGHT = 1.5
+
+_HOW_TO_READ = (
+    "Below each word: its cosine with the region that fits it best; that region's letter, and the "
+    "word's share of the sizes of all cosines. Darker: a larger share. Dashed: below zero, taken "
+    "off the score."
+)
+_MISSING = "□: a character that the typeface lacks; the file's own data have the whole text."
+
+
+def lay_out(
+    pair: ExplainedPair,
+    size_px: tuple[int, int] | None,
+    all_boxes: Sequence[Box],
+    *,
+    has_photo: bool,
+) -> Page:
+    """Lay out the drawing of a pair.
+
+    Args:
+        pair: whose evidence is drawn.
+        size_px: width and height of the photo; None: not known, and then nothing takes its place.
+        all_boxes: of all of its regions; drawn where there is no photo.
+        has_photo: else a plain panel takes its place.
+    """
+    wide, high = (0, 0) if size_px is None else _fitted(size_px)
+    width = max(wide, _LEAST_WIDTH_PX)
+    left, top = _MARGIN_PX, float(_MARGIN_PX)
+    pieces, regions = text_pieces(pair.text, pair.evidence)
+    marks: list[Mark] = []
+    y = top
+    if size_px is not None:
+        beside = (width - wide) // 2
+        frame = (left + beside, top, left + beside + wide, top + high)
+        marks += photo_marks(frame, regions, all_boxes, has_photo=has_photo)
+        y += high + 14
+    about = _about(pair, regions, width, has_photo=has_photo)
+    y = _lines(marks, about, left, y, width, _NOTE_PX)
+    words, y = flow_text(pieces, left, y + 14, width)
+    marks += words
+    y = _lines(marks, [_sum(pair)], left, y + 20, width, _SUM_PX, bold=True)
+    notes = [f"Match score {number(pair.match)}, the cosine of the two embeddings.", _HOW_TO_READ]
+    if is_missing(printable(pair.text[: _last_drawn(pair)])):
+        notes.append(_MISSING)
+    y = _lines(marks, notes, left, y + 8, width, _NOTE_PX)
+    return Page(width + 2 * _MARGIN_PX, round(y) + _MARGIN_PX, tuple(marks))
+
+
+def _fitted(size_px: tuple[int, int]) -> tuple[int, int]:
+    """Return how large a photo is drawn."""
+    wide, high = size_px
+    factor = min(PHOTO_PX[0] / wide, PHOTO_PX[1] / high)
+    return max(1, round(wide * factor)), max(1, round(high * factor))
+
+
+def _about(
+    pair: ExplainedPair, regions: Sequence[Region], width: float, *, has_photo: bool
+) -> list[str]:
+    """Name the pair, and say of what is not drawn why it is not."""
+    photo = "uploaded photo" if pair.photo_id is None else f"photo {printable(pair.photo_id)}"
+    lines = [shortened(photo, _NOTE_PX, width)]
+    if pair.text_id is not None:
+        lines.append(shortened(f"text {printable(pair.text_id)}", _NOTE_PX, width))
+    if not has_photo:
+        lines.append("The photo cannot be shown.")
+    # Where no box shows which region is meant, its number says so.
+    unplaced = [f"{each.letter} is region {each.number}" for each in regions if each.box is None]
+    if unplaced:
+        lines.append("Its size is not known, nor where its regions are: " + ", ".join(unplaced))
+    return lines
+
+
+def _sum(pair: ExplainedPair) -> str:
+    total = sum(entry.score for entry in pair.evidence)
+    words = "1 word adds" if len(pair.evidence) == 1 else f"{len(pair.evidence)} words add"
+    return f"{words} up to {number(total)}  =  alignment score {number(pair.align)}"
+
+
+def _last_drawn(pair: ExplainedPair) -> int:
+    return pair.evidence[-1].end if pair.evidence else 0
+
+
+def _lines(
+    marks: list[Mark],
+    paragraphs: Sequence[str],
+    left: float,
+    top: float,
+    width: float,
+    size_px: int,
+    *,
+    bold: bool = False,
+) -> float:
+    """Set paragraphs in lines; returns where the last one ends."""
+    colour = INK if bold else FAINT_INK
+    y = top
+    for paragraph in paragraphs:
+        for line in _wrapped(paragraph, width, size_px, bold):
+            y += size_px * _LINE_HEIGHT
+            baseline = y - size_px * (_LINE_HEIGHT - 1)
+            marks.append(Text(left, baseline, line, size_px, colour, bold))
+    return y
+
+
+def _wrapped(paragraph: str, width: float, size_px: int, bold: bool) -> list[str]:
+    lines: list[str] = []
+    line = ""
+    for word in paragraph.split(" "):
+        longer = f"{line} {word}" if line else word
+        if line and width_px(longer, size_px, bold) > width:
+            lines.append(line.rstrip())
+            line = word
+        else:
+            line = longer
+    return [*lines, line] if line else lines

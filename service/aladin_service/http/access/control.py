@@ -1,0 +1,254 @@
+"""The key that a request carries.
+
+Turns away, before anything of it is read, what has no business here.
+
+Headers of every answer, those of errors included: what a browser may do with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aladin_network.errors import AladinError
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from aladin_service.http.access.audit import WriteRecord, log_write
+from aladin_service.http.access.origins import (
+    cors_headers,
+    foreign_origin,
+    is_own_host,
+    is_preflight,
+    preflight_response,
+)
+from aladin_service.http.access.policy import AccessPolicy, Needed, rows_of
+from aladin_service.http.access.rate_limits import RateLimit, client_network
+from aladin_service.http.error_responses import error_response, unknown_route_response
+from aladin_service.http.errors import (
+    CrossSiteError,
+    MissingScopeError,
+    RateLimitedError,
+    TooManyWrongKeysError,
+    UnauthorizedError,
+    UnknownHostError,
+)
+from aladin_service.keys.api_key import ApiKey
+
+
+def presented_key(headers: Headers) -> str | None:
+    """Return the secret that a request carries; None: it carries none.
+
+    Args:
+        headers: ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``.
+
+    Raises:
+        UnauthorizedError: there is another kind of authorization, or several that differ: a proxy
+            that checks one and a service that checks the other would be no check at all.
+    """
+    given = set(headers.getlist("x-api-key"))
+    for value in headers.getlist("authorization"):
+        kind, _, secret = value.partition(" ")
+        if kind.lower() != "bearer":
+            raise UnauthorizedError("expected Authorization: Bearer KEY, got another kind")
+        given.add(secret.strip())
+    if len(given) > 1:
+        raise UnauthorizedError("the request carries keys that differ")
+    return given.pop() if given else None
+
+
+# What changes nothing and is cheap enough for a page that cannot read the answer.
+_SAFE_METHODS = ("GET", "HEAD")
+
+
+class AccessControl:
+    """Lets a request pass to its route, or answers it.
+
+    It looks at, in this order: the table's row for the route; the page that sent the request; its
+    key; what the key, or whoever has none, may do; without a key its host; its client's rate.
+    """
+
+    def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
+        """Wrap an application."""
+        self._app = app
+        self._policy = policy
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        state["key"] = state["limit"] = None
+        headers = Headers(scope=scope)
+        rows = rows_of(scope["path"])
+        needed = rows.get(scope["method"])
+        if needed is None:
+            await self._without_row(scope, headers, rows)(scope, receive, send)
+        elif needed.scope == "write":
+            await self._audited(needed, headers, scope, receive, send)
+        else:
+            await self._checked(needed, headers, scope, receive, send)
+
+    async def _checked(
+        self, needed: Needed, headers: Headers, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        try:
+            await self._admit(needed, headers, scope)
+        except AladinError as error:
+            await error_response(error, scope["state"]["request_id"])(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _admit(self, needed: Needed, headers: Headers, scope: Scope) -> None:
+        if needed.scope == "open":
+            return
+        policy, state = self._policy, scope["state"]
+        if needed.method not in _SAFE_METHODS:
+            origin = foreign_origin(headers, policy.origins)
+            if origin is not None:
+                raise CrossSiteError(origin)
+        key = await self._key(headers, scope)
+        state["key"] = key
+        if needed.scope not in (policy.anonymous if key is None else key.scopes):
+            if key is None and policy.keys is not None:
+                raise UnauthorizedError("this needs a key, and the request has none")
+            raise MissingScopeError(needed.scope, None if key is None else key.name)
+        if key is None and not is_own_host(headers.get("host", ""), policy.hosts):
+            raise UnknownHostError(headers.get("host", ""))
+        limit = self._limit(key, scope)
+        state["limit"] = limit
+        if limit is not None:
+            await limit.take(1)
+
+    async def _key(self, headers: Headers, scope: Scope) -> ApiKey | None:
+        keys = self._policy.keys
+        if keys is None:
+            return None
+        try:
+            secret = presented_key(headers)
+            if secret is None:
+                return None
+            key = keys.find(secret)
+            if key is None:
+                raise UnauthorizedError("this key is not known here")
+        except UnauthorizedError:
+            await self._count_wrong_key(scope)
+            raise
+        return key
+
+    async def _count_wrong_key(self, scope: Scope) -> None:
+        """Limit refused keys alone: others who share the address may have accepted ones.
+
+        Raises:
+            TooManyWrongKeysError: If there were too many of them lately.
+        """
+        address = _client(scope)
+        who, bucket = f"wrong-key:{client_network(address)}", self._policy.wrong_keys.of(address)
+        try:
+            await RateLimit(who, bucket, self._policy.rates).take(1)
+        except RateLimitedError as error:
+            raise TooManyWrongKeysError(error.retry_after_s) from None
+
+    def _limit(self, key: ApiKey | None, scope: Scope) -> RateLimit | None:
+        policy = self._policy
+        if key is not None and policy.keys is not None:
+            who, bucket = f"key:{key.name}", policy.keys.bucket(key)
+        elif policy.clients is not None:
+            address = _client(scope)
+            who, bucket = f"client:{client_network(address)}", policy.clients.of(address)
+        else:
+            return None
+        return None if bucket is None else RateLimit(who, bucket, policy.rates)
+
+    async def _audited(
+        self, needed: Needed, headers: Headers, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        state: dict[str, Any] = scope["state"]
+        record = state["write_record"] = WriteRecord()
+        status: int | None = None
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._checked(needed, headers, scope, receive, send_and_note)
+        finally:
+            key: ApiKey | None = state["key"]
+            log_write(
+                record,
+                key_name=None if key is None else key.name,
+                client=_client(scope),
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+            )
+
+    def _without_row(self, scope: Scope, headers: Headers, rows: dict[str, Needed]) -> Response:
+        request_id: str = scope["state"]["request_id"]
+        if rows and is_preflight(scope, headers):
+            origin = headers["origin"]
+            if origin not in self._policy.origins:
+                return error_response(CrossSiteError(origin), request_id)
+            return preflight_response(rows)
+        return unknown_route_response(scope["method"], scope["path"], tuple(rows), request_id)
+
+
+def _client(scope: Scope) -> str:
+    """Return the address of a request's client; a Unix socket has none."""
+    client: tuple[str, int] | None = scope.get("client")
+    return "" if client is None else client[0]
+
+
+_NOTHING = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+_PAGE = (
+    "script-src 'self'; style-src 'self'; connect-src 'self'; "
+    # Photos that need a key are fetched and shown as blobs, and so is a photo to search for.
+    "img-src 'self' blob:"
+)
+_POLICIES = dict.fromkeys(("/", "/state", "/docs"), f"{_NOTHING}; {_PAGE}".encode())
+_DATA_POLICY = _NOTHING.encode()
+
+_FIXED = [
+    # A browser takes an answer for what it says it is, whatever is inside.
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    # Other sites cannot show our photos; pages of allowed origins read them with fetch.
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+
+
+class AnswerHeaders:
+    """Adds the headers; the outermost layer, so that nothing is answered without them."""
+
+    def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
+        """Wrap an application."""
+        self._app = app
+        self._origins = {
+            origin.encode("latin-1"): cors_headers(origin) for origin in policy.origins
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        added = [
+            *_FIXED,
+            (b"content-security-policy", _POLICIES.get(scope["path"], _DATA_POLICY)),
+        ]
+        if self._origins:
+            # A cache must not give one page the answer that allows another.
+            added.append((b"vary", b"Origin"))
+            origin = next((value for name, value in scope["headers"] if name == b"origin"), b"")
+            added += self._origins.get(origin, ())
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *added]
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)

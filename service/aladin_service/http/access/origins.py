@@ -1,0 +1,133 @@
+"""Cross-origin resource sharing: which pages of other sites may read our answers.
+
+Closed unless origins are listed. Keys travel in headers that a page sets itself, so cookies and
+other credentials of the browser are never asked for.
+
+Which host a request asks for, and which page sent it.
+
+A browser sends whatever a page tells it to, from inside the user's machine. Two tricks of foreign
+pages matter to a service that answers without a key: to give its own name our address (DNS
+rebinding: the browser then takes us for the page's own server), and to send us requests whose
+answer they cannot read but whose work we would do.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Iterable
+from urllib.parse import urlsplit
+
+from aladin_network.errors import ConfigError
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Scope
+
+_REQUEST_HEADERS = "Authorization, Content-Type, X-API-Key, X-Request-ID"
+_ANSWER_HEADERS = "Retry-After, X-Request-ID"
+# How long a browser may keep our word; revoking an origin takes as long.
+_MAX_AGE_S = 600
+
+
+def is_preflight(scope: Scope, headers: Headers) -> bool:
+    """Say whether a browser asks, before it sends a page's request, whether it may."""
+    return (
+        scope["method"] == "OPTIONS"
+        and "origin" in headers
+        and "access-control-request-method" in headers
+    )
+
+
+def preflight_response(methods: Iterable[str]) -> Response:
+    """Answer an allowed page's preflight; `AnswerHeaders` adds its origin."""
+    return Response(
+        status_code=204,
+        headers={
+            "Access-Control-Allow-Methods": ", ".join(methods),
+            "Access-Control-Allow-Headers": _REQUEST_HEADERS,
+            "Access-Control-Max-Age": str(_MAX_AGE_S),
+        },
+    )
+
+
+def cors_headers(origin: str) -> list[tuple[bytes, bytes]]:
+    """Return what lets an allowed page read an answer."""
+    return [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", _ANSWER_HEADERS.encode()),
+    ]
+
+
+ANY_HOST = "*"
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(?::\d+)?")
+_ORIGIN = re.compile(r"https?://[^/?#@\s]+")
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a name or an address to listen on can be reached from this machine alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_own_host(header: str, allowed: Collection[str]) -> bool:
+    """Say whether a Host header names this service.
+
+    Args:
+        header: with or without a port.
+        allowed: names in lower case, or `ANY_HOST`.
+
+    Returns:
+        True for an allowed name, for localhost and names below it, and for any address: only a
+        name can be made to mean another machine.
+    """
+    if ANY_HOST in allowed:
+        return True
+    found = _HOST.fullmatch(header)
+    if found is None:
+        return False
+    name = found[1].lower().removesuffix(".")
+    if name in allowed or name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def foreign_origin(headers: Headers, allowed: Collection[str]) -> str | None:
+    """Return the origin of the page that sent a request; None: ours, an allowed one, or no page.
+
+    Args:
+        headers: of the request.
+        allowed: origins.
+    """
+    origin = headers.get("origin")
+    if origin is not None and origin in allowed:
+        return None
+    # No page can set it, and it is right where a proxy has changed the Host header.
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return None if site in ("same-origin", "none") else origin or site
+    if origin is None:
+        return None
+    host = headers.get("host")  # HTTP/1.0 need not have one, and the origin "null" names none
+    return None if host and urlsplit(origin).netloc == host else origin
+
+
+def check_origins(origins: Collection[str]) -> None:
+    """Check the origins of a setting.
+
+    Raises:
+        ConfigError: one is not scheme://host or scheme://host:port, as browsers write it.
+    """
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise ConfigError(
+                f"ALADIN_CORS_ORIGINS: expected origins such as https://example.org, got {origin!r}"
+            )

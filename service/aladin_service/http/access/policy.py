@@ -1,0 +1,288 @@
+"""The keys that a service knows now: found by their secrets, read again when their file changes.
+
+What a request must be allowed to do: one table of everything that the service answers.
+
+Who gets in: what the settings, the keys and the address to listen on come to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from aladin_network.errors import ConfigError
+from starlette.routing import compile_path
+
+from aladin_service.http.access.origins import check_origins, is_loopback
+from aladin_service.http.access.rate_limits import (
+    ClientBuckets,
+    Clock,
+    RateStore,
+    RedisRates,
+    TokenBucket,
+)
+from aladin_service.http.errors import KeysMissingError
+from aladin_service.keys.api_key import SCOPES, ApiKey, Scope
+from aladin_service.keys.keys_file import read_keys
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
+
+_LOG = logging.getLogger(__name__)
+
+# A key that was removed is refused this much later at the latest.
+_CHECK_EVERY_S = 1.0
+# Programs that replace a file by deleting the old one leave none for a moment.
+_MISSING_S = 5.0
+
+
+class KeyRing:
+    """The keys of one file, each with its bucket; used by the event loop alone."""
+
+    def __init__(self, file: Path, clock: Clock = time.monotonic) -> None:
+        """Read the file.
+
+        Raises:
+            ConfigError: it is missing, cannot be read, or is not a file of keys.
+        """
+        self._file = file
+        self._clock = clock
+        self._version = _version(file)
+        self._keys: list[tuple[bytes, ApiKey]] = []
+        self._buckets: dict[str, TokenBucket] = {}
+        self._take(read_keys(file))
+        self._checked_s = self._seen_s = clock()
+        self._missing = False
+
+    def find(self, secret: str) -> ApiKey | None:
+        """Return the key with a secret; None: there is no such key.
+
+        How long it takes tells nothing: every digest is compared, each in constant time.
+
+        Raises:
+            KeysMissingError: If the file was last seen more than a few seconds ago.
+        """
+        if self.is_missing():
+            raise KeysMissingError
+        presented = hashlib.sha256(secret.encode()).digest()
+        found: ApiKey | None = None
+        for known, key in self._keys:
+            if hmac.compare_digest(known, presented):
+                found = key
+        return found
+
+    def is_missing(self) -> bool:
+        """Return whether the file has been missing for so long that no key is accepted."""
+        # While it is missing every request looks for it: it may be back.
+        if self._missing or self._clock() - self._checked_s >= _CHECK_EVERY_S:
+            self._reload()
+        return self._missing
+
+    def bucket(self, key: ApiKey) -> TokenBucket | None:
+        """Return what limits a key that was found; None: nothing does."""
+        return self._buckets.get(key.name)
+
+    def _reload(self) -> None:
+        now_s = self._checked_s = self._clock()
+        version = _version(self._file)
+        if version is None:
+            self._version = None  # the file is read again when it is back
+            if not self._missing and now_s - self._seen_s >= _MISSING_S:
+                self._missing = True
+                _LOG.error("%s is missing: no key is accepted until it is back", self._file)
+            return
+        self._seen_s = now_s
+        if version == self._version:
+            return
+        self._version = version
+        try:
+            keys = read_keys(self._file)
+        except ConfigError as error:
+            kept = "no key is accepted" if self._missing else "the keys stay as they were"
+            _LOG.error("%s; %s", error, kept)
+            return
+        self._missing = False
+        self._take(keys)
+        _LOG.info("%s: read again, keys: %s", self._file, ", ".join(key.name for key in keys))
+
+    def _take(self, keys: tuple[ApiKey, ...]) -> None:
+        self._keys = [(bytes.fromhex(key.sha256), key) for key in keys]
+        before, self._buckets = self._buckets, {}
+        for key in keys:
+            if key.requests_per_s is None or key.burst is None:
+                continue
+            bucket = before.get(key.name)
+            # A bucket that is as it was stays: a reload gives nobody a full one.
+            if bucket is None or (bucket.per_s, bucket.burst) != (key.requests_per_s, key.burst):
+                bucket = TokenBucket(key.requests_per_s, key.burst, self._clock)
+            self._buckets[key.name] = bucket
+
+
+def _version(file: Path) -> tuple[int, int, int] | None:
+    """Return what changes whenever the file does; None: it is not there."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+class Needed(NamedTuple):
+    """One row of the table.
+
+    Attributes:
+        method: of HTTP.
+        path: of the route, as the route writes it.
+        scope: that a request needs; "open": none, anybody may ask.
+    """
+
+    method: str
+    path: str
+    scope: Scope | Literal["open"]
+
+
+# What is not here cannot be reached, whether there is a route or not: a new route that nobody
+# thought about stays closed.
+NEEDED = (
+    Needed("POST", "/v1/search/images", "read"),
+    Needed("POST", "/v1/search/texts", "read"),
+    Needed("POST", "/v1/search/batch", "read"),
+    Needed("GET", "/v1/explain.png", "read"),
+    Needed("POST", "/v1/explain.png", "read"),
+    Needed("POST", "/knn-service", "read"),
+    Needed("POST", "/metadata", "read"),
+    Needed("GET", "/indices-list", "read"),
+    Needed("GET", "/v1/items/{target}/{item_id:path}", "read"),
+    Needed("POST", "/v1/items/{target}", "write"),
+    Needed("DELETE", "/v1/items/{target}/{item_id:path}", "write"),
+    Needed("GET", "/v1/images/{item_id:path}", "read"),
+    Needed("GET", "/v1/index", "read"),
+    Needed("GET", "/v1/index/state", "read"),
+    # It tells what others searched for.
+    Needed("GET", "/v1/index/slow-queries", "metrics"),
+    Needed("GET", "/healthz", "open"),
+    Needed("GET", "/readyz", "open"),
+    Needed("GET", "/metrics", "metrics"),
+    # The page and the description tell nothing of the index; the page asks for a key.
+    Needed("GET", "/", "open"),
+    Needed("GET", "/state", "open"),
+    Needed("GET", "/page/limits.json", "open"),
+    Needed("GET", "/page/{name}", "open"),
+    Needed("GET", "/docs", "open"),
+    Needed("GET", "/openapi.json", "open"),
+)
+
+_BY_PATH: dict[str, dict[str, Needed]] = {}
+for _row in NEEDED:
+    _BY_PATH.setdefault(_row.path, {})[_row.method] = _row
+_PATTERNS = [(compile_path(path)[0], rows) for path, rows in _BY_PATH.items() if "{" in path]
+
+
+def rows_of(path: str) -> dict[str, Needed]:
+    """Return the rows of a path by method; none where the service has nothing.
+
+    Args:
+        path: of a request, decoded.
+    """
+    exact = _BY_PATH.get(path)
+    if exact is not None:
+        return exact
+    # Not match: the router's own patterns would take "x" and a line break at the end for "x".
+    return next((rows for pattern, rows in _PATTERNS if pattern.fullmatch(path)), {})
+
+
+# Of one client: a key that was mistyped is tried by hand, or by a program at its start.
+_WRONG_KEYS_PER_S = 1.0
+_WRONG_KEYS_BURST = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessPolicy:
+    """What holds for all requests of one service.
+
+    Attributes:
+        keys: that are known; None: the service has none, and looks at none.
+        anonymous: scopes of a request without a key.
+        clients: what limits requests without a key; None: nothing does.
+        wrong_keys: what limits requests whose key is not accepted.
+        rates: where rates are counted for all replicas; None: each service counts alone.
+        hosts: names that a request without a key may ask for, in lower case.
+        origins: of the pages that may use the service, besides its own.
+    """
+
+    keys: KeyRing | None
+    anonymous: frozenset[Scope]
+    clients: ClientBuckets | None
+    wrong_keys: ClientBuckets
+    rates: RateStore | None
+    hosts: frozenset[str]
+    origins: frozenset[str]
+
+    def is_locked(self) -> bool:
+        """Return whether every request is refused because the file of keys is missing."""
+        return self.keys is not None and not self.anonymous and self.keys.is_missing()
+
+
+def make_policy(
+    settings: ServiceSettings,
+    host: str = "127.0.0.1",
+    clock: Clock = time.monotonic,
+    metrics: Metrics | None = None,
+) -> AccessPolicy:
+    """Decide who gets in.
+
+    Without keys everybody on this machine may do everything. Where others can reach the service
+    too, somebody has to have said that they may, and then they read and no more.
+
+    Args:
+        settings: of the service.
+        host: that it listens on.
+        clock: of the rates, in seconds.
+        metrics: where is counted what a store of rates does not answer; None: nowhere.
+
+    Raises:
+        ConfigError: the file of keys cannot be used, an origin is none, the store of rates is not
+            one that is known, or without keys the service would be open to others.
+    """
+    check_origins(settings.cors_origins)
+    keys = None if settings.keys_file is None else KeyRing(settings.keys_file, clock)
+    anonymous: frozenset[Scope] = frozenset()
+    if keys is None and is_loopback(host):
+        anonymous = frozenset(SCOPES)
+    elif settings.allow_anonymous:
+        anonymous = frozenset(("read", "metrics") if keys is None else ("read",))
+    elif keys is None:
+        raise ConfigError(
+            f"without keys the service listens on 127.0.0.1 only, not on {host}: make one with "
+            "aladin key add and give --keys, or let everybody read with --allow-anonymous"
+        )
+    _LOG.info(_describe(settings, anonymous))
+    clients = None
+    if settings.anonymous_requests_per_s is not None:
+        clients = ClientBuckets(settings.anonymous_requests_per_s, settings.anonymous_burst, clock)
+    rates = None
+    if settings.rate_store is not None:
+        rates = RedisRates(settings.rate_store.get_secret_value(), metrics or Metrics(), clock)
+    return AccessPolicy(
+        keys=keys,
+        anonymous=anonymous,
+        clients=clients,
+        wrong_keys=ClientBuckets(_WRONG_KEYS_PER_S, _WRONG_KEYS_BURST, clock),
+        rates=rates,
+        hosts=frozenset(name.lower() for name in (*settings.allowed_hosts, host)),
+        origins=frozenset(settings.cors_origins),
+    )
+
+
+def _describe(settings: ServiceSettings, anonymous: frozenset[Scope]) -> str:
+    """Return a sentence about who may do what."""
+    may_write = "write" in anonymous and not settings.read_only
+    may = "read, add and delete" if may_write else "read"
+    if settings.keys_file is None:
+        return f"authentication is off: anybody who reaches this address may {may}"
+    on = f"authentication is on: keys are read from {settings.keys_file}"
+    return f"{on}, and requests without a key may {may}" if anonymous else on

@@ -1,0 +1,320 @@
+"""How often a client may ask: a bucket of tokens each, one token a request.
+
+Rates that several services count together, in a Redis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from aladin_network.errors import ConfigError
+from fastapi import Request
+
+from aladin_service.http.errors import RateLimitedError
+from aladin_service.observe.metrics import Metrics
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+# Clients without a key that are remembered. Whoever is forgotten starts with a full bucket again,
+# so an attacker needs this many addresses to get around the limit.
+_MAX_CLIENTS = 10_000
+
+Clock = Callable[[], float]
+
+
+class TokenBucket:
+    """Holds up to `burst` tokens and gets `per_s` new ones a second."""
+
+    __slots__ = ("_clock", "_filled_s", "_tokens", "burst", "per_s")
+
+    def __init__(self, per_s: float, burst: int, clock: Clock = time.monotonic) -> None:
+        """Start full.
+
+        Args:
+            per_s: above 0.
+            burst: at least 1.
+            clock: in seconds.
+        """
+        self.per_s = per_s
+        self.burst = burst
+        self._clock = clock
+        self._tokens = float(burst)
+        self._filled_s = clock()
+
+    def take(self, count: int, paid: int = 0) -> None:
+        """Take tokens.
+
+        What costs more than the bucket can hold waits until it is full, and leaves a debt.
+
+        Args:
+            count: at least 1.
+            paid: tokens that the same request has taken before; they count as part of its cost.
+
+        Raises:
+            RateLimitedError: there are too few; none is taken. The time in it is that until the
+                whole request passes if it is sent again.
+        """
+        self._fill()
+        missing = min(count + paid, self.burst) - paid - self._tokens
+        if missing > 0:
+            raise RateLimitedError((missing + paid) / self.per_s)
+        self._tokens -= count
+
+    def note(self, count: int) -> None:
+        """Take tokens that were given elsewhere, be there as many or not."""
+        self._fill()
+        self._tokens -= count
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._tokens = min(self.burst, self._tokens + (now - self._filled_s) * self.per_s)
+        self._filled_s = now
+
+
+class RateStore(Protocol):
+    """Keeps the buckets that several services share."""
+
+    async def take(self, who: str, bucket: TokenBucket, count: int, paid: int = 0) -> None:
+        """Take tokens from a shared bucket.
+
+        Args:
+            who: names the bucket.
+            bucket: what this service counts alone; it has the rate and the burst of the shared one.
+            count: at least 1.
+            paid: tokens that the same request has taken before, see `TokenBucket.take`.
+
+        Raises:
+            RateLimitedError: there are too few; none is taken.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+        ...
+
+
+class RateLimit(NamedTuple):
+    """What limits the client of one request.
+
+    Attributes:
+        who: the client, the same to all services.
+        bucket: of this service.
+        store: of all services together; None: this one counts alone.
+    """
+
+    who: str
+    bucket: TokenBucket
+    store: RateStore | None
+
+    async def take(self, count: int, paid: int = 0) -> None:
+        """Take tokens, see `TokenBucket.take`."""
+        if self.store is None:
+            self.bucket.take(count, paid)
+        else:
+            await self.store.take(self.who, self.bucket, count, paid)
+
+
+class ClientBuckets:
+    """The buckets of clients that have no key, by their addresses."""
+
+    def __init__(self, per_s: float, burst: int, clock: Clock = time.monotonic) -> None:
+        """Know no client yet."""
+        self._per_s = per_s
+        self._burst = burst
+        self._clock = clock
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def of(self, address: str) -> TokenBucket:
+        """Return a client's bucket."""
+        who = client_network(address)
+        bucket = self._buckets.get(who)
+        if bucket is None:
+            bucket = self._buckets[who] = TokenBucket(self._per_s, self._burst, self._clock)
+            if len(self._buckets) > _MAX_CLIENTS:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(who)
+        return bucket
+
+
+def client_network(address: str) -> str:
+    """Return whom an address stands for: one customer has a whole /64 of IPv6."""
+    if ":" not in address:
+        return address
+    try:
+        ip = ipaddress.IPv6Address(address)
+    except ValueError:
+        return address
+    if ip.ipv4_mapped is not None:
+        return str(ip.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(ip) >> 64 << 64, 64)))
+
+
+async def charge(request: Request, count: int) -> None:
+    """Make a request that holds several queries or items cost as much as they would one by one.
+
+    The request itself has cost 1 when it reaches its route. One that costs more than its client's
+    burst passes when the bucket is full, and leaves a debt.
+
+    Args:
+        request: on its way through a route.
+        count: queries or items in it.
+
+    Raises:
+        RateLimitedError: its client may not ask for so many now.
+    """
+    limit: RateLimit | None = request.state.limit
+    if limit is not None and count > 1:
+        await limit.take(count - 1, paid=1)
+
+
+_LOG = logging.getLogger(__name__)
+
+# What a request waits for an answer at most. One from a Redis nearby takes a millisecond.
+_TIMEOUT_S = 0.1
+# One that did not answer is asked again so much later; until then nobody waits for it.
+_ASK_AGAIN_S = 1.0
+# Each is used by one request at a time, for a fraction of a millisecond.
+_MAX_CONNECTIONS = 8
+
+_PREFIX = "aladin:rate:"
+
+# `TokenBucket.take`, by the clock of the Redis: those of the services may differ. Nobody else is
+# served while it runs. Numbers are handed over as text, for Redis cuts them to integers. A bucket
+# that is full again is forgotten: one that is not there is full.
+_TAKE = """
+local per_s, burst, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local paid = tonumber(ARGV[4])
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
+local known = redis.call('HMGET', KEYS[1], 'tokens', 'filled_s')
+local tokens = burst
+if known[1] then
+    local passed_s = math.max(0, now - tonumber(known[2]))
+    tokens = math.min(burst, tonumber(known[1]) + passed_s * per_s)
+end
+local missing = math.min(count + paid, burst) - paid - tokens
+if missing > 0 then
+    return string.format('%.9g', (missing + paid) / per_s)
+end
+tokens = tokens - count
+redis.call('HSET', KEYS[1],
+    'tokens', string.format('%.17g', tokens), 'filled_s', string.format('%.17g', now))
+redis.call('PEXPIRE', KEYS[1], math.ceil(1000 * (burst - tokens) / per_s) + 1000)
+return ''
+"""
+
+
+class RedisRates:
+    """Takes from buckets in a Redis; while it does not answer, from those of this service.
+
+    Whoever was let in by all services together is noted in the bucket of the one that let it in, so
+    that a Redis which goes away gives nobody a full bucket. Alone, each of N services gives a
+    client its rate: N times as much in all, never less than it may have.
+    """
+
+    def __init__(self, url: str, metrics: Metrics, clock: Clock = time.monotonic) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            url: ``redis://[[user]:password@]host[:port][/database]``, ``rediss://`` for TLS, or
+                ``unix:///socket``.
+            metrics: where requests are counted that were counted alone.
+            clock: tells when to ask again, in seconds.
+
+        Raises:
+            ConfigError: the URL is none of a Redis, or the package is missing.
+        """
+        self._redis = _connect(url)
+        self._script = self._redis.register_script(_TAKE)
+        self._where = _without_password(url)
+        self._metrics = metrics
+        self._clock = clock
+        self._away = False
+        self._ask_again_s = 0.0
+
+    async def take(self, who: str, bucket: TokenBucket, count: int, paid: int = 0) -> None:
+        """See `RateStore.take`."""
+        retry_after_s = await self._ask(who, bucket, count, paid)
+        if retry_after_s is None:
+            self._metrics.rate_counted_alone()
+            bucket.take(count, paid)
+        elif retry_after_s > 0:
+            raise RateLimitedError(retry_after_s)
+        else:
+            bucket.note(count)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._redis.aclose()
+
+    async def _ask(self, who: str, bucket: TokenBucket, count: int, paid: int) -> float | None:
+        """Take tokens there.
+
+        Returns:
+            seconds until there are enough; 0: they were taken; None: the Redis does not answer.
+        """
+        from redis.exceptions import RedisError
+
+        now_s = self._clock()
+        if self._away:
+            if now_s < self._ask_again_s:
+                return None
+            self._ask_again_s = now_s + _ASK_AGAIN_S  # this request tries, no other with it
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                said = await self._script(
+                    [_PREFIX + who], [bucket.per_s, bucket.burst, count, paid]
+                )
+        except (RedisError, OSError, TimeoutError) as error:
+            self._ask_again_s = self._clock() + _ASK_AGAIN_S
+            if not self._away:
+                self._away = True
+                why = str(error) or f"no answer in {_TIMEOUT_S} s"
+                _LOG.warning("%s: %s; rates are counted here alone until it is", self._where, why)
+            return None
+        if self._away:
+            self._away = False
+            _LOG.info("%s answers again; rates are counted together", self._where)
+        return float(said or 0)
+
+
+def _connect(url: str) -> Redis:
+    try:
+        from redis.asyncio import BlockingConnectionPool, Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+    except ImportError:
+        raise ConfigError(
+            "ALADIN_RATE_STORE needs the package redis: pip install 'aladin-search[redis]'"
+        ) from None
+    try:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=_MAX_CONNECTIONS,
+            timeout=_TIMEOUT_S,
+            socket_timeout=_TIMEOUT_S,
+            socket_connect_timeout=_TIMEOUT_S,
+            # Once, at once: a connection that lay idle while the Redis was started again is dead.
+            retry=Retry(NoBackoff(), 1),
+            decode_responses=True,
+        )
+    except ValueError:
+        # Without the URL and without what was wrong with it: either may hold a password.
+        raise ConfigError(
+            "ALADIN_RATE_STORE: expected redis://host:port/database, rediss://... or unix:///..."
+        ) from None
+    return Redis.from_pool(pool)
+
+
+def _without_password(url: str) -> str:
+    """Return a URL as it may be shown."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

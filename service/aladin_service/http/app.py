@@ -1,0 +1,121 @@
+"""Builds the HTTP service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+
+from aladin_service.http.access.control import AccessControl, AnswerHeaders
+from aladin_service.http.access.policy import AccessPolicy, make_policy
+from aladin_service.http.error_responses import install_error_handlers
+from aladin_service.http.limits import BodyLimit, OverloadGate
+from aladin_service.http.openapi import (
+    OPENAPI_TAGS,
+    complete_document,
+    describe_access,
+    operation_id,
+)
+from aladin_service.http.request_context import RequestContext
+from aladin_service.http.routes import (
+    batch,
+    explain,
+    health,
+    images,
+    index,
+    index_state,
+    items,
+    knn_service,
+    page,
+    search,
+)
+from aladin_service.http.routes import metrics as metrics_router
+from aladin_service.http.state import ServiceState
+from aladin_service.intake.photo_fetcher import PhotoFetcher
+from aladin_service.observe.metrics import Metrics
+from aladin_service.observe.tracing import Tracing
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.workers import Workers
+
+
+def create_app(
+    workers: Workers,
+    settings: ServiceSettings,
+    metrics: Metrics,
+    tracing: Tracing | None = None,
+    policy: AccessPolicy | None = None,
+) -> FastAPI:
+    """Build the service of one index.
+
+    Args:
+        workers: of the index; they live from the application's start-up to its shutdown.
+        settings: limits.
+        metrics: where this application and its workers count.
+        tracing: where traces of its requests go; closed at its shutdown.
+        policy: who gets in; None: what the settings come to on 127.0.0.1.
+
+    Returns:
+        An ASGI application.
+
+    Raises:
+        ConfigError: the settings of who gets in are impossible.
+    """
+    policy = policy or make_policy(settings, metrics=metrics)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        app.state.service = ServiceState(workers, settings, metrics, PhotoFetcher(settings), policy)
+        await workers.start()
+        try:
+            yield
+        finally:
+            await workers.stop()
+            if policy.rates is not None:
+                await policy.rates.close()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
+
+    app = FastAPI(
+        title="ALADIN search",
+        description="Search photos with words and words with photos.",
+        version=version("aladin-search"),
+        lifespan=lifespan,
+        openapi_tags=OPENAPI_TAGS,
+        generate_unique_id_function=operation_id,
+        # The service has a page of its own at /docs, which asks no other host for its viewer.
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,  # `describe_access` serves it
+    )
+    install_error_handlers(app)
+    # The last one added is the outermost: an oversized body is refused with a request id.
+    app.add_middleware(
+        BodyLimit,
+        max_bytes=settings.max_body_bytes,
+        max_bytes_in_all=settings.max_bodies_bytes,
+        timeout_s=settings.body_timeout_s,
+    )
+    app.add_middleware(OverloadGate, workers=workers)
+    app.add_middleware(AccessControl, policy=policy)
+    app.add_middleware(RequestContext, metrics=metrics, tracing=tracing)
+    app.add_middleware(AnswerHeaders, policy=policy)
+    for router in (
+        search.router,
+        batch.router,
+        explain.router,
+        knn_service.router,
+        items.router,
+        images.router,
+        index.router,
+        index_state.router,
+        health.router,
+        metrics_router.router,
+        page.router,
+    ):
+        app.include_router(router)
+    complete_document(app)
+    describe_access(app, policy)
+    return app

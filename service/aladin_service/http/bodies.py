@@ -1,0 +1,283 @@
+"""Request bodies that are a JSON object, parsed and validated within bounds of time and memory.
+
+A parsed body takes up to thirty times the memory of its text, and one that is invalid in a million
+places takes longer to describe than to parse. So the size of the text, without the pictures in it,
+and the number of values are checked before the parser sees the body.
+
+Request bodies that may be JSON or a multipart form: read by hand, checked by pydantic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
+
+from aladin_network.errors import InputError
+from fastapi import Request
+from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema, model_validator
+from pydantic_core import from_json
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+
+from aladin_service.http.error_responses import MAX_FAULTS, ContentTypeError, JsonTooLargeError
+from aladin_service.http.state import ServiceState
+
+# Smaller bodies are parsed faster than another thread is reached.
+_LARGE_BYTES = 256 * 2**10
+# A full batch of queries, each with the largest filter, has 270,000.
+_MAX_VALUES = 400_000
+# Every value and every name follows one of them; those inside of texts are counted, too.
+_MARKS = (b",", b":", b"[", b"{")
+_CHUNK_BYTES = 2**20
+# Up to the first byte of a file in base64, whose text has no escaped quotation mark.
+_PICTURE = re.compile(rb'"(?:image|regions)"[ \t\r\n]*+:[ \t\r\n]*+"')
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class JsonObject(NamedTuple):
+    """A parsed body.
+
+    Attributes:
+        fields: not validated yet.
+        num_bytes: length of the body's text.
+    """
+
+    fields: dict[str, Any]
+    num_bytes: int
+
+
+async def read_json_object(
+    request: Request, service: ServiceState, *, many: bool = False
+) -> JsonObject:
+    """Read a request's body as a JSON object, whatever its content type is.
+
+    Args:
+        request: whose body is read whole.
+        service: has the limits.
+        many: whether the body may hold a list of queries or items; it is then limited by its
+            number of values alone, not by `max_json_bytes`.
+
+    Raises:
+        InputError: the body is not a JSON object.
+        BodyTooLargeError: the body is over the limit (raised by the middleware while it is read),
+            or is too large besides its pictures, or has too many values.
+    """
+    body = await request.body()
+    max_bytes = len(body) if many else service.settings.max_json_bytes
+    fields = await run_sized(service, len(body), _parse, body, max_bytes)
+    return JsonObject(fields, len(body))
+
+
+async def run_sized(
+    service: ServiceState,
+    num_bytes: int,
+    work: Callable[P, T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """Call a function here if it works on a small body, else in a thread beside the event loop.
+
+    Large bodies take turns, which bounds the memory that parsing takes in all.
+
+    Args:
+        service: has the turns.
+        num_bytes: length of the body that the function works on.
+        work: the function.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+
+    Returns:
+        What the function returns.
+    """
+    if num_bytes <= _LARGE_BYTES:
+        return work(*args, **kwargs)
+    async with service.large_bodies:
+        return await asyncio.to_thread(work, *args, **kwargs)
+
+
+def _parse(body: bytes, max_bytes: int) -> dict[str, Any]:
+    if len(body) > max_bytes and _bytes_besides_pictures(body, max_bytes) > max_bytes:
+        raise JsonTooLargeError(
+            f"{max_bytes} bytes of JSON besides photos and regions (ALADIN_MAX_JSON_BYTES)"
+        )
+    if len(body) > _LARGE_BYTES and _has_more_values(body, _MAX_VALUES):
+        raise JsonTooLargeError(f"{_MAX_VALUES} names and values in JSON")
+    try:
+        # Texts rarely repeat, names do.
+        fields = from_json(body, cache_strings="keys")
+    except ValueError as error:
+        raise InputError(f"Invalid JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise InputError("Input should be an object")
+    return cast(dict[str, Any], fields)
+
+
+def _bytes_besides_pictures(body: bytes, most: int) -> int:
+    """Count the bytes outside of pictures in base64; beyond `most` the count is not exact.
+
+    No more than `most` bytes are searched for pictures, and a picture's end is found at the speed
+    of memory.
+    """
+    besides = place = 0
+    while besides <= most:
+        found = _PICTURE.search(body, place, place + most - besides)
+        if found is None:
+            return besides + len(body) - place
+        besides += found.end() - place
+        end = body.find(b'"', found.end())
+        place = len(body) if end < 0 else end
+    return besides
+
+
+def _has_more_values(body: bytes, most: int) -> bool:
+    count = 0
+    for start in range(0, len(body), _CHUNK_BYTES):
+        count += sum(body.count(mark, start, start + _CHUNK_BYTES) for mark in _MARKS)
+        if count > most:
+            return True
+    return False
+
+
+# One more than there are fields would do; some room lets the error name the unknown ones.
+_MAX_FORM_FIELDS = 20
+# Fields of a form that are files: a picture, and the regions that a detector found in it.
+_FILES = ("image", "regions")
+
+
+def _decode_base64(value: object) -> object:
+    """Decode base64; the bytes of an uploaded file pass as they are."""
+    if not isinstance(value, str):
+        return value
+    try:
+        # Tools wrap base64 into lines, so white space is no fault.
+        return base64.b64decode("".join(value.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("not base64") from None
+
+
+# A file: base64 in JSON, a file of a form.
+Upload = Annotated[
+    bytes,
+    BeforeValidator(_decode_base64),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
+]
+
+
+class StrictBody(BaseModel):
+    """A body, or an entry of its list, without any field that is not the model's."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_unknown_fields(cls, fields: object) -> object:
+        """Refuse many unknown fields as one fault; pydantic makes one of each."""
+        known = cls.model_fields.keys()
+        if isinstance(fields, dict) and len(fields) > len(known) + MAX_FAULTS:
+            unknown = cast(dict[str, Any], fields).keys() - known
+            raise ValueError(f"{len(unknown)} unknown fields; known are {', '.join(known)}")
+        return cast(object, fields)
+
+
+class Body(NamedTuple):
+    """The fields of a request.
+
+    Attributes:
+        kind: a form's values are texts; those of JSON have types of their own.
+        fields: not checked yet.
+        num_bytes: length of the JSON that is validated; 0 for a form, whose files are validated
+            as they are.
+    """
+
+    kind: Literal["json", "form"]
+    fields: dict[str, Any]
+    num_bytes: int
+
+
+async def read_body(
+    request: Request, service: ServiceState, json_fields: Collection[str], *, many: bool = False
+) -> Body:
+    """Read a request's body, whole and within the limit.
+
+    Args:
+        request: of either type.
+        service: has the limits.
+        json_fields: form fields whose value is JSON; "image" and "regions" are files.
+        many: whether JSON may hold a list of queries or items, see `read_json_object`.
+
+    Raises:
+        ContentTypeError: it is of neither type.
+        InputError: it is broken.
+        BodyTooLargeError: it is over the limit (by the middleware, while it is read), or its JSON
+            is, see `read_json_object`.
+    """
+    content_type = request.headers.get("content-type", "")
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == "application/json":
+        json = await read_json_object(request, service, many=many)
+        return Body("json", json.fields, json.num_bytes)
+    if kind == "multipart/form-data":
+        return Body("form", await _read_form(request, json_fields), 0)
+    raise ContentTypeError(content_type)
+
+
+def request_docs(*json_schemas: dict[str, Any], form_title: str) -> dict[str, Any]:
+    """Describe, for the OpenAPI document, a body that is read by hand.
+
+    Args:
+        json_schemas: Schemas of the JSON bodies; the form has the properties of the first, with
+            files in place of its image and regions.
+        form_title: Name of the form's schema.
+    """
+    schema = json_schemas[0] if len(json_schemas) == 1 else {"anyOf": list(json_schemas)}
+    own = json_schemas[0]["properties"]
+    files = {
+        name: {key: own[name][key] for key in ("description",) if key in own[name]}
+        | {"type": "string", "format": "binary"}
+        for name in _FILES
+        if name in own
+    }
+    form = {**json_schemas[0], "title": form_title, "properties": own | files}
+    docs = json_request_docs(schema)
+    docs["requestBody"]["content"]["multipart/form-data"] = {"schema": form}
+    return docs
+
+
+def json_request_docs(schema: dict[str, Any]) -> dict[str, Any]:
+    """Describe, for the OpenAPI document, a JSON body that is read by hand."""
+    content: dict[str, Any] = {"application/json": {"schema": schema}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+async def _read_form(request: Request, json_fields: Collection[str]) -> dict[str, Any]:
+    await request.body()  # whole and within the limit before it is taken apart
+    try:
+        async with request.form(max_files=len(_FILES), max_fields=_MAX_FORM_FIELDS) as form:
+            return {name: await _read_field(form, name, json_fields) for name in form}
+    except HTTPException as error:  # what starlette makes of a malformed form
+        raise InputError(f"the multipart body cannot be read: {error.detail}") from None
+
+
+async def _read_field(form: FormData, name: str, json_fields: Collection[str]) -> object:
+    values = form.getlist(name)
+    if len(values) > 1:
+        raise InputError(f"{name}: given {len(values)} times")
+    value = values[0]
+    if name in _FILES:
+        if not isinstance(value, UploadFile):
+            raise InputError(f"{name}: expected a file, got a plain value")
+        return await value.read()
+    if isinstance(value, UploadFile):
+        raise InputError(f"{name}: expected a plain value, got a file")
+    if name in json_fields:
+        try:
+            return from_json(value)  # as deep as a body in JSON may be, and no deeper
+        except ValueError:
+            raise InputError(f"{name}: not JSON") from None
+    return value

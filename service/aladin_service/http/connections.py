@@ -1,0 +1,315 @@
+"""Which open connections are served: so many in all, so many of one client, and probes always.
+
+At the limits a connection is not closed at once, for it may be a probe of whoever decides whether
+the service is alive. It has a short time to send a head. A probe is answered, any other request is
+refused. Few connections wait so, and the client that has most of them loses its oldest one first:
+a client cannot crowd out the probes of another one, however many connections it opens.
+
+HTTP connections that nobody can hold for ever, whatever their client does or leaves undone.
+
+uvicorn reads as long as a client sends, waits as long as it does not, and keeps an answer as long
+as it is not taken. Here each of them has an end: a head that does not come whole, or is too large;
+an answer that is not read; a body that goes on after its answer. A body that is read has its limits
+in `BodyLimit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from asyncio import TimerHandle
+from collections import Counter
+from typing import Literal, Protocol
+
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from aladin_service.http.access.proxies import TrustedProxies
+from aladin_service.http.access.rate_limits import Clock, client_network
+from aladin_service.settings import ServiceSettings
+
+_LOG = logging.getLogger(__name__)
+
+# Connections beyond the limits that may wait for their heads at the same time.
+PROBE_PLACES = 100
+
+# Refused connections come by the thousand, and one line tells as much as all of them.
+_LOG_EVERY_S = 60.0
+
+Place = Literal["served", "probe"]
+
+
+class Closable(Protocol):
+    """A connection as its limits see it."""
+
+    def close_as_full(self) -> None:
+        """Answer that there are too many connections, and close."""
+        ...
+
+
+class ConnectionLimits:
+    """The open connections of one server."""
+
+    def __init__(
+        self, settings: ServiceSettings, proxies: TrustedProxies, clock: Clock = time.monotonic
+    ) -> None:
+        """Start without connections.
+
+        Args:
+            settings: Limits.
+            proxies: Peers that stand for many clients and are exempt from the limit for one.
+            clock: Time in seconds.
+        """
+        self._max_in_all = settings.max_connections
+        self._max_per_client = settings.max_connections_per_client
+        self._proxies = proxies
+        self._clock = clock
+        self._served: dict[Closable, str] = {}
+        self._served_of: Counter[str] = Counter()
+        self._probes: dict[Closable, str] = {}
+        self._probes_of: dict[str, dict[Closable, None]] = {}  # each in the order of arrival
+        self._next_log_s = clock()
+
+    def enter(self, connection: Closable, peer: str | None) -> Place:
+        """Find a place for a new connection.
+
+        Args:
+            connection: Hashable by identity.
+            peer: IP address, or None for a Unix socket, whose clients are not told apart.
+
+        Returns:
+            "served", or "probe" if a limit is reached and no more than a probe may be answered.
+        """
+        who = "" if peer is None else client_network(peer)
+        if self._is_over(who, peer):
+            self._make_room()
+            self._probes[connection] = who
+            self._probes_of.setdefault(who, {})[connection] = None
+            return "probe"
+        self._served[connection] = who
+        self._served_of[who] += 1
+        return "served"
+
+    def leave(self, connection: Closable) -> None:
+        """Forget a connection that is closed, or is about to be."""
+        who = self._served.pop(connection, None)
+        if who is not None:
+            self._served_of[who] -= 1
+            if not self._served_of[who]:
+                del self._served_of[who]
+            return
+        who = self._probes.pop(connection, None)
+        if who is not None:
+            del self._probes_of[who][connection]
+            if not self._probes_of[who]:
+                del self._probes_of[who]
+
+    def _is_over(self, who: str, peer: str | None) -> bool:
+        if len(self._served) >= self._max_in_all:
+            self._tell(f"{self._max_in_all} connections are open (ALADIN_MAX_CONNECTIONS)")
+            return True
+        if peer is None or peer in self._proxies:
+            return False
+        if self._served_of[who] >= self._max_per_client:
+            self._tell(
+                f"{who} has {self._max_per_client} connections open "
+                "(ALADIN_MAX_CONNECTIONS_PER_CLIENT; FORWARDED_ALLOW_IPS exempts proxies)"
+            )
+            return True
+        return False
+
+    def _make_room(self) -> None:
+        if len(self._probes) >= PROBE_PLACES:
+            most = max(self._probes_of.values(), key=len)
+            oldest = next(iter(most))
+            self.leave(oldest)
+            oldest.close_as_full()
+
+    def _tell(self, why: str) -> None:
+        now_s = self._clock()
+        if now_s >= self._next_log_s:
+            self._next_log_s = now_s + _LOG_EVERY_S
+            _LOG.warning("refusing connections, except probes: %s", why)
+
+
+# Of one request: browsers and proxies send a few kB.
+_MAX_HEAD_BYTES = 64 * 2**10
+
+# How long a client may go on with a body whose answer it has: as `BodyLimit` reads on.
+_TAIL_S = 5.0
+
+# A connection is looked at now and then, which costs its requests nothing: at least this often, and
+# this often within its shortest limit.
+_LOOK_S = 1.0
+_LOOKS = 4
+
+# Of a connection beyond the limits: a probe sends its head at once.
+_PROBE_HEAD_S = 2.0
+_PROBES = frozenset({b"/healthz", b"/readyz"})
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\n"
+    b"Connection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+)
+_HEAD_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_HEAD_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"Connection: close\r\nContent-Length: 0\r\n\r\n"
+)
+
+
+def bounded_protocol(settings: ServiceSettings, proxies: TrustedProxies) -> type[asyncio.Protocol]:
+    """Return the class of a server's connections; uvicorn makes the instances.
+
+    Args:
+        settings: Limits.
+        proxies: Peers that are exempt from the limit of connections per client.
+    """
+
+    class Protocol(BoundedProtocol):
+        pass
+
+    Protocol.settings = settings
+    Protocol.limits = ConnectionLimits(settings, proxies)
+    return Protocol
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection of uvicorn that ends when its client exceeds a limit."""
+
+    settings: ServiceSettings
+    limits: ConnectionLimits
+
+    # When it began, by the event loop's clock; None while it is not so.
+    _head_since: float | None = None  # the client owes (the rest of) a head
+    _tail_since: float | None = None  # it has its answer and still sends the request's body
+    _unsent_since: float | None = None  # it does not read
+    _head_bytes = 0
+    _in_body = False
+    _message_ended = False
+    _look: TimerHandle | None = None
+    _place: Place = "served"
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Find a place for the connection and begin to watch it."""
+        super().connection_made(transport)
+        self._place = self.limits.enter(self, None if self.client is None else self.client[0])
+        self._head_since = self.loop.time()
+        self._look_later()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Watch no more."""
+        self.limits.leave(self)
+        if self._look is not None:
+            self._look.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, unless it is too much of a head."""
+        if self.transport.is_closing():
+            return
+        self._message_ended = False
+        super().data_received(data)
+        # Where a message ended in these bytes, at most their rest belongs to the next head.
+        if self._in_body or self._message_ended or self.transport.is_closing():
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > _MAX_HEAD_BYTES:
+            self._refuse(_HEAD_TOO_LARGE)
+        elif self._head_since is None:
+            self._head_since = self.loop.time()
+
+    def on_headers_complete(self) -> None:
+        """The client owes no head any more."""
+        self._in_body = True
+        self._head_since = None
+        self._unsent_since = None  # a client that asks for more has taken what it got
+        if self._place == "served":
+            super().on_headers_complete()
+            return
+        assert self.parser is not None  # until the connection is lost
+        path = self.url.partition(b"?")[0]
+        is_probe = self.parser.get_method() == b"GET" and path in _PROBES
+        self.app = self.config.loaded_app if is_probe else _answer_full
+        super().on_headers_complete()
+        self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        """What comes next is a head."""
+        self._in_body = False
+        self._message_ended = True
+        self._head_bytes = 0
+        self._tail_since = None
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """From now on the client only wastes what it still sends of the request."""
+        if self._in_body and not self._answering():
+            self._tail_since = self.loop.time()
+        super().on_response_complete()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection, which was idle, and drop what its client does not read."""
+        if self._unsent():
+            self.transport.abort()
+        super().timeout_keep_alive_handler()
+
+    def close_as_full(self) -> None:
+        """See `Closable.close_as_full`."""
+        self._refuse(_FULL)
+
+    def _head_timeout_s(self) -> float:
+        limit_s = self.settings.head_timeout_s
+        return limit_s if self._place == "served" else min(limit_s, _PROBE_HEAD_S)
+
+    def _look_later(self) -> None:
+        shortest_s = min(self._head_timeout_s(), self.settings.send_timeout_s)
+        wait_s = min(_LOOK_S, shortest_s / _LOOKS)
+        self._look = self.loop.call_later(wait_s, self._look_at_limits)
+
+    def _look_at_limits(self) -> None:
+        now = self.loop.time()
+        if not self._unsent():
+            self._unsent_since = None
+        elif self._unsent_since is None:
+            self._unsent_since = now
+        if _is_over(self._unsent_since, now, self.settings.send_timeout_s):
+            self.transport.abort()
+            return
+        if self._answering() and self._head_since is not None:
+            self._head_since = now  # it may be us who do not read on
+        if _is_over(self._head_since, now, self._head_timeout_s()):
+            if self._place == "probe":
+                self._refuse(_FULL)
+            else:
+                # To one that sent nothing there is nothing to say.
+                self._refuse(_HEAD_TIMEOUT if self._head_bytes else b"")
+        elif _is_over(self._tail_since, now, _TAIL_S):
+            self._refuse(b"")
+        self._look_later()
+
+    def _answering(self) -> bool:
+        return bool(self.cycle) and not self.cycle.response_complete
+
+    def _unsent(self) -> bool:
+        return self.transport.get_write_buffer_size() > 0
+
+    def _refuse(self, answer: bytes) -> None:
+        """Close the connection; the watch goes on until the client has taken the answer."""
+        if not self.transport.is_closing():
+            if answer and not self._answering():
+                self.transport.write(answer)
+            self.transport.close()
+
+
+async def _answer_full(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer, in the place of the application, that there are too many connections."""
+    del scope, receive
+    headers = [(b"connection", b"close"), (b"retry-after", b"1"), (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body"})
+
+
+def _is_over(since: float | None, now: float, limit_s: float) -> bool:
+    return since is not None and now - since > limit_s

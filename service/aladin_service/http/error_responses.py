@@ -1,0 +1,365 @@
+"""What an error's message says of a request, in bounded length whatever was sent.
+
+From an error to an HTTP answer: one table, one body.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from aladin_network.errors import (
+    AladinError,
+    CheckpointError,
+    ConfigError,
+    DuplicateItemError,
+    EngineUnavailableError,
+    GenerationRefusedError,
+    ImageError,
+    ImageTooLargeError,
+    IndexNotReadyError,
+    IndexWriteError,
+    InputError,
+    NoSuchTargetError,
+    NoWorkerError,
+    OverloadedError,
+    RegionError,
+    RegionsTooLargeError,
+    SearchIndexError,
+    ShuttingDownError,
+    TextTooLongError,
+    UnknownItemError,
+    WorkerDiedError,
+)
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+
+from aladin_service.http.errors import (
+    AccessError,
+    CrossSiteError,
+    KeysMissingError,
+    MissingScopeError,
+    RateLimitedError,
+    UnauthorizedError,
+    UnknownHostError,
+)
+from aladin_service.intake.image_reader import RegionsNeededError
+from aladin_service.intake.photo_fetcher import ImageUrlFailedError, ImageUrlRefusedError
+from aladin_service.observe.logs import current_request
+from aladin_service.photos.photo_bytes import PhotoGoneError
+
+# Faults that are described one by one.
+MAX_FAULTS = 10
+_MAX_NAME_CHARS = 100
+_MAX_MESSAGE_CHARS = 2000
+# Messages name what was sent first and what is expected last: both ends are kept.
+_MESSAGE_END_CHARS = 500
+
+
+def describe_faults(faults: Sequence[Any]) -> str:
+    """Say which fields are wrong and why, from the faults of a pydantic validation error.
+
+    The first `MAX_FAULTS` are described, the others are counted.
+    """
+    described: list[str] = []
+    for fault in faults[:MAX_FAULTS]:
+        parts = (str(part) for part in fault["loc"] if part not in ("query", "path"))
+        where = ".".join(_cut(part, _MAX_NAME_CHARS) for part in parts)
+        what = str(fault["msg"]).removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            what = "unknown field"
+        described.append(f"{where}: {what}" if where else what)
+    if len(faults) > MAX_FAULTS:
+        described.append(f"and {len(faults) - MAX_FAULTS} more")
+    return "; ".join(described)
+
+
+def cut_message(message: str) -> str:
+    """Shorten a message that repeats a long value; its beginning and its end stay."""
+    return _cut(message, _MAX_MESSAGE_CHARS, _MESSAGE_END_CHARS)
+
+
+def _cut(text: str, most: int, end: int = 0) -> str:
+    if len(text) <= most:
+        return text
+    return f"{text[: most - end - 1]}…{text[len(text) - end :]}"
+
+
+_LOG = logging.getLogger(__name__)
+
+# By then some uploads are through, most likely.
+_ROOM_S = 1.0
+
+# To describe some faults of a validation error, pydantic describes all: of more there is a count.
+_MAX_COUNTED = 1000
+
+
+class BodyTooLargeError(InputError):
+    """A request's body is over the limit; found while it was read."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"the body is over the limit of {limit_bytes} bytes")
+
+
+class JsonTooLargeError(BodyTooLargeError):
+    """A JSON body would cost too much to parse; found before it is parsed."""
+
+    def __init__(self, limit: str) -> None:
+        """Name the limit that is exceeded."""
+        InputError.__init__(self, f"the body is over the limit of {limit}")
+
+
+class BodiesTooLargeError(OverloadedError):
+    """The bodies of the requests that are under way take all the room that there is for them."""
+
+    def __init__(self) -> None:
+        super().__init__(_ROOM_S)
+        self.args = (f"too many bytes are being uploaded, try again in {_ROOM_S:g} s",)
+
+
+class BodyTimeoutError(InputError):
+    """A request's body did not come whole in time."""
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"the body did not come whole within {timeout_s:g} s")
+
+
+class ContentTypeError(InputError):
+    """A request's body is of none of the expected types."""
+
+    def __init__(
+        self, actual: str, expected: str = "application/json or multipart/form-data"
+    ) -> None:
+        super().__init__(f"expected a body of type {expected}, got {actual or 'no content type'}")
+
+
+class ReadOnlyError(AladinError):
+    """A request would change the index of a service that only reads."""
+
+    def __init__(self) -> None:
+        super().__init__("this service is read-only: nothing can be added or deleted")
+
+
+class WorkersMissingError(AladinError):
+    """Not all workers take jobs."""
+
+    def __init__(self, alive: int, wanted: int) -> None:
+        super().__init__(f"expected {wanted} workers, {alive} take jobs now")
+
+
+class Failure(NamedTuple):
+    """How an error is told to the client."""
+
+    status: int
+    code: str
+
+
+# Looked up along the error's own classes, so that the nearest entry wins.
+FAILURES: dict[type[BaseException], Failure] = {
+    UnauthorizedError: Failure(401, "unauthorized"),
+    AccessError: Failure(403, "forbidden"),
+    MissingScopeError: Failure(403, "missing_scope"),
+    CrossSiteError: Failure(403, "cross_site"),
+    ReadOnlyError: Failure(403, "read_only"),
+    ImageUrlRefusedError: Failure(403, "image_url_refused"),
+    UnknownItemError: Failure(404, "unknown_id"),
+    NoSuchTargetError: Failure(404, "no_such_target"),
+    PhotoGoneError: Failure(404, "photo_gone"),
+    BodyTimeoutError: Failure(408, "body_timeout"),
+    DuplicateItemError: Failure(409, "duplicate_id"),
+    BodyTooLargeError: Failure(413, "body_too_large"),
+    ImageTooLargeError: Failure(413, "image_too_large"),
+    RegionsTooLargeError: Failure(413, "regions_too_large"),
+    ContentTypeError: Failure(415, "unsupported_content_type"),
+    ImageError: Failure(415, "not_an_image"),
+    UnknownHostError: Failure(421, "unknown_host"),
+    RegionError: Failure(422, "invalid_regions"),
+    RegionsNeededError: Failure(422, "regions_needed"),
+    TextTooLongError: Failure(422, "text_too_long"),
+    ImageUrlFailedError: Failure(422, "image_url_failed"),
+    InputError: Failure(422, "invalid_field"),
+    ConfigError: Failure(422, "invalid_field"),
+    OverloadedError: Failure(429, "overloaded"),
+    RateLimitedError: Failure(429, "rate_limited"),
+    IndexNotReadyError: Failure(503, "index_not_ready"),
+    KeysMissingError: Failure(503, "keys_missing"),
+    ShuttingDownError: Failure(503, "shutting_down"),
+    EngineUnavailableError: Failure(503, "engine_unavailable"),
+    WorkersMissingError: Failure(503, "workers_missing"),
+    NoWorkerError: Failure(503, "workers_missing"),
+    WorkerDiedError: Failure(503, "worker_died"),
+    GenerationRefusedError: Failure(503, "generation_refused"),
+    IndexWriteError: Failure(507, "cannot_write"),
+    SearchIndexError: Failure(500, "index_broken"),
+    CheckpointError: Failure(500, "index_broken"),
+    Exception: Failure(500, "internal_error"),
+}
+
+# Nothing was answered, for nobody waited any more: nginx's number, which no answer ever has.
+HUNG_UP = 499
+
+# Errors that the framework raises itself.
+_FRAMEWORK_CODES = {404: "unknown_route", 405: "method_not_allowed"}
+
+
+class ErrorDetail(BaseModel):
+    """One clear error."""
+
+    code: str
+    message: str
+    request_id: str
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer that is not a success."""
+
+    error: ErrorDetail
+
+
+class ErrorResponse(JSONResponse):
+    """An `ErrorBody` that is sent.
+
+    Attributes:
+        code: of the error.
+    """
+
+    def __init__(
+        self, failure: Failure, message: str, request_id: str, headers: dict[str, str]
+    ) -> None:
+        """Write the body."""
+        self.code = failure.code
+        message = cut_message(message)
+        detail = ErrorDetail(code=failure.code, message=message, request_id=request_id)
+        body = ErrorBody(error=detail).model_dump()
+        super().__init__(body, status_code=failure.status, headers=headers)
+
+
+# They know when to ask again.
+_RETRIED = (
+    OverloadedError,
+    RateLimitedError,
+    NoWorkerError,
+    WorkerDiedError,
+    EngineUnavailableError,
+    KeysMissingError,
+)
+
+_DESCRIPTIONS = {
+    401: "no key, or none that is known",
+    403: "not with this key or from this page, not from this URL, or the service is read-only",
+    404: "unknown id, or nothing of this kind in the index",
+    408: "the body took too long",
+    409: "an item with this id is there already",
+    413: "body, photo, pixels or regions over the limit",
+    415: "not an image, or neither JSON nor multipart",
+    421: "without a key, under a name that is not this service's",
+    422: "invalid field",
+    429: "overloaded, or more requests than this client may send",
+    503: "no index is live, the newest one is unsound, its engine is away, a worker ended, or the "
+    "file of keys is missing",
+    507: "the disk is full, or cannot be written; nothing of the request was applied",
+}
+
+
+def failure_of(error: Exception) -> Failure:
+    """Look up what an error is answered with."""
+    return next(FAILURES[kind] for kind in type(error).__mro__ if kind in FAILURES)
+
+
+def error_docs(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe, for the OpenAPI page, the errors that a route may answer."""
+    return {
+        status: {"model": ErrorBody, "description": _DESCRIPTIONS[status]} for status in statuses
+    }
+
+
+def error_response(error: Exception, request_id: str) -> ErrorResponse:
+    """Build the answer to a request that failed."""
+    return _note(part_error(error, request_id))
+
+
+def part_error(error: Exception, request_id: str) -> ErrorResponse:
+    """Build what would be the answer if a part of a request were all of it."""
+    failure = failure_of(error)
+    foreseen = isinstance(error, AladinError) and failure.status != 500
+    message = str(error) if foreseen else "the service failed; its log has this request's id"
+    if isinstance(error, IndexWriteError):
+        message = error.reason  # without the path, which is nobody's business
+    if isinstance(error, EngineUnavailableError):  # nor is where the engine is
+        message = "the engine that keeps the index does not answer, try again later"
+    headers: dict[str, str] = {}
+    if isinstance(error, _RETRIED):
+        headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    if isinstance(error, BodyTimeoutError):
+        headers["Connection"] = "close"
+    if isinstance(error, UnauthorizedError):
+        headers["WWW-Authenticate"] = "Bearer"
+    return ErrorResponse(failure, message, request_id, headers)
+
+
+def unknown_route_response(
+    method: str, path: str, allowed: Sequence[str], request_id: str
+) -> JSONResponse:
+    """Build the answer to a request for what the service does not have.
+
+    Args:
+        method: of the request.
+        path: of the request.
+        allowed: methods that the path has; none: there is nothing at all.
+        request_id: of the request.
+    """
+    status = 405 if allowed else 404
+    headers = {"Allow": ", ".join(allowed)} if allowed else {}
+    failure = Failure(status, _FRAMEWORK_CODES[status])
+    message = f"{method} {path}: {HTTPStatus(status).phrase}"
+    return _note(ErrorResponse(failure, message, request_id, headers))
+
+
+def invalid_input(error: ValidationError) -> InputError:
+    """Say what is wrong with a body, without repeating what was sent."""
+    if error.error_count() > _MAX_COUNTED:
+        return InputError(f"{error.error_count()} fields are wrong")
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    return InputError(describe_faults(faults))
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Make an application answer every error with an `ErrorBody`."""
+    app.add_exception_handler(AladinError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_framework_error)
+
+
+async def _on_error(request: Request, error: Exception) -> JSONResponse:
+    response = error_response(error, request.state.request_id)
+    if response.status_code == 500:
+        _LOG.error("the request failed: %s", error, exc_info=error)
+    return response
+
+
+async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    message = describe_faults(error.errors())
+    return _note(ErrorResponse(FAILURES[InputError], message, request.state.request_id, {}))
+
+
+async def _on_framework_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    failure = Failure(error.status_code, _FRAMEWORK_CODES.get(error.status_code, "http_error"))
+    where = f"{request.method} {request.url.path}"
+    message, headers = f"{where}: {error.detail}", dict(error.headers or {})
+    return _note(ErrorResponse(failure, message, request.state.request_id, headers))
+
+
+def _note(response: ErrorResponse) -> ErrorResponse:
+    """Keep the code of a request's answer, for its line in the log."""
+    record = current_request()
+    if record is not None:
+        record.error_code = response.code
+    return response

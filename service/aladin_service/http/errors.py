@@ -1,0 +1,79 @@
+"""Why a request is turned away before it reaches a route."""
+
+from __future__ import annotations
+
+from aladin_network.errors import AladinError
+
+from aladin_service.keys.api_key import Scope
+
+
+class AccessError(AladinError):
+    """Base of the reasons."""
+
+
+class UnauthorizedError(AccessError):
+    """A key is needed, and the request has none or none that is known."""
+
+
+class KeysMissingError(AccessError):
+    """The file of keys is gone, so no key can be checked."""
+
+    retry_after_s = 1.0
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the service's file of keys is missing, so no key is accepted until it is back"
+        )
+
+
+class MissingScopeError(AccessError):
+    """The request may not do this with the key that it has, or without one."""
+
+    def __init__(self, scope: Scope, key_name: str | None) -> None:
+        """Say what is missing.
+
+        Args:
+            scope: that is needed.
+            key_name: of the key; None: the service answers without keys, but not this.
+        """
+        lacks = "requests without a key do not have"
+        if key_name is not None:
+            lacks = f"the key {key_name!r} does not have"
+        super().__init__(f"this needs the scope {scope!r}, which {lacks}")
+        self.scope = scope
+
+
+class UnknownHostError(AccessError):
+    """The request names a host that this service was not told to be."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"without a key this service answers to an address, to localhost and to the names in "
+            f"ALADIN_ALLOWED_HOSTS, not to {host!r}"
+        )
+
+
+class CrossSiteError(AccessError):
+    """A page of another site sent the request."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(f"requests of pages from {origin!r} are not accepted here")
+
+
+class RateLimitedError(AccessError):
+    """A client asks more often than it may."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        super().__init__(f"more requests than this client may send; try in {retry_after_s:.3g} s")
+        self.retry_after_s = retry_after_s
+
+
+class TooManyWrongKeysError(RateLimitedError):
+    """A client goes on to send keys that are not accepted."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        super().__init__(retry_after_s)
+        self.args = (
+            "the request's key is not accepted, as those of many requests from this address before "
+            f"it; try another one in {retry_after_s:.3g} s",
+        )

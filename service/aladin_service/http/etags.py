@@ -1,0 +1,100 @@
+"""The files of the page, as they are sent: compressed where the browser knows how, once.
+
+Pictures that a client may have already: named by an ETag, and not sent again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Annotated
+
+from fastapi import Header, Request
+from fastapi.responses import Response
+
+from aladin_service.photos.photo_bytes import PhotoBytes
+
+_MEDIA_TYPES = {
+    "html": "text/html",
+    "js": "text/javascript",
+    "css": "text/css",
+    "svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageContent:
+    """One file.
+
+    Attributes:
+        plain: as it is.
+        zipped: the same, compressed.
+        tag: ETag of both; weak, for they are the same to a reader and not the same bytes.
+    """
+
+    plain: bytes
+    zipped: bytes
+    tag: str
+
+
+def send_page_file(name: str, request: Request) -> Response:
+    """Answer with a file of the page, or with 304 where the browser has it.
+
+    Args:
+        name: of a file in ``service/aladin_service/page``.
+        request: that asks for it.
+    """
+    content = _read(name)
+    # Asked for anew at every visit: after an update, old scripts would meet new pages.
+    headers = {"Cache-Control": "no-cache", "ETag": content.tag, "Vary": "Accept-Encoding"}
+    if content.tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    body = content.plain
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        body = content.zipped
+        headers["Content-Encoding"] = "gzip"
+    media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
+    return Response(body, media_type=media_type, headers=headers)
+
+
+@cache
+def _read(name: str) -> PageContent:
+    plain = files("aladin_service").joinpath("page", name).read_bytes()
+    digest = hashlib.sha256(plain).hexdigest()
+    # Without the time of day: every worker and every start sends the same bytes.
+    return PageContent(plain=plain, zipped=gzip.compress(plain, mtime=0), tag=f'W/"{digest}"')
+
+
+IfNoneMatch = Annotated[str | None, Header(description="ETags of what the client has.")]
+
+NOT_MODIFIED_DOCS = {304: {"description": "the client has it already, as If-None-Match says"}}
+
+_ETAG = re.compile(r'"([0-9a-f]{64})"')
+
+
+def known_versions(if_none_match: str | None) -> frozenset[str]:
+    """Return the versions that a client has.
+
+    Args:
+        if_none_match: the request's header; None: it has none.
+    """
+    return frozenset(_ETAG.findall(if_none_match or ""))
+
+
+def answer_version(version: str, picture: PhotoBytes | None) -> Response:
+    """Answer with a picture that may be replaced or deleted any time.
+
+    So whoever has it asks before it is shown again.
+
+    Args:
+        version: 64 hexadecimal digits.
+        picture: None: the client has it.
+    """
+    headers = {"ETag": f'"{version}"', "Cache-Control": "private, no-cache"}
+    if picture is None:
+        return Response(status_code=304, headers=headers)
+    return Response(picture.data, media_type=picture.media_type, headers=headers)

@@ -1,0 +1,354 @@
+"""Reasons as they are shown to whoever may read the index: without paths of this machine.
+
+What the HTTP service answers about how the index came to be and how good it is.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any, Literal, overload
+
+from aladin_index.format.manifest import Manifest
+from aladin_index.generations.history import GenerationRecord
+from aladin_index.settings import Target
+from aladin_network.calibration.measures import CalibrationFigures
+from pydantic import BaseModel, ConfigDict, Field
+
+from aladin_service.client.answers import CalibratedOn, UnreliableDirections
+from aladin_service.work.index_report import IndexReport
+
+# Where an absolute path begins: not inside of a word, an address or a relative path.
+_START = re.compile(r"(?<![\w./:~-])/(?=[^\s/])")
+_PLACE_IN_FILE = re.compile(r"@\d+$")
+
+
+def without_paths(reason: str) -> str:
+    """Remove absolute paths from the reason why an item was left out.
+
+    A path may have spaces and colons, so it is taken to reach up to the last slash of the text;
+    of a reason that begins with the path of its file, the file's name is removed as well.
+
+    Args:
+        reason: as a build wrote it, e.g. ``/data/a b.jpg: not an image``.
+    """
+    start = _START.search(reason)
+    if start is None:
+        return reason
+    begin, end = start.start(), reason.rindex("/") + 1
+    name, colon, rest = reason[end:].partition(": ")
+    if begin == 0 and colon:
+        return rest
+    return reason[:begin] + _PLACE_IN_FILE.sub("", name) + colon + rest
+
+
+Standing = Literal["live", "refused", "earlier", "rolled back"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class ItemCountsAnswer(_Part):
+    """Items of one side: `built` + `added` - `deleted` = `live`."""
+
+    built: int = Field(description="In the generation's files.")
+    added: int | None = Field(description="Since, and still there; null: an engine does not tell.")
+    deleted: int | None = Field(description="Of the generation's files, since; null: as `added`.")
+    live: int = Field(description="That a search may find.")
+
+
+class RecallPointAnswer(_Part):
+    """What one way of searching the ANN finds."""
+
+    search_width: int | None = Field(description="Null where every item is compared.")
+    oversample: float
+    recall: float
+    search_ms: float | None = Field(description="Null: not timed.")
+
+
+class FirstStageState(_Part):
+    """The ANN of one side, and what was measured of it."""
+
+    asked: str
+    factory: str
+    search_width: int | None
+    oversample: float
+    recall: float
+    recall_at: int
+    recall_queries: int
+    recall_wanted: float
+    curve: list[RecallPointAnswer]
+
+
+class FidelityPointAnswer(_Part):
+    """What one number of candidates keeps of the exhaustive order."""
+
+    candidates: int
+    fidelity: float
+    search_ms: float
+
+
+class TuningState(_Part):
+    """The number of candidates that `aladin index tune` chose, and what it chose from."""
+
+    candidates: int
+    fidelity: float
+    fidelity_wanted: float
+    at: int
+    queries: int
+    curve: list[FidelityPointAnswer]
+
+
+class LeftOutItem(_Part):
+    """An item that the build was given and could not use."""
+
+    id: str
+    reason: str
+
+
+class LeftOutPage(_Part):
+    """Some of the items that were left out, in the order in which they were given."""
+
+    total: int
+    offset: int
+    items: list[LeftOutItem] = Field(description="Of an index in an engine none: it is not told.")
+
+
+class SideState(_Part):
+    """The images, or the texts."""
+
+    counts: ItemCountsAnswer
+    embedding_dim: int
+    token_dim: int
+    token_count: int
+    token_dtype: str
+    filter_fields: list[str] | None = Field(description="With an index for filters; null: all.")
+    ann: FirstStageState
+    tuning: TuningState | None
+    left_out: LeftOutPage
+
+
+class GenerationSide(_Part):
+    """One side of a generation of the history."""
+
+    built: int
+    added: int | None = Field(description="Since; null: that cannot be read.")
+    deleted: int | None = Field(description="Since, of what was built.")
+    left_out: int
+    ann_factory: str
+    ann_recall: float
+    candidates: int
+    tuned: bool
+
+
+class GenerationState(_Part):
+    """A generation that is on the disk, or in the engine."""
+
+    generation: int
+    published_at: datetime | None = Field(
+        description="When its files were finished; null: an engine does not tell."
+    )
+    made_by: str | None = Field(description="The command; null: it was not noted then.")
+    standing: Standing = Field(
+        description="live: it answers; refused: it should, and is unsound; earlier: replaced, and"
+        " there to go back to; rolled back: newer than the live one."
+    )
+    bytes: int | None = Field(
+        description="Of its files, those included that it shares with others; null: an engine does"
+        " not tell."
+    )
+    images: GenerationSide | None
+    texts: GenerationSide | None
+    calibrated: bool
+
+
+class EvaluationState(_Part):
+    """What `aladin evaluate --index` measured of a generation."""
+
+    generation: int
+    is_live: bool = Field(description="Whether the generation that was measured is the live one.")
+    measured_at: datetime
+    data: str = Field(description="Name of the data set: the end of its path.")
+    split: str | None
+    images: int
+    texts: int
+    figures: dict[str, Any] = Field(description="As `aladin evaluate --json` prints them.")
+    curve: dict[str, Any] | None = Field(
+        description="As `aladin evaluate --curve FILE.json` writes it; null: not measured."
+    )
+
+
+class FittedOnState(CalibratedOn):
+    """The queries whose scores the probabilities were fitted to."""
+
+    prior: float = Field(description="Share of queries that have a match, as assumed.")
+
+
+class CalibrationState(_Part):
+    """What the probabilities of hits were fitted on, and how far they can be believed."""
+
+    fitted_on: FittedOnState
+    figures: CalibrationFigures
+    unreliable: UnreliableDirections
+    fitted_photos_indexed: float | None = Field(
+        default=None,
+        description="Estimated share of the photos fitted to that this index has; null: fitted to"
+        " this index, not recorded, or an index without photos.",
+    )
+
+
+class PartSize(_Part):
+    """Bytes of one part of the index on the disk."""
+
+    part: str
+    bytes: int
+
+
+class DamagedPart(_Part):
+    """A file of the index that cannot be read; what it tells is missing here."""
+
+    name: str
+    reason: str
+
+
+class IndexStateAnswer(_Part):
+    """The live generation, those before it, and what was measured of them."""
+
+    generation: int
+    live_since: datetime | None = Field(
+        description="Null where the newest generation was refused and this one answers instead, or"
+        " where an engine does not tell."
+    )
+    engine: str | None = Field(
+        default=None, description="That keeps the index, such as milvus; null: it is in files."
+    )
+    model_id: str
+    default_candidates: int
+    images: SideState | None
+    texts: SideState | None
+    disk: list[PartSize] = Field(description="Every file counts once, the largest part first.")
+    generations: list[GenerationState] = Field(description="The newest first.")
+    calibration: CalibrationState | None
+    evaluations: list[EvaluationState] = Field(description="The newest first.")
+    damaged: list[DamagedPart]
+
+
+def build_state(report: IndexReport) -> IndexStateAnswer:
+    """Turn what a worker found into the answer."""
+    live, history = report.manifest, report.history
+    is_current = history.current == live.generation
+    return IndexStateAnswer(
+        generation=live.generation,
+        live_since=_moment(history.current_since_s) if is_current else None,
+        engine=report.engine,
+        model_id=live.model.id,
+        default_candidates=live.default_candidates,
+        images=_side(report, "images"),
+        texts=_side(report, "texts"),
+        disk=[
+            PartSize(part=part, bytes=size)
+            for part, size in sorted(report.disk.items(), key=lambda item: -item[1])
+        ],
+        generations=[
+            _generation(record, live.generation, history.current) for record in history.generations
+        ],
+        calibration=_calibration(live),
+        evaluations=[
+            EvaluationState(
+                generation=evaluation.generation,
+                is_live=evaluation.generation == live.generation,
+                measured_at=_moment(evaluation.measured_at_s),
+                data=_name(evaluation.data),
+                split=evaluation.split,
+                images=evaluation.images,
+                texts=evaluation.texts,
+                figures=evaluation.figures,
+                curve=evaluation.curve,
+            )
+            for record in history.generations
+            for evaluation in record.evaluations
+        ],
+        damaged=[DamagedPart.model_validate(each) for each in history.damaged],
+    )
+
+
+def _side(report: IndexReport, target: Target) -> SideState | None:
+    entry = report.manifest.side(target)
+    if entry is None:
+        return None
+    left_out = report.left_out[target]
+    return SideState(
+        counts=ItemCountsAnswer.model_validate(report.counts[target]),
+        embedding_dim=entry.embedding_dim,
+        token_dim=entry.token_dim,
+        token_count=entry.token_count,
+        token_dtype=entry.token_dtype,
+        filter_fields=entry.filter_fields,
+        ann=FirstStageState.model_validate(entry.ann),
+        tuning=None if entry.tuning is None else TuningState.model_validate(entry.tuning),
+        left_out=LeftOutPage(
+            total=entry.left_out,
+            offset=report.offset,
+            items=[LeftOutItem(id=each.id, reason=without_paths(each.reason)) for each in left_out],
+        ),
+    )
+
+
+def _generation(record: GenerationRecord, live: int, current: int) -> GenerationState:
+    manifest = record.manifest
+    return GenerationState(
+        generation=manifest.generation,
+        published_at=_moment(record.published_at_s),
+        made_by=manifest.made_by,
+        standing=_standing(manifest.generation, live, current),
+        bytes=sum(entry.bytes for entry in manifest.files.values()) if manifest.files else None,
+        images=_generation_side(record, "images"),
+        texts=_generation_side(record, "texts"),
+        calibrated=manifest.calibration is not None,
+    )
+
+
+def _standing(generation: int, live: int, current: int) -> Standing:
+    if generation == live:
+        return "live"
+    if generation == current:
+        return "refused"
+    return "earlier" if generation < live else "rolled back"
+
+
+def _generation_side(record: GenerationRecord, target: Target) -> GenerationSide | None:
+    entry = record.manifest.side(target)
+    if entry is None:
+        return None
+    pending = record.pending.get(target)
+    return GenerationSide(
+        built=entry.count,
+        added=None if pending is None else pending.added,
+        deleted=None if pending is None else pending.removed,
+        left_out=entry.left_out,
+        ann_factory=entry.ann.factory,
+        ann_recall=entry.ann.recall,
+        candidates=record.manifest.candidates(target),
+        tuned=entry.tuning is not None,
+    )
+
+
+def _calibration(manifest: Manifest) -> CalibrationState | None:
+    if manifest.calibration is None:
+        return None
+    state = CalibrationState.model_validate(manifest.calibration)
+    return state.model_copy(update={"fitted_photos_indexed": manifest.fitted_photos_indexed})
+
+
+def _name(data: str) -> str:
+    """Return the end of a path, which tells data sets apart; the rest is nobody's business."""
+    return "/".join(data.split("/")[-2:])
+
+
+@overload
+def _moment(seconds: float) -> datetime: ...
+@overload
+def _moment(seconds: float | None) -> datetime | None: ...
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,165 @@
+"""How long a request says that its body is.
+
+Limits on the body of a request: its bytes, alone and with those of others, and its time.
+
+Refuses searches that would find no place, before anything is made of them.
+
+A refusal that costs as much as reading the search and finding its route leaves the processors to
+the refused: at twice the load that the service carries it would then answer next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from aladin_service.http.error_responses import (
+    BodiesTooLargeError,
+    BodyTimeoutError,
+    BodyTooLargeError,
+    error_response,
+)
+from aladin_service.work.workers import Workers
+
+# What a number of more digits comes to: of thousands of them `int` would make an error.
+ENDLESS_BYTES = 10**18
+_DIGITS = 18
+
+
+def declared_length(scope: Scope) -> int | None:
+    """Read the header Content-Length.
+
+    Args:
+        scope: of an HTTP request.
+
+    Returns:
+        Bytes, at most `ENDLESS_BYTES`; None where it is not told, or is no number.
+    """
+    text: bytes = dict(scope["headers"]).get(b"content-length", b"")
+    if not text.isdigit():
+        return None
+    return int(text) if len(text) <= _DIGITS else ENDLESS_BYTES
+
+
+# A client that still sends when the connection closes may never see the answer, so the rest of a
+# body that is too large is read and thrown away: at most this long, and this many limits' worth.
+_DRAIN_S = 5.0
+_DRAIN_LIMITS = 8
+
+
+class BodyLimit:
+    """Stops reading a request's body as soon as it is over a limit, declared or not."""
+
+    def __init__(
+        self, app: ASGIApp, max_bytes: int, max_bytes_in_all: int, timeout_s: float
+    ) -> None:
+        """Wrap an application.
+
+        Args:
+            app: whose requests may have bodies.
+            max_bytes: of a body.
+            max_bytes_in_all: of the bodies of all requests that are not answered yet; what came
+                counts, and not what was declared, which costs whoever declares it nothing. A body
+                that is alone is read whatever this is.
+            timeout_s: for all of it to come, from when it is first asked for. A least rate would
+                do as well, but nobody could tell from it how long a slow client can stay.
+        """
+        self._app = app
+        self._max_bytes = max_bytes
+        self._max_bytes_in_all = max_bytes_in_all
+        self._timeout_s = timeout_s
+        self._held = 0  # bytes of all bodies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        over = (declared_length(scope) or 0) > self._max_bytes
+        received = 0
+        deadline_s: float | None = None
+        whole = False
+
+        async def limited_receive() -> Message:
+            nonlocal received, deadline_s, whole
+            if whole:
+                return await receive()  # waits for the client to hang up, as long as it stays
+            if over:
+                # A client that asked before sending has sent nothing yet.
+                if headers.get("expect", "").lower() != "100-continue":
+                    await self._drain(receive)
+                raise BodyTooLargeError(self._max_bytes)
+            if deadline_s is None:
+                deadline_s = asyncio.get_running_loop().time() + self._timeout_s
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    message = await receive()
+            except TimeoutError:
+                raise BodyTimeoutError(self._timeout_s) from None
+            whole = not message.get("more_body", False)
+            length = len(message.get("body", b""))
+            received += length
+            self._held += length
+            if self._held > max(received, self._max_bytes_in_all):
+                raise BodiesTooLargeError
+            if received > self._max_bytes:
+                if not whole:
+                    await self._drain(receive)
+                raise BodyTooLargeError(self._max_bytes)
+            return message
+
+        try:
+            await self._app(scope, limited_receive, send)
+        finally:
+            self._held -= received
+
+    async def _drain(self, receive: Receive) -> None:
+        left = _DRAIN_LIMITS * self._max_bytes
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                while left > 0:
+                    message = await receive()
+                    left -= len(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        return
+        except TimeoutError:
+            return
+
+
+_PATHS = frozenset({"/v1/search/images", "/v1/search/texts"})
+# A shorter body holds no photo, so it is a text or the id of an item, which wait for the same
+# slots. A longer one is read first: it may be of a lane that has room.
+_TEXT_BYTES = 2048
+
+
+class OverloadGate:
+    """Answers 429 or 503 in place of the routes when a text would be refused."""
+
+    def __init__(self, app: ASGIApp, workers: Workers) -> None:
+        """Wrap an application.
+
+        Args:
+            app: whose searches the workers answer.
+            workers: know what waits.
+        """
+        self._app = app
+        self._workers = workers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] == "http" and scope["path"] in _PATHS and _is_text(scope):
+            refusal = self._workers.refusal("text")
+            if refusal is not None:
+                scope["state"]["route"] = scope["path"]
+                answer = error_response(refusal, scope["state"]["request_id"])
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _is_text(scope: Scope) -> bool:
+    length = declared_length(scope)
+    return length is not None and length <= _TEXT_BYTES

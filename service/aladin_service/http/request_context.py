@@ -1,0 +1,174 @@
+"""What is kept of every request: its id, its line in the log, its counts, its trace."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from aladin_service.http.error_responses import HUNG_UP, error_response
+from aladin_service.http.limits import ENDLESS_BYTES, declared_length
+from aladin_service.observe.logs import FIELDS, RequestRecord, begin_request, end_request
+from aladin_service.observe.metrics import Metrics
+from aladin_service.observe.tracing import RequestTrace, Tracing
+
+_LOG = logging.getLogger(__name__)
+_ACCESS = logging.getLogger("service.access")
+
+_SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+# Of requests that meet no route of ours: pages of the framework, unknown paths, refused keys.
+_OTHER = "other"
+# Asked for every few seconds by machines; as long as they are answered, nobody reads of it.
+_PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+# A longer path is nobody's that uses this service.
+_SHOWN_PATH_CHARS = 500
+
+
+@dataclass(slots=True)
+class _Sent:
+    status: int = HUNG_UP
+    bytes: int = 0
+
+
+class RequestContext:
+    """Gives every request an id, and every unforeseen error a plain 500 that tells no internals.
+
+    When the answer is out, or the client gone, the request is counted and logged in one line.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, tracing: Tracing | None = None) -> None:
+        """Wrap an application.
+
+        Args:
+            app: all of it: this is the outermost middleware.
+            metrics: where requests are counted.
+            tracing: where their traces go.
+        """
+        self._app = app
+        self._metrics = metrics
+        self._tracing = tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started_s = time.perf_counter()
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
+        request_id = given.decode() if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        record = RequestRecord(request_id)
+        before = begin_request(record)
+        trace = None if self._tracing is None else self._tracing.begin(scope)
+        if trace is not None:
+            record.trace_id = trace.trace_id
+        sent = _Sent()
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent.status = message["status"]
+                own = (b"x-request-id", request_id.encode())
+                message["headers"] = [*message.get("headers", ()), own]
+            else:
+                sent.bytes += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            _LOG.debug("the client hung up")
+        except Exception as error:
+            answer = error_response(error, request_id)
+            if answer.status_code >= 500:
+                where = f"{scope['method']} {_shown_path(scope)}"
+                _LOG.exception("request %s: %s failed", request_id, where)
+            if sent.status != HUNG_UP:  # half an answer is out: the connection has to break
+                raise
+            await answer(scope, receive, send_with_id)
+        finally:
+            seconds = time.perf_counter() - started_s
+            self._finish(scope, record, sent, seconds, trace)
+            end_request(before)
+
+    def _finish(
+        self,
+        scope: Scope,
+        record: RequestRecord,
+        sent: _Sent,
+        seconds: float,
+        trace: RequestTrace | None,
+    ) -> None:
+        """Count a request whose answer is out, end its trace and write its line."""
+        route = _route(scope)
+        self._metrics.request(scope["method"], route, sent.status, seconds)
+        if sent.status == 429:
+            self._metrics.rejected(record.error_code or _OTHER)
+        if trace is not None:
+            met = None if route == _OTHER else route
+            trace.end(met, None if sent.status == HUNG_UP else sent.status, record)
+        level = logging.DEBUG if route in _PROBES and sent.status < 400 else logging.INFO
+        if _ACCESS.isEnabledFor(level):
+            fields = _fields(scope, route, seconds, sent, record)
+            line = (scope["method"], fields["path"], sent.status, fields["ms"])
+            _ACCESS.log(level, "%s %s %d %.1f ms", *line, extra={FIELDS: fields})
+
+
+def _route(scope: Scope) -> str:
+    """Return the template of the route that was met, such as ``/v1/items/{target}/{item_id}``."""
+    route = scope.get("route")
+    if route is None:  # one that was refused before its route was looked for may still tell it
+        return scope["state"].get("route", _OTHER)
+    return getattr(route, "path_format", _OTHER)
+
+
+def _shown_path(scope: Scope) -> str:
+    """Return the path as it was sent, without the query: nothing in it can break a line."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    shown = path[:_SHOWN_PATH_CHARS].decode("ascii", "backslashreplace")
+    return shown if shown.isprintable() else ascii(shown)[1:-1]
+
+
+def _fields(
+    scope: Scope, route: str, seconds: float, sent: _Sent, record: RequestRecord
+) -> dict[str, Any]:
+    """Gather what the access line tells of a request.
+
+    Keys, other headers and what was searched for are left out: they are secrets and user data.
+    """
+    client = scope.get("client")
+    key = scope["state"].get("key")
+    fields: dict[str, Any] = {
+        "method": scope["method"],
+        "route": route,
+        "path": _shown_path(scope),
+        "status": sent.status,
+        "ms": round(1000 * seconds, 2),
+        "bytes": sent.bytes,
+        "client": None if client is None else client[0],
+        "key": None if key is None else key.name,
+    }
+    declared = declared_length(scope)
+    if declared is not None and declared < ENDLESS_BYTES:
+        fields["request_bytes"] = declared
+    if record.error_code is not None:
+        fields["error"] = record.error_code
+    if record.failed_parts:
+        fields["failed_parts"] = record.failed_parts
+    if record.searches:
+        last = record.searches[-1]
+        fields["generation"] = last.answered.generation
+        fields["lane"] = last.lane
+        fields["batch"] = last.answered.batch
+        fields["degraded"] = sorted(
+            {each for one in record.searches for each in one.answered.degraded}
+        )
+        if len(record.searches) > 1:
+            fields["searches"] = len(record.searches)
+    return fields

@@ -1,0 +1,236 @@
+"""Feeds the queries of a batch request to the waiting lines, beside those that come alone.
+
+Many searches in one request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any, cast
+
+from aladin_network.errors import (
+    EngineUnavailableError,
+    IndexNotReadyError,
+    InputError,
+    OverloadedError,
+)
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from aladin_service.client.answers import SearchAnswer
+from aladin_service.http.access.rate_limits import charge
+from aladin_service.http.bodies import json_request_docs, read_json_object, run_sized
+from aladin_service.http.error_responses import (
+    ContentTypeError,
+    ErrorBody,
+    error_docs,
+    invalid_input,
+    part_error,
+)
+from aladin_service.http.search_requests import SearchBody, run_search
+from aladin_service.http.state import Service, ServiceState, until_disconnect
+from aladin_service.observe.logs import current_request
+from aladin_service.queries import Target
+from aladin_service.search.job import Answered
+
+_LOG = logging.getLogger(__name__)
+
+# How long a batch that has begun waits from one answer to the next while the lines are full of
+# others' queries; then what is left of it is refused.
+_PATIENCE_S = 30.0
+# The least and the most between two attempts to get into a full line.
+_LEAST_PAUSE_S = 0.005
+_MOST_PAUSE_S = 0.25
+# Where none of a batch is answered for such a reason, all of it is refused: it may be sent again.
+_NOT_TAKEN = (OverloadedError, IndexNotReadyError, EngineUnavailableError)
+
+
+class BatchedSearch(SearchBody):
+    """A search of a batch: its fields, and what to find."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"target": "images", "text": "two dogs in the snow"}]}
+    )
+
+    target: Target
+
+
+# One of a batch, or why it is none.
+BatchEntry = BatchedSearch | InputError
+
+
+class BatchFeed:
+    """One batch on its way: its queries take places in the lines as these come free.
+
+    Several requests take turns: each has the next place in its turn, whatever its length.
+    """
+
+    def __init__(
+        self, service: ServiceState, entries: Sequence[BatchEntry], request_id: str
+    ) -> None:
+        """Take nothing up yet.
+
+        Args:
+            service: answers.
+            entries: of the request, at least one.
+            request_id: told in the errors.
+        """
+        self._service = service
+        self._entries = entries
+        self._request_id = request_id
+        self._next = iter(enumerate(entries))
+        self._bodies: list[bytes] = [b""] * len(entries)
+        self._taken = 0  # queries that a line has or had
+        self._gives_up_s = time.monotonic() + _PATIENCE_S  # put off by every answer
+
+    async def run(self) -> list[bytes]:
+        """Answer all; cancelling it withdraws what waits.
+
+        Returns:
+            In their order, of each the answer as JSON, or a `BatchedError`.
+
+        Raises:
+            OverloadedError: not even the first could be taken, or too many batches are under way.
+            IndexNotReadyError: no index is live.
+            EngineUnavailableError: the engine that keeps it does not answer.
+        """
+        feeders = min(len(self._entries), self._service.settings.max_batch)
+        with self._service.batch_room.request():
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(feeders):
+                        group.create_task(self._feed())
+            except ExceptionGroup as refusals:
+                raise refusals.exceptions[0] from None
+        return self._bodies
+
+    async def _feed(self) -> None:
+        for place, entry in self._next:
+            try:
+                if isinstance(entry, InputError):
+                    raise entry
+                self._bodies[place] = (await self._answer(entry)).body
+                self._gives_up_s = time.monotonic() + _PATIENCE_S
+            except _NOT_TAKEN as error:
+                if not self._taken:
+                    raise
+                self._fail(place, error)
+            except Exception as error:
+                self._fail(place, error)
+
+    async def _answer(self, search: BatchedSearch) -> Answered:
+        query = await search.query(self._service.fetcher)
+        async with self._service.batch_room.places:
+            while True:
+                self._taken += 1
+                try:
+                    return await run_search(self._service, query, search.target, search.options())
+                except _NOT_TAKEN as error:
+                    self._taken -= 1  # it was not
+                    is_full = isinstance(error, OverloadedError)
+                    if not (is_full and self._taken and time.monotonic() < self._gives_up_s):
+                        raise
+                    pause_s = min(max(error.retry_after_s, _LEAST_PAUSE_S), _MOST_PAUSE_S)
+                await asyncio.sleep(pause_s)
+
+    def _fail(self, place: int, error: Exception) -> None:
+        response = part_error(error, self._request_id)
+        record = current_request()
+        if record is not None:
+            record.failed_parts += 1
+        if response.status_code >= 500 and response.status_code != 503:
+            _LOG.error("request %s, query %d failed", self._request_id, place, exc_info=error)
+        status = f'{{"status":{response.status_code},'.encode()
+        self._bodies[place] = status + bytes(response.body)[1:]
+
+
+router = APIRouter(prefix="/v1/search", tags=["search"])
+
+
+class BatchedError(ErrorBody):
+    """Why one search of a batch failed; the others know nothing of it."""
+
+    status: int = Field(description="That the search would have been answered with alone.")
+
+
+class BatchAnswer(BaseModel):
+    """What became of the searches, in their order."""
+
+    answers: list[SearchAnswer | BatchedError]
+    took_ms: float
+
+
+async def read_batch(request: Request, service: Service) -> list[BatchEntry]:
+    """Read a request with many searches; what is wrong with one of them is its own fault alone.
+
+    Raises:
+        ContentTypeError: it is no JSON.
+        InputError: it is broken, or has none or too many.
+        RateLimitedError: the client may not ask for so many now.
+    """
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise ContentTypeError(content_type, "application/json")
+    body = await read_json_object(request, service, many=True)
+    fields = body.fields
+    queries = fields.pop("queries", None)
+    if fields:
+        raise InputError(f"{min(fields)}: unknown field")
+    if not isinstance(queries, list):
+        raise InputError("queries: expected a list")
+    queries = cast(list[object], queries)
+    limit = service.settings.max_batch_queries
+    if not 1 <= len(queries) <= limit:
+        raise InputError(f"queries: expected 1 to {limit}, got {len(queries)}")
+    await charge(request, len(queries))
+    return await run_sized(service, body.num_bytes, _read_entries, queries)
+
+
+Batch = Annotated[list[BatchEntry], Depends(read_batch)]
+
+_SCHEMA: dict[str, Any] = {
+    "title": "SearchBatch",
+    "type": "object",
+    "description": "Searches, answered in their order.",
+    "properties": {
+        "queries": {"type": "array", "minItems": 1, "items": BatchedSearch.model_json_schema()}
+    },
+    "required": ["queries"],
+    "additionalProperties": False,
+}
+
+
+@router.post(
+    "/batch",
+    summary="Run several searches",
+    response_model=BatchAnswer,
+    openapi_extra=json_request_docs(_SCHEMA),
+    responses=error_docs(408, 413, 415, 422, 429, 503),
+)
+async def search_batch(request: Request, entries: Batch, service: Service) -> Response:
+    """Answer many searches; each gets the answer, or the error, that it would get alone.
+
+    A batch takes places in the waiting line as they come free, so it may be larger than the line.
+    It is refused as a whole (429) only when not even its first search finds a place.
+    """
+    started = time.perf_counter()
+    feed = BatchFeed(service, entries, request.state.request_id)
+    bodies = await until_disconnect(request, feed.run())
+    took_ms = 1000 * (time.perf_counter() - started)
+    joined = b",".join(bodies)
+    body = b'{"answers":[%b],"took_ms":%b}' % (joined, repr(took_ms).encode())
+    return Response(body, media_type="application/json")
+
+
+def _read_entries(queries: list[object]) -> list[BatchEntry]:
+    return [_read_entry(query) for query in queries]
+
+
+def _read_entry(fields: object) -> BatchEntry:
+    try:
+        return BatchedSearch.model_validate(fields, strict=True)
+    except ValidationError as error:
+        return invalid_input(error)

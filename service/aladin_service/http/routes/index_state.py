@@ -1,0 +1,33 @@
+"""How the index came to be, how good it is, and what was slow in it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from aladin_service.http.error_responses import error_docs
+from aladin_service.http.index_state import IndexStateAnswer, build_state
+from aladin_service.http.routes.slow_queries import SlowQueriesAnswer, build_slow_queries
+from aladin_service.http.state import Service
+from aladin_service.work.jobs import ReportIndex
+
+router = APIRouter(prefix="/v1/index", tags=["index"])
+
+Offset = Annotated[int, Query(ge=0, description="Items that were left out to pass over.")]
+Limit = Annotated[int, Query(ge=0, le=200, description="The most of them of each side.")]
+
+
+@router.get("/state", summary="Report the state of the index", responses=error_docs(422, 429, 503))
+async def get_index_state(
+    service: Service, offset: Offset = 0, limit: Limit = 20
+) -> IndexStateAnswer:
+    """Tell the counts, the history, what was measured, and what was left out and why."""
+    return build_state(await service.workers.call(ReportIndex(offset, limit)))
+
+
+@router.get("/slow-queries", summary="List the slowest queries")
+async def get_slow_queries(service: Service) -> SlowQueriesAnswer:
+    """Tell the slowest queries of about the last hour, whichever worker answered them."""
+    return build_slow_queries(service.slow_queries, datetime.now(UTC))

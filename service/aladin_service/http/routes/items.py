@@ -1,0 +1,242 @@
+"""From the body of a request that adds items to the items.
+
+The items of the index: what it knows of one, new ones, and those that are to go.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any, cast
+
+from aladin_network.errors import InputError
+from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import ConfigDict, FailFast, Field, ValidationError, model_validator
+
+from aladin_service.client.answers import Added, AddTookMs, Deleted, Item
+from aladin_service.http.access.audit import Audit
+from aladin_service.http.access.rate_limits import charge
+from aladin_service.http.bodies import Body, StrictBody, Upload, read_body, request_docs, run_sized
+from aladin_service.http.error_responses import error_docs, invalid_input
+from aladin_service.http.search_requests import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
+from aladin_service.http.state import Service, WritableService
+from aladin_service.intake.item_changes import PhotoToAdd, TextToAdd
+from aladin_service.intake.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
+from aladin_service.queries import OnDuplicate, Target
+from aladin_service.work.jobs import AddPhotos, AddTexts, DeleteItem, GetItem
+
+MAX_ID_CHARS = 1000
+MAX_URI_CHARS = 10_000
+
+
+class NewItem(StrictBody):
+    """An item to add: an image with `image`, `image_url` or `regions`, or a text with `text`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"id": "snow-1", "text": "two dogs in the snow", "metadata": {"year": 2024}}
+            ]
+        },
+    )
+
+    id: str = Field(min_length=1, max_length=MAX_ID_CHARS, description="Yours; kept as it is.")
+    image: Upload | None = Field(default=None, description="A picture file.")
+    image_url: str | None = Field(
+        default=None,
+        max_length=MAX_URL_CHARS,
+        description="Where the picture file is, on a host that the service fetches photos from;"
+        " there is none unless it was set up so.",
+    )
+    regions: Upload | None = Field(
+        default=None,
+        description=REGIONS_DESCRIPTION + " With the photo or without, which is then not shown.",
+    )
+    text: str | None = Field(
+        default=None, description="The text itself, or a caption that is shown with the image."
+    )
+    uri: str | None = Field(
+        default=None,
+        max_length=MAX_URI_CHARS,
+        description="Shown with an image; null takes the id. Texts have none.",
+    )
+    metadata: dict[str, Any] = Field(
+        default_factory=dict[str, Any], description="JSON values by field name, for filters."
+    )
+
+    @model_validator(mode="after")
+    def _one_image(self) -> NewItem:
+        if self.image is not None and self.image_url is not None:
+            raise ValueError("expected one of image and image_url, got both")
+        return self
+
+    def words(self) -> TextToAdd:
+        """Return the item as one of the texts.
+
+        Raises:
+            InputError: it has no text, or what only images have.
+        """
+        if self.text is None:
+            raise InputError(f"item {self.id!r}: expected a text among the texts, got none")
+        if any(part is not None for part in (self.image, self.image_url, self.regions, self.uri)):
+            raise InputError(f"item {self.id!r}: a text has no image, no regions and no uri")
+        return TextToAdd(id=self.id, text=self.text, metadata=self.metadata)
+
+
+class NewItemList(StrictBody):
+    """Several items, added in one step: all of them or none."""
+
+    # Validation ends at the first wrong item.
+    items: Annotated[list[NewItem], FailFast()] = Field(min_length=1)
+
+
+async def read_new_items(request: Request, service: Service) -> list[NewItem]:
+    """Read a request with one item, JSON or multipart, or with a JSON list of them.
+
+    Raises:
+        ContentTypeError: it is neither.
+        InputError: it is broken, has too many items, or a field is unknown, missing or impossible.
+        BodyTooLargeError: it is over the limit (by the middleware, while it is read).
+        RateLimitedError: the client may not add so many items now.
+    """
+    body = await read_body(request, service, json_fields=("metadata",), many=True)
+    items = body.fields.get("items") if body.kind == "json" else None
+    if isinstance(items, list):
+        count, limit = len(cast(list[object], items)), service.settings.max_items
+        if count > limit:
+            raise InputError(f"items: expected at most {limit} in a request, got {count}")
+        await charge(request, count)
+    try:
+        return await run_sized(service, body.num_bytes, _validate, body)
+    except ValidationError as error:
+        raise invalid_input(error) from None
+
+
+def _validate(body: Body) -> list[NewItem]:
+    strict = body.kind == "json"
+    if strict and "items" in body.fields:
+        return NewItemList.model_validate(body.fields, strict=True).items
+    return [NewItem.model_validate(body.fields, strict=strict)]
+
+
+async def photos_to_add(items: Sequence[NewItem], fetcher: PhotoFetcher) -> tuple[PhotoToAdd, ...]:
+    """Return items as images.
+
+    Args:
+        items: of a request.
+        fetcher: of the photos that are given by their URL.
+
+    Raises:
+        InputError: an item has no image.
+        AladinError: as `PhotoFetcher.fetch`.
+    """
+    for item in items:
+        if (item.image, item.image_url, item.regions) == (None, None, None):
+            raise InputError(f"item {item.id!r}: expected an image among the images, got none")
+    urls = [item.image_url for item in items if item.image_url is not None]
+    fetched = iter(await fetcher.fetch(urls) if urls else ())
+    return tuple(
+        PhotoToAdd(
+            id=item.id,
+            data=item.image if item.image_url is None else next(fetched),
+            regions=item.regions,
+            uri=item.uri,
+            text=item.text,
+            metadata=item.metadata,
+        )
+        for item in items
+    )
+
+
+NewItems = Annotated[list[NewItem], Depends(read_new_items)]
+
+_SCHEMA = NewItem.model_json_schema()
+_LIST_SCHEMA: dict[str, Any] = {
+    "title": NewItemList.__name__,
+    "type": "object",
+    "description": NewItemList.__doc__,
+    "properties": {"items": {"type": "array", "minItems": 1, "items": _SCHEMA}},
+    "required": ["items"],
+    "additionalProperties": False,
+}
+NEW_ITEMS_DOCS = request_docs(_SCHEMA, _LIST_SCHEMA, form_title="NewItemForm")
+
+
+router = APIRouter(prefix="/v1/items", tags=["items"])
+
+ItemId = Annotated[str, Path(max_length=MAX_ASKED_ID_CHARS)]
+
+
+@router.get(
+    "/{target}/{item_id:path}",
+    summary="Read an item",
+    responses=error_docs(404, 422, 429, 503),
+)
+async def get_item(target: Target, item_id: ItemId, service: Service) -> Item:
+    """Return one item; an id may hold slashes, and # and ? written as %23 and %3F."""
+    return Item.model_validate(await service.workers.call(GetItem(target, item_id)))
+
+
+@router.post(
+    "/{target}",
+    summary="Add items",
+    status_code=201,
+    openapi_extra=NEW_ITEMS_DOCS,
+    responses=error_docs(403, 404, 408, 409, 413, 415, 422, 429, 503, 507),
+)
+async def add_items(
+    target: Target,
+    service: WritableService,
+    items: NewItems,
+    audit: Audit,
+    on_duplicate: Annotated[
+        OnDuplicate,
+        Query(
+            description="Where an id is there already: add nothing of the request (409), put the "
+            "new item in the place of the old, or keep the old."
+        ),
+    ] = "error",
+) -> Added:
+    """Add one item or several in one step; all of them or, where one is at fault, none."""
+    started = time.perf_counter()
+    audit.target, audit.ids = target, [item.id for item in items]
+    if target == "images":
+        photos = await photos_to_add(items, service.fetcher)
+        timed = await service.workers.call(AddPhotos(photos, on_duplicate))
+    else:
+        texts = tuple(item.words() for item in items)
+        timed = await service.workers.call(AddTexts(texts, on_duplicate))
+    report = timed.report
+    audit.generation = report.generation
+    audit.result = {
+        "added": report.added,
+        "replaced": report.replaced,
+        "skipped": report.skipped,
+    }
+    return Added(
+        added=report.added,
+        replaced=report.replaced,
+        skipped=report.skipped,
+        generation=report.generation,
+        took_ms=AddTookMs(
+            decode=timed.decode_ms,
+            encode=timed.encode_ms,
+            write=timed.write_ms,
+            total=1000 * (time.perf_counter() - started),
+        ),
+    )
+
+
+@router.delete(
+    "/{target}/{item_id:path}",
+    summary="Delete an item",
+    responses=error_docs(403, 404, 422, 429, 503, 507),
+)
+async def delete_item(
+    target: Target, item_id: ItemId, service: WritableService, audit: Audit
+) -> Deleted:
+    """Delete one item; its id is written as in `GET`."""
+    audit.target, audit.ids = target, [item_id]
+    report = await service.workers.call(DeleteItem(target, item_id))
+    audit.result, audit.generation = {"deleted": [item_id]}, report.generation
+    return Deleted(deleted=item_id, generation=report.generation)

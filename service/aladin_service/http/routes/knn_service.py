@@ -1,0 +1,272 @@
+"""What clip-retrieval's clients and front end ask for, answered from this index.
+
+An item's id is the user's string here, a number there; its clients hand ids back as they got
+them. `similarity` is the cosine of the embeddings as there, but the order is that of both stages.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, cast
+from urllib.parse import unquote
+
+from aladin_network.errors import InputError
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+)
+
+from aladin_service.http.access.rate_limits import charge
+from aladin_service.http.bodies import Upload, json_request_docs, read_json_object, run_sized
+from aladin_service.http.error_responses import error_docs, invalid_input
+from aladin_service.http.search_requests import MAX_ASKED_ID_CHARS, MAX_K, run_search
+from aladin_service.http.state import Service, ServiceState, until_disconnect
+from aladin_service.intake.photo_fetcher import MAX_URL_CHARS
+from aladin_service.queries import (
+    EmbeddingQuery,
+    ItemQuery,
+    PhotoQuery,
+    Query,
+    SearchOptions,
+    Target,
+    TextQuery,
+)
+from aladin_service.work.knn_jobs import WriteKnnMetadata, WriteKnnResults
+
+router = APIRouter(tags=["clip-retrieval"])
+
+# The service has one index, and answers from it whatever name it is called by.
+_INDEX_NAME = "aladin"
+
+_NO_EFFECT = "Taken and without effect, as where clip-retrieval runs without this model."
+
+# No network has embeddings of so many numbers; how many the index's have is checked by the search.
+MAX_EMBEDDING_DIM = 16_384
+
+
+def _at_most(count: int) -> BeforeValidator:
+    """Refuse a list by its length, before any of its values is looked at."""
+
+    def check(value: object) -> object:
+        if isinstance(value, list) and (length := len(cast(list[object], value))) > count:
+            raise ValueError(f"expected at most {count} values, got {length}")
+        return cast(object, value)
+
+    return BeforeValidator(check)
+
+
+def _drop(value: object) -> None:
+    """Keep nothing of a value without effect, whatever its size."""
+
+
+class _FailFast(FailFast):
+    """`FailFast` in a union, which needs the hashes of its parts."""
+
+    def __hash__(self) -> int:
+        return hash(self.fail_fast)
+
+
+# Validation of a list ends at its first wrong value: a fault takes a hundred times its memory.
+Embedding = Annotated[
+    list[float],
+    _FailFast(),
+    Field(min_length=1, max_length=MAX_EMBEDDING_DIM),
+    _at_most(MAX_EMBEDDING_DIM),
+]
+# A program may take an id that looks like a number for one.
+ItemId = Annotated[
+    str,
+    Field(max_length=MAX_ASKED_ID_CHARS),
+    WithJsonSchema({"type": ["string", "number"], "maxLength": MAX_ASKED_ID_CHARS}),
+]
+ItemIds = Annotated[list[ItemId], FailFast(), Field(max_length=MAX_K), _at_most(MAX_K)]
+Ignored = Annotated[Any, BeforeValidator(_drop)]
+
+
+class KnnBody(BaseModel):
+    """What to search for: the first that is given of the first four fields; and options."""
+
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={"examples": [{"text": "two dogs in the snow", "num_images": 5}]},
+    )
+
+    text: str | None = Field(default=None, description="Words; empty stands for none.")
+    image: Upload | None = Field(default=None, description="A picture file.")
+    image_url: str | None = Field(
+        default=None,
+        max_length=MAX_URL_CHARS,
+        description="Of a photo of this index, as results have it, or of a host that the service"
+        " fetches photos from.",
+    )
+    embedding_input: Embedding | None = Field(
+        default=None,
+        description="An embedding of the index's own model; the first stage alone.",
+    )
+    modality: Literal["image", "text"] = Field(default="image", description="What to find.")
+    num_images: int = Field(default=100, ge=1, description="Results that are described.")
+    num_result_ids: int | None = Field(
+        default=None,
+        ge=1,
+        description=f"Results; null: `num_images`. At most {MAX_K}, however many are asked for.",
+    )
+    deduplicate: bool = Field(
+        default=False, description="Leave out results that look like a better one."
+    )
+    indice_name: Ignored = Field(
+        default=None, description="Whatever it is: the service has one index."
+    )
+    use_mclip: Ignored = Field(default=None, description=_NO_EFFECT)
+    use_safety_model: Ignored = Field(default=None, description=_NO_EFFECT)
+    use_violence_detector: Ignored = Field(default=None, description=_NO_EFFECT)
+    aesthetic_score: Ignored = Field(default=None, description=_NO_EFFECT)
+    aesthetic_weight: Ignored = Field(default=None, description=_NO_EFFECT)
+
+    @property
+    def target(self) -> Target:
+        """What to find, in this service's words."""
+        return "images" if self.modality == "image" else "texts"
+
+    @property
+    def k(self) -> int:
+        """Hits wanted."""
+        return min(self.num_result_ids or self.num_images, MAX_K)
+
+
+class MetadataBody(BaseModel):
+    """Items whose metadata is wanted."""
+
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+
+    ids: ItemIds = Field(description="As results have them.")
+    indice_name: Ignored = Field(
+        default=None, description="Whatever it is: the service has one index."
+    )
+
+
+class KnnResult(BaseModel):
+    """One item found, with the fields of its metadata beside these."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    similarity: float = Field(description="The cosine of the embeddings.")
+    url: str | None = Field(default=None, description="Of the photo; not there without one.")
+    caption: str | None = Field(default=None, description="Not there where there is none.")
+
+
+class KnnMetadata(BaseModel):
+    """An item's metadata, with its url and caption."""
+
+    id: str
+    metadata: dict[str, Any]
+
+
+async def read_knn_body(request: Request, service: Service) -> KnnBody:
+    """Read a request; its body is JSON whatever it says, as browsers and ClipClient send it.
+
+    Raises:
+        InputError: it is no JSON, or a field is impossible.
+        BodyTooLargeError: it is over a limit, see `read_json_object`.
+    """
+    body = await read_json_object(request, service)
+    try:
+        return await run_sized(service, body.num_bytes, KnnBody.model_validate, body.fields)
+    except ValidationError as error:
+        raise invalid_input(error) from None
+
+
+async def read_metadata_body(request: Request, service: Service) -> MetadataBody:
+    """Read a request, as `read_knn_body`; each id costs as much as a request.
+
+    Raises:
+        RateLimitedError: the client may not ask for so many items now.
+    """
+    body = await read_json_object(request, service)
+    try:
+        validate = MetadataBody.model_validate
+        asked = await run_sized(service, body.num_bytes, validate, body.fields)
+    except ValidationError as error:
+        raise invalid_input(error) from None
+    await charge(request, len(asked.ids))
+    return asked
+
+
+@router.post(
+    "/knn-service",
+    operation_id="search_knn",
+    summary="Search as clip-retrieval does",
+    response_model=list[KnnResult],
+    openapi_extra=json_request_docs(KnnBody.model_json_schema()),
+    responses=error_docs(403, 404, 408, 413, 415, 422, 429, 503),
+)
+async def knn_service(
+    request: Request, body: Annotated[KnnBody, Depends(read_knn_body)], service: Service
+) -> Response:
+    """Find images or texts for words, a photo or an embedding."""
+    results = await until_disconnect(request, _search(body, service, _photos_url(request)))
+    return Response(results, media_type="application/json")
+
+
+@router.get(
+    "/indices-list", operation_id="list_indices", summary="List the indices for clip-retrieval"
+)
+async def indices_list() -> list[str]:
+    """Name the one index."""
+    return [_INDEX_NAME]
+
+
+@router.post(
+    "/metadata",
+    operation_id="read_metadata",
+    summary="Read the metadata of several items",
+    response_model=list[KnnMetadata],
+    openapi_extra=json_request_docs(MetadataBody.model_json_schema()),
+    responses=error_docs(408, 413, 422, 429, 503),
+)
+async def metadata(
+    request: Request, body: Annotated[MetadataBody, Depends(read_metadata_body)], service: Service
+) -> Response:
+    """Describe items by their ids; those that are not there are left out."""
+    found = await service.workers.call(WriteKnnMetadata(tuple(body.ids), _photos_url(request)))
+    return Response(found, media_type="application/json")
+
+
+async def _search(body: KnnBody, service: ServiceState, photos_url: str) -> bytes:
+    query = await _query(body, service, photos_url)
+    answered = await run_search(service, query, body.target, SearchOptions(k=body.k))
+    return await service.workers.call(
+        WriteKnnResults(
+            answer=answered.body,
+            target=body.target,
+            num_described=body.num_images,
+            deduplicate=body.deduplicate,
+            photos_url=photos_url,
+        )
+    )
+
+
+async def _query(body: KnnBody, service: ServiceState, photos_url: str) -> Query:
+    if body.text:
+        return TextQuery(body.text)
+    if body.image is not None:
+        return PhotoQuery(body.image)
+    if body.image_url is not None:
+        if body.image_url.startswith(photos_url):
+            # A result that is searched with: it is here already, and may be asked for by its id.
+            # It stays among the hits, as clip-retrieval finds the picture that it is given.
+            item_id = unquote(body.image_url.removeprefix(photos_url))
+            return ItemQuery(item_id, include_itself=True)
+        return PhotoQuery(*await service.fetcher.fetch([body.image_url]), source="image_url")
+    if body.embedding_input is not None:
+        return EmbeddingQuery(tuple(body.embedding_input))
+    raise InputError("expected one of text, image, image_url and embedding_input, got none")
+
+
+def _photos_url(request: Request) -> str:
+    return f"{request.base_url}v1/images/"

@@ -1,0 +1,114 @@
+"""The page at /, the index at /state, and the description at /docs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict
+
+from aladin_service.http.etags import send_page_file
+from aladin_service.http.state import Service
+
+router = APIRouter(include_in_schema=False)
+
+# Named one by one: no name of a request ever becomes a path.
+PageFile = Literal[
+    "address.js",
+    "answer.js",
+    "charts.css",
+    "charts.js",
+    "compare.css",
+    "compare.js",
+    "docs.css",
+    "docs.js",
+    "docs_operation.js",
+    "docs_schema.js",
+    "docs_try.js",
+    "elements.js",
+    "evidence.css",
+    "evidence.js",
+    "evidence_actions.js",
+    "evidence_facts.js",
+    "evidence_photo.js",
+    "evidence_words.js",
+    "filter_language.js",
+    "filters.js",
+    "formats.js",
+    "icon.svg",
+    "index_facts.js",
+    "key_form.js",
+    "keyboard.js",
+    "limits.js",
+    "offline.js",
+    "options.js",
+    "page.css",
+    "page.js",
+    "paging.js",
+    "photo_input.js",
+    "photos.js",
+    "plot.js",
+    "problems.js",
+    "query_field.js",
+    "results.css",
+    "results.js",
+    "scales.js",
+    "search.css",
+    "search.js",
+    "service.js",
+    "sharing.js",
+    "state.css",
+    "state.js",
+    "state_calibration.js",
+    "state_curves.js",
+    "state_evaluations.js",
+    "state_history.js",
+    "state_left_out.js",
+    "state_overview.js",
+    "state_quality_curves.js",
+    "state_slow_queries.js",
+    "tables.css",
+    "tables.js",
+    "timings.js",
+]
+
+
+class PageLimits(BaseModel):
+    """The settings that the page needs to know."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    max_image_bytes: int
+    max_text_chars: int
+    max_photo_size_px: int
+
+
+@router.get("/")
+async def get_page(request: Request) -> Response:
+    """Return the page that searches."""
+    return send_page_file("index.html", request)
+
+
+@router.get("/state")
+async def get_state_page(request: Request) -> Response:
+    """Return the page that shows the index."""
+    return send_page_file("state.html", request)
+
+
+@router.get("/docs")
+async def get_docs(request: Request) -> Response:
+    """Return the page that shows the OpenAPI document."""
+    return send_page_file("docs.html", request)
+
+
+@router.get("/page/limits.json")
+async def get_limits(service: Service) -> PageLimits:
+    """Return what the service takes at most, for the page to say so before it sends more."""
+    return PageLimits.model_validate(service.settings)
+
+
+@router.get("/page/{name}")
+async def get_page_file(name: PageFile, request: Request) -> Response:
+    """Return what the pages are made of."""
+    return send_page_file(name, request)

@@ -1,0 +1,57 @@
+"""What the HTTP service answers about the queries that took longest."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from aladin_service.client.answers import TookMs
+from aladin_service.observe.slow_queries import SlowQueries, SlowQuery
+
+
+class SlowQueryAnswer(BaseModel):
+    """A query, what it asked for, and where its time went."""
+
+    at: datetime = Field(description="When it came.")
+    request_id: str | None
+    kind: Literal["text", "photo", "regions", "item", "embedding"]
+    asked: str | None = Field(description="Its text, cut, or the item's id.")
+    photo_bytes: int | None
+    target: str
+    k: int
+    offset: int
+    candidates: int | None = Field(description="Asked for; null: the index's own number.")
+    filtered: bool
+    explain: bool
+    status: int = Field(description="499: the client hung up before the answer.")
+    total_ms: float
+    queue_ms: float | None = Field(description="Of the total, until a worker took it.")
+    took_ms: TookMs | None = Field(description="Null where it was not answered.")
+    batch: int | None = Field(description="Queries that were encoded together with it.")
+    cached: bool = Field(description="Whether its encoding was remembered.")
+    degraded: list[str]
+
+
+class SlowQueriesAnswer(BaseModel):
+    """The slowest queries of about the last hour, the slowest first."""
+
+    limit: int = Field(description="The most that are told; 0: none are kept.")
+    since: datetime = Field(description="Those that came earlier are forgotten.")
+    queries: list[SlowQueryAnswer]
+
+
+def build_slow_queries(kept: SlowQueries, now: datetime) -> SlowQueriesAnswer:
+    """Turn what is kept into the answer."""
+    return SlowQueriesAnswer(
+        limit=kept.limit,
+        since=now - timedelta(seconds=kept.window_s),
+        queries=[_query(query) for query in kept.slowest()],
+    )
+
+
+def _query(query: SlowQuery) -> SlowQueryAnswer:
+    fields = query._asdict()
+    at = datetime.fromtimestamp(fields.pop("at_s"), UTC)
+    return SlowQueryAnswer(at=at, **fields)

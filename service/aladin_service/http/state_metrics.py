@@ -1,0 +1,198 @@
+"""How much memory a process holds, read from ``/proc``.
+
+How the service is now, for Prometheus: read when it is asked for, so that it is never stale.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import faiss
+import torch
+from aladin_network.errors import AladinError, IndexNotReadyError
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from aladin_service.work.jobs import DescribeIndex, IndexState
+from aladin_service.work.workers import Workers, WorkersHealth
+
+_PROC = Path("/proc")
+
+
+class ProcessMemory(NamedTuple):
+    """Memory of a process that is in RAM now, in bytes.
+
+    Attributes:
+        own: what nobody else has: its objects, its buffers. A leak shows here.
+        shared: files that it maps, the index above all; processes that map the same file share
+            it, so a sum over processes counts it more than once.
+    """
+
+    own: int
+    shared: int
+
+
+def process_memory(pid: int) -> ProcessMemory | None:
+    """Measure a process.
+
+    Args:
+        pid: of the process.
+
+    Returns:
+        None where it cannot be told: the process has ended, or this system has no ``/proc``.
+    """
+    try:
+        fields = (_PROC / str(pid) / "statm").read_text(encoding="ascii").split()
+    except OSError:
+        return None
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    resident, shared = (int(pages) * page_bytes for pages in fields[1:3])
+    return ProcessMemory(own=resident - shared, shared=shared)
+
+
+# A worker that adds a hundred photos does not hold a scrape up: it gets what was known before.
+_DESCRIBE_S = 0.2
+
+
+class StateNow(NamedTuple):
+    """What one scrape found.
+
+    Attributes:
+        ready: whether the service is, as ``/readyz`` tells.
+        workers: how they are.
+        max_waiting: queries that may wait for a worker.
+        live: the live generation; None where there is none.
+    """
+
+    ready: bool
+    workers: WorkersHealth
+    max_waiting: int
+    live: IndexState | None
+
+
+class StateMetrics:
+    """Describes an application's state; remembers the index for when no worker has time."""
+
+    def __init__(self) -> None:
+        """Know of no index."""
+        self._index: IndexState | None = None
+
+    async def render(self, workers: Workers, *, max_waiting: int, draining: bool) -> bytes:
+        """Look at the service and write how it is, in Prometheus' text form.
+
+        Args:
+            workers: of the service.
+            max_waiting: queries that may wait for one.
+            draining: whether the service is being ended.
+        """
+        try:
+            async with asyncio.timeout(_DESCRIBE_S):
+                self._index = await workers.call(DescribeIndex())
+        except IndexNotReadyError:
+            self._index = None
+        except (AladinError, TimeoutError):
+            pass
+        health = workers.health()
+        ready = health.ready and not draining
+        return render_state(StateNow(ready, health, max_waiting, self._index))
+
+
+def render_state(now: StateNow) -> bytes:
+    """Write a state in Prometheus' text form."""
+    registry = CollectorRegistry()
+    registry.register(_StateCollector(now))
+    return generate_latest(registry)
+
+
+class _StateCollector(Collector):
+    def __init__(self, now: StateNow) -> None:
+        self._now = now
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._now
+        build = GaugeMetricFamily(
+            "aladin_build_info",
+            "Versions of what serves; the value is 1.",
+            labels=("version", "python", "torch", "faiss"),
+        )
+        build.add_metric(
+            (
+                version("aladin-search"),
+                platform.python_version(),
+                torch.__version__,
+                faiss.__version__,
+            ),
+            1,
+        )
+        yield build
+        yield GaugeMetricFamily(
+            "aladin_ready", "Whether the service can answer, as /readyz tells.", int(now.ready)
+        )
+        yield GaugeMetricFamily(
+            "aladin_queue_limit", "Queries that may wait for a worker.", now.max_waiting
+        )
+        yield from _worker_families(now.workers)
+        yield from _index_families(now.live)
+
+
+def _worker_families(workers: WorkersHealth) -> Iterator[Metric]:
+    yield GaugeMetricFamily("aladin_workers_wanted", "Workers there should be.", workers.wanted)
+    yield GaugeMetricFamily("aladin_workers_alive", "Workers that take jobs.", workers.alive)
+    yield GaugeMetricFamily(
+        "aladin_index_generation_refused",
+        "1 while a newer generation is published that cannot be served.",
+        int(workers.refused is not None),
+    )
+    if workers.generation is not None:
+        yield GaugeMetricFamily(
+            "aladin_index_generation", "The live generation.", workers.generation
+        )
+    if workers.engine is not None:
+        yield GaugeMetricFamily(
+            "aladin_engine_up",
+            "Whether the engine that keeps the index answers.",
+            int(workers.engine == "up"),
+        )
+    memory = GaugeMetricFamily(
+        "aladin_process_memory_bytes",
+        "Memory in RAM by process: its own, and files that it shares with others.",
+        labels=("process", "kind"),
+    )
+    # By place and not by pid: a worker that takes another's place goes on with its series.
+    pids = {"front": os.getpid()}
+    pids |= {f"worker-{place}": pid for place, pid in workers.pids.items()}
+    for name, pid in pids.items():
+        held = process_memory(pid)
+        if held is not None:
+            memory.add_metric((name, "own"), held.own)
+            memory.add_metric((name, "shared"), held.shared)
+    yield memory
+
+
+def _index_families(index: IndexState | None) -> Iterator[Metric]:
+    items = GaugeMetricFamily(
+        "aladin_index_items", "Items that a search may find.", labels=("side",)
+    )
+    size = GaugeMetricFamily(
+        "aladin_index_size_bytes",
+        "Files of the live generation and of its model, without what was added since it was built.",
+        labels=("part",),
+    )
+    if index is not None:
+        for side, count in index.counts.items():
+            items.add_metric((side,), count)
+        parts = {"model": sum(entry.bytes for entry in index.manifest.model.files.values())}
+        for name, entry in index.manifest.files.items():
+            part = name.partition("/")[0]
+            parts[part] = parts.get(part, 0) + entry.bytes
+        for part, total in parts.items():
+            size.add_metric((part,), total)
+    yield items
+    yield size

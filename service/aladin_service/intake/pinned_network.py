@@ -1,0 +1,144 @@
+"""Which network addresses belong to the public internet.
+
+Connections to public addresses only: what was checked is what is connected to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+
+import httpcore
+
+IpAddress = IPv4Address | IPv6Address
+
+# Where a translator turns an address of the new kind into one of the old; the last four bytes.
+_TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"), IPv6Network("::ffff:0:0:0/96"))
+# Of networks that have a translator of their own; there is no telling where it leads.
+_LOCAL_TRANSLATED = IPv6Network("64:ff9b:1::/48")
+# Global unicast: all that is handed out of the IPv6 address space.
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+
+
+def is_public(address: IpAddress) -> bool:
+    """Return whether an address can only be reached over the public internet.
+
+    Not so for those of this machine, its network, its provider and its link, for groups, and for
+    addresses of the new kind behind which there is such a one of the old.
+    """
+    if isinstance(address, IPv4Address):
+        return address.is_global and not address.is_multicast and not address.is_reserved
+    inner = _inner(address)
+    if inner is not None:
+        return is_public(inner)
+    return (
+        address in _GLOBAL_UNICAST
+        and address.is_global
+        and not address.is_multicast
+        and address not in _LOCAL_TRANSLATED
+        and address.scope_id is None
+    )
+
+
+def _inner(address: IPv6Address) -> IPv4Address | None:
+    """Return the address of the old kind that one of the new kind stands for; None for none."""
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    if address.teredo is not None:
+        return address.teredo[1]
+    if any(address in network for network in _TRANSLATED):
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return None
+
+
+# Finds all addresses of a host.
+Resolver = Callable[[str], Awaitable[Sequence[IpAddress]]]
+
+
+async def system_addresses(host: str) -> Sequence[IpAddress]:
+    """Find the addresses of a host as this machine does, without waiting in its event loop.
+
+    Raises:
+        OSError: it has none, or nobody can tell.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(ip_address(place[0]) for *_, place in found))
+
+
+class PinnedNetwork(httpcore.AsyncNetworkBackend):
+    """Looks a host up once, and connects to an address that it has checked.
+
+    A host that has any address of another kind is refused altogether: it would be a matter of luck
+    which one the next look-up gives. Certificates are still checked against the host's name.
+    """
+
+    def __init__(self, resolve: Resolver, network: httpcore.AsyncNetworkBackend) -> None:
+        """Open nothing.
+
+        Args:
+            resolve: finds the addresses of a host.
+            network: connects to one of them.
+        """
+        self._resolve = resolve
+        self._network = network
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first of a host's addresses that answers.
+
+        Raises:
+            httpcore.ConnectError: the host has no address or a forbidden one, or none answers.
+        """
+        try:
+            addresses = await self._resolve(host)
+        except (OSError, UnicodeError) as error:
+            raise httpcore.ConnectError(str(error)) from error
+        if not addresses or not all(is_public(address) for address in addresses):
+            raise httpcore.ConnectError("not a public address")
+        for address in addresses[:-1]:
+            try:
+                return await self._connect(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue
+        return await self._connect(addresses[-1], port, timeout, local_address, socket_options)
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Refuse: photos come from the internet.
+
+        Raises:
+            httpcore.ConnectError: always.
+        """
+        del timeout, socket_options
+        raise httpcore.ConnectError(f"{path} is no public address")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await self._network.sleep(seconds)
+
+    async def _connect(
+        self,
+        address: IpAddress,
+        port: int,
+        timeout: float | None,
+        local_address: str | None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None,
+    ) -> httpcore.AsyncNetworkStream:
+        return await self._network.connect_tcp(
+            str(address), port, timeout, local_address, socket_options
+        )

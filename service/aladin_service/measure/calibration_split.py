@@ -1,0 +1,131 @@
+"""A split's photos and captions as the network sees them.
+
+Queries that search the photos and the captions of their own split, every pair scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from aladin_network.calibration.features import CandidateScores
+from aladin_network.calibration.logistic_fit import AskedQuery, candidates_kept
+from aladin_network.errors import InputError
+from aladin_network.model import AladinModel
+from aladin_network.scoring.fusion import Direction
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Progress
+from aladin_training.data import Record
+from aladin_training.data.regions import RegionStore
+from aladin_training.evaluation import encode_records
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedSplit:
+    """The photos of a split that have a caption, and their captions, encoded as users' are.
+
+    Attributes:
+        records: the photos.
+        images: their encodings, in the same order.
+        texts: encodings of their captions, photo by photo.
+        photo_of_text: (texts,) int64, the row of each caption's photo.
+        caption_ids: of the captions in an index of the same data.
+    """
+
+    records: Sequence[Record]
+    images: Encoding
+    texts: Encoding
+    photo_of_text: NDArray[np.int64]
+    caption_ids: Sequence[str]
+
+    @property
+    def words(self) -> NDArray[np.int64]:
+        """(texts,) int64, the number of words of each caption."""
+        return self.texts.mask.sum(dim=1).numpy()
+
+
+def encode_split(
+    model: AladinModel,
+    records: Sequence[Record],
+    progress: Progress,
+    regions: RegionStore | None = None,
+) -> EncodedSplit:
+    """Encode a split.
+
+    Args:
+        model: the network.
+        records: photos; those without a caption are left out.
+        progress: told of photos, then of captions.
+        regions: of the photos, for a network that reads these.
+
+    Raises:
+        InputError: no photo has a caption; or see `encode_records`.
+    """
+    asking = [record for record in records if record.captions]
+    if not asking:
+        raise InputError(
+            f"calibration: expected photos with captions, found {len(records)} without"
+        )
+    images, texts = encode_records(model, asking, progress, regions)
+    return EncodedSplit(
+        records=asking,
+        images=images,
+        texts=texts,
+        photo_of_text=np.repeat(
+            np.arange(len(asking)), [len(record.captions) for record in asking]
+        ),
+        caption_ids=[each for record in asking for each in record.caption_ids],
+    )
+
+
+@torch.inference_mode()
+def ask_split(
+    model: AladinModel, split: EncodedSplit, num_candidates: int
+) -> Callable[[Direction], list[AskedQuery]]:
+    """Score all pairs of a split.
+
+    Args:
+        model: the network.
+        split: encoded.
+        num_candidates: of a search's first stage.
+
+    Returns:
+        What asks the queries of a direction.
+    """
+    match = model.scores("matching", split.images, split.texts).float().numpy()
+    align = model.scores("alignment", split.images, split.texts).float().numpy()
+    words, photo_of_text = split.words, split.photo_of_text
+    photos = np.arange(len(match))
+
+    def queries(direction: Direction) -> Iterator[AskedQuery]:
+        if direction == "text_to_image":
+            for text, photo in enumerate(photo_of_text):
+                of_query = np.full(len(photos), words[text])
+                scores = CandidateScores(photos, match[:, text], align[:, text], of_query)
+                yield asked_query(int(photo), scores, photos == photo, num_candidates)
+        else:
+            texts = np.arange(len(photo_of_text))
+            for photo in photos:
+                scores = CandidateScores(texts, match[photo], align[photo], words)
+                yield asked_query(int(photo), scores, photo_of_text == photo, num_candidates)
+
+    return lambda direction: list(queries(direction))
+
+
+def asked_query(
+    photo: int, scores: CandidateScores, right: NDArray[np.bool_], num_candidates: int
+) -> AskedQuery:
+    """Keep what the first stage finds, with the right answers and without them.
+
+    Args:
+        photo: number of the photo that asks, or whose caption asks.
+        scores: of items, in any order.
+        right: of them; whether each belongs together with the query.
+        num_candidates: of a search's first stage.
+    """
+    count = candidates_kept(num_candidates, int(right.sum()))
+    best = np.argsort(-scores.match, kind="stable")[:count]
+    return AskedQuery(photo, scores.take(best), right[best])

@@ -1,0 +1,261 @@
+"""How well a network, and the index built with it, find what belongs together.
+
+Keeps what `aladin evaluate` measured with the index that it was measured on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aladin_index.format.engine_location import location_of
+from aladin_index.format.evaluations import Evaluation, store_evaluation
+from aladin_index.measure.curve import candidate_curve
+from aladin_index.measure.curve_points import CandidateCurve
+from aladin_index.measure.evaluate import (
+    EvaluationQueries,
+    EvaluationText,
+    ServedEvaluation,
+    evaluate_index,
+    evaluation_queries,
+)
+from aladin_index.open import open_backend
+from aladin_index.search.backend import SearchBackend
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import InputError, SearchIndexError
+from aladin_network.scoring.metrics import Interval, RetrievalMetrics, paired_bootstrap
+from aladin_network.scoring.separation import RankSummary, summarize_cross_ranks
+from aladin_network.types import Progress
+from aladin_training.data import Record, read_records
+from aladin_training.data.regions import RegionStore
+from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint
+
+from aladin_service.settings import engine_options
+
+
+def evaluate_served(
+    searcher: TwoStageSearcher,
+    records: Sequence[Record],
+    progress: Progress,
+    fusion: float | None = None,
+) -> ServedEvaluation:
+    """Ask an index for the photo of every caption, and for the captions of every photo.
+
+    Args:
+        searcher: of an index of these photos and captions.
+        records: photos with captions.
+        progress: told of queries.
+        fusion: weight of the alignment score; None: the one fitted on validation.
+
+    Raises:
+        InputError: a photo or a caption is not in the index.
+        NoSuchTargetError: the index has no photos or no texts.
+    """
+    queries = _queries(searcher, records, progress)
+    return evaluate_index(searcher, queries, fusion=fusion, progress=progress)
+
+
+def _queries(
+    searcher: TwoStageSearcher, records: Sequence[Record], progress: Progress
+) -> EvaluationQueries:
+    captions = [
+        EvaluationText(caption_id, caption, record.id)
+        for record in records
+        for caption_id, caption in zip(record.caption_ids, record.captions, strict=True)
+    ]
+    return evaluation_queries(searcher, [record.id for record in records], captions, progress)
+
+
+class FoldedEvaluation(NamedTuple):
+    """The mean over contiguous blocks of photos, each evaluated among itself.
+
+    Attributes:
+        folds: number of blocks.
+        metrics: by score name.
+    """
+
+    folds: int
+    metrics: dict[str, RetrievalMetrics]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexEvaluation:
+    """How one generation of an index serves a data set.
+
+    Attributes:
+        generation: that was asked.
+        images: that were evaluated.
+        texts: that were evaluated.
+        served: the two stages through the index.
+        gain: rsum of the two stages minus that of matching.
+        curve: against the number of candidates; None where not asked for.
+    """
+
+    generation: int
+    images: int
+    texts: int
+    served: ServedEvaluation
+    gain: Interval
+    curve: CandidateCurve | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemEvaluation:
+    """What `aladin evaluate` reports.
+
+    Attributes:
+        model_id: sha256 of the network's weights.
+        exhaustive: metrics by score name: those of the network's heads, and fused.
+        mean_difference: by head, the mean score of pairs that belong together minus all others'.
+        cross_ranks: by head, of the pairs that belong together in both directions at once.
+        folded: the exhaustive metrics in blocks; None where not asked for.
+        index: of the index; None without one.
+    """
+
+    model_id: str
+    exhaustive: dict[str, RetrievalMetrics]
+    mean_difference: dict[str, float]
+    cross_ranks: dict[str, RankSummary]
+    folded: FoldedEvaluation | None = None
+    index: IndexEvaluation | None = None
+
+    @property
+    def metrics(self) -> dict[str, RetrievalMetrics]:
+        """Metrics by system; with an index, ``two_stage`` is one of them."""
+        if self.index is None:
+            return self.exhaustive
+        return self.exhaustive | {"two_stage": self.index.served.metrics}
+
+
+def evaluate_system(
+    checkpoint_folder: Path,
+    data: Path,
+    split: str | None,
+    index: Path | None,
+    progress: Progress,
+    folds: int = 1,
+    curve_candidates: Sequence[int] | None = None,
+    regions: RegionStore | None = None,
+) -> SystemEvaluation:
+    """Evaluate a network on a data set, and the index that was built with it.
+
+    Args:
+        checkpoint_folder: of the network.
+        data: photos with captions; a photo without one is found by none, but competes.
+        split: of the data; None: all photos.
+        index: of the same photos and captions; None: the network alone.
+        progress: told of photos, captions and queries.
+        folds: blocks for a further evaluation of the network; 0 or 1: the whole split only.
+        curve_candidates: numbers of candidates of the index's curve, ascending; None: no curve.
+        regions: of the photos, for a network that reads these.
+
+    Raises:
+        AladinError: one of the three cannot be used, or they do not belong together.
+    """
+    checkpoint = load_checkpoint(checkpoint_folder)
+    records = read_records(data, split, require_captions=False, require_photos=regions is None)
+    if folds > len(records):
+        raise InputError(f"folds: expected at most one a photo, {len(records)}, found {folds}")
+    if index is None:
+        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions)
+        return _report(checkpoint.model_id, exhaustive, folds)
+    # Opened first: an index of another network is refused before the long work.
+    engine = engine_options(index)
+    with closing(open_backend(index, checkpoint=checkpoint, engine=engine)) as opened:
+        exhaustive = evaluate_checkpoint(checkpoint, records, progress, regions)
+        of_index = _evaluate_index(opened, records, exhaustive, curve_candidates, progress)
+    return replace(_report(checkpoint.model_id, exhaustive, folds), index=of_index)
+
+
+def _evaluate_index(
+    index: SearchBackend,
+    records: Sequence[Record],
+    exhaustive: ExhaustiveEvaluation,
+    curve_candidates: Sequence[int] | None,
+    progress: Progress,
+) -> IndexEvaluation:
+    searcher = TwoStageSearcher(index)
+    queries = _queries(searcher, records, progress)
+    served = evaluate_index(searcher, queries, progress=progress)
+    matching = exhaustive.ranks["matching"]
+    curve = None
+    if curve_candidates is not None:
+        curve = candidate_curve(searcher, queries, curve_candidates, progress)
+    return IndexEvaluation(
+        generation=index.generation,
+        images=len(records),
+        texts=len(queries.texts),
+        served=served,
+        gain=paired_bootstrap(served.ranks, matching, exhaustive.image_of_text),
+        curve=curve,
+    )
+
+
+def _report(model_id: str, exhaustive: ExhaustiveEvaluation, folds: int) -> SystemEvaluation:
+    folded = None
+    if folds > 1:
+        folded = FoldedEvaluation(folds, _without_index(exhaustive.folded_metrics(folds)))
+    return SystemEvaluation(
+        model_id=model_id,
+        exhaustive=_without_index(exhaustive.metrics()),
+        mean_difference=exhaustive.mean_difference,
+        cross_ranks={
+            name: summarize_cross_ranks(ranks) for name, ranks in exhaustive.cross_ranks.items()
+        },
+        folded=folded,
+    )
+
+
+def _without_index(metrics: dict[str, RetrievalMetrics]) -> dict[str, RetrievalMetrics]:
+    """Drop the two stages without an index: here that name means the two stages as served."""
+    return {name: each for name, each in metrics.items() if name != "two_stage"}
+
+
+def keep_evaluation(
+    index: Path,
+    data: Path,
+    split: str | None,
+    evaluation: SystemEvaluation,
+    of_index: IndexEvaluation,
+    figures: dict[str, Any],
+    curve: dict[str, Any] | None,
+) -> str | None:
+    """Store an evaluation with its index, where that can be written.
+
+    Args:
+        index: folder.
+        data: that was evaluated.
+        split: of the data; None: all of it.
+        evaluation: of the network.
+        of_index: of the generation.
+        figures: as ``--json`` prints them, without the curve.
+        curve: as ``--json`` prints it; None: not measured.
+
+    Returns:
+        Why it is not kept: what was measured is worth having all the same. None: it is kept.
+    """
+    if location_of(index) is not None:
+        return "the evaluation is not kept with the index: an engine keeps that"
+    try:
+        store_evaluation(
+            index,
+            Evaluation(
+                generation=of_index.generation,
+                model_id=evaluation.model_id,
+                data=str(data),
+                split=split,
+                images=of_index.images,
+                texts=of_index.texts,
+                measured_at_s=time.time(),
+                figures=figures,
+                curve=curve,
+            ),
+        )
+    except SearchIndexError as error:
+        return f"the evaluation is not kept with the index: {error}"
+    return None

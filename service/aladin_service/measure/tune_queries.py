@@ -1,0 +1,109 @@
+"""Queries of a file, to tune an index with."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from aladin_index.encode.source_items import ImageItem
+from aladin_index.measure.fidelity import TuneQueries, queries_of_encoding
+from aladin_index.modality import Modality
+from aladin_network.errors import DataError, InputError
+from aladin_network.inference import encode_images, encode_photos, encode_texts
+from aladin_network.model import AladinModel
+from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
+from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_training.batches.items import check_regions
+from aladin_training.data.records import ignore_skipped
+from aladin_training.data.regions import RegionStore
+
+from aladin_service.intake.sources import image_items, text_items
+
+_TEXTS_AT_A_TIME = 64
+T = TypeVar("T")
+
+
+def queries_of(
+    source: Path, count: int, regions: RegionStore | None = None
+) -> Callable[[AladinModel], Mapping[Modality, TuneQueries]]:
+    """Return what reads and encodes queries.
+
+    Args:
+        source: lines of text (``.txt``), or any source that an index is built from; captions
+            ask for photos, and photos for texts.
+        count: of each modality, drawn evenly from the file; all where there are fewer.
+        regions: of the photos, for a network that reads these.
+
+    Returns:
+        A function of the network, which raises InputError where the file has no query, or one
+        that cannot be encoded.
+    """
+
+    def read(model: AladinModel) -> Mapping[Modality, TuneQueries]:
+        queries: dict[Modality, TuneQueries] = {}
+        texts = _sample(_texts(source), count)
+        if texts:
+            queries["text"] = queries_of_encoding(_encode_texts(model, texts), "text")
+        if source.suffix.lower() != ".txt":
+            items = _items(lambda: image_items(source, None, regions))
+            photos = _sample((item for item in items if isinstance(item, ImageItem)), count)
+            if photos:
+                encoding = _encode_images(model, photos, regions)
+                queries["image"] = queries_of_encoding(encoding, "image")
+        if not queries:
+            raise InputError(f"--queries: expected texts or photos, {source} has none")
+        return queries
+
+    return read
+
+
+def _texts(source: Path) -> Iterable[str]:
+    if source.suffix.lower() == ".txt":
+        try:
+            lines = source.read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            raise DataError(source, None, f"cannot be read as text ({error})") from error
+        return [line.strip() for line in lines if line.strip()]
+    return (item.text for item in _items(lambda: text_items(source, None, ignore_skipped)))
+
+
+def _items(read: Callable[[], Iterable[T]]) -> Iterable[T]:
+    """Yield items; nothing where the source holds none of the kind."""
+    try:
+        yield from read()
+    except DataError:
+        return
+
+
+def _sample(items: Iterable[T], count: int) -> list[T]:
+    """Draw `count` items, each as likely as any other, holding no more of them in memory."""
+    generator = random.Random(0)
+    sample: list[T] = []
+    for place, item in enumerate(items):
+        if place < count:
+            sample.append(item)
+        elif (slot := generator.randrange(place + 1)) < count:
+            sample[slot] = item
+    return sample
+
+
+def _encode_images(
+    model: AladinModel, items: list[ImageItem], regions: RegionStore | None
+) -> Encoding:
+    encoder = model.image.encoder
+    check_regions(encoder, regions)
+    if regions is None:
+        return encode_photos(model, [read_image(item.photo, DEFAULT_LIMITS) for item in items])
+    keys = [item.regions_key for item in items if item.regions_key is not None]
+    return encode_images(model, [encoder.preprocess(regions.read(key)) for key in keys])
+
+
+def _encode_texts(model: AladinModel, texts: list[str]) -> Encoding:
+    return concatenate(
+        [
+            encode_texts(model, texts[start : start + _TEXTS_AT_A_TIME], truncate=True)
+            for start in range(0, len(texts), _TEXTS_AT_A_TIME)
+        ]
+    )

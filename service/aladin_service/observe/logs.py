@@ -1,0 +1,189 @@
+"""What is known of the request that is being answered: for its log lines and its trace.
+
+How a log record is written: one line for people, or one JSON object for programs.
+
+Nothing here reads headers or bodies: keys and what users search for are never logged.
+
+Log messages on stderr, as text or as JSON lines; only entry points set this up.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from aladin_service.search.job import Answered, QueueName, SearchJob
+
+
+class SearchRecord(NamedTuple):
+    """A search that a request had done.
+
+    Attributes:
+        lane: where it waited.
+        job: when it came, and what for.
+        answered: what became of it.
+    """
+
+    lane: QueueName
+    job: SearchJob
+    answered: Answered
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """One request, from its headers to the end of its answer.
+
+    Attributes:
+        request_id: also the answer's header.
+        trace_id: of its trace, 32 hexadecimal digits; None where there is none.
+        error_code: of an answer that is an error.
+        searches: that were answered; a request may hold several.
+        failed_parts: searches of a request with several that were not; the others were.
+    """
+
+    request_id: str
+    trace_id: str | None = None
+    error_code: str | None = None
+    searches: list[SearchRecord] = field(default_factory=list["SearchRecord"])
+    failed_parts: int = 0
+
+
+# Tasks that a request starts see it too; threads do not.
+_CURRENT: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
+
+
+def current_request() -> RequestRecord | None:
+    """Return the request that this code runs for; None outside any."""
+    return _CURRENT.get()
+
+
+def begin_request(record: RequestRecord) -> Token[RequestRecord | None]:
+    """Say which request this task answers from here on; returns what `end_request` takes."""
+    return _CURRENT.set(record)
+
+
+def end_request(before: Token[RequestRecord | None]) -> None:
+    """Say that the request is answered."""
+    _CURRENT.reset(before)
+
+
+def note_search(lane: QueueName, job: SearchJob, answered: Answered) -> None:
+    """Remember a search for the log line and the trace of the request that asked for it."""
+    record = _CURRENT.get()
+    if record is not None:
+        record.searches.append(SearchRecord(lane, job, answered))
+
+
+# The attribute of a record, set by ``extra``, that holds further fields of its JSON object.
+FIELDS = "fields"
+
+
+class TextFormatter(logging.Formatter):
+    """Time of day, level and message; within a request, its id."""
+
+    def __init__(self) -> None:
+        """Write local time."""
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802, logging's own name
+        """Write all but a traceback."""
+        line = super().formatMessage(record)
+        request = current_request()
+        return line if request is None else f"{line} [{request.request_id}]"
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: time (UTC), level, logger, pid, message, and what else there is.
+
+    Within a request also request_id and trace_id; with a failure, `exception` holds the whole
+    traceback.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write one record."""
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line: dict[str, Any] = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "pid": record.process,
+            "message": record.getMessage(),
+        }
+        request = current_request()
+        if request is not None:
+            line["request_id"] = request.request_id
+            if request.trace_id is not None:
+                line["trace_id"] = request.trace_id
+        fields: dict[str, Any] | None = getattr(record, FIELDS, None)
+        if fields is not None:
+            line.update(fields)
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, separators=(",", ":"), default=str)
+
+
+LogFormat = Literal["text", "json"]
+
+# Whose informative messages are worth reading: what third parties log below warnings is not.
+_OURS = ("aladin", "training", "index", "service", "uvicorn")
+
+
+class LogSetup(NamedTuple):
+    """How a process writes its log; it may travel to another process.
+
+    Attributes:
+        debug: show everything.
+        format: for people, or for programs.
+    """
+
+    debug: bool = False
+    format: LogFormat = "text"
+
+
+class StderrHandler(logging.Handler):
+    """Writes to what stderr is at that moment: a progress bar puts itself in its place."""
+
+    def __init__(self, setup: LogSetup) -> None:
+        """Write as `setup` says."""
+        super().__init__()
+        self.setup = setup
+        self.setFormatter(JsonFormatter() if setup.format == "json" else TextFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except Exception:
+            self.handleError(record)
+
+
+def log_to_stderr(setup: LogSetup) -> None:
+    """Show this project's messages from INFO on (DEBUG if asked for), others' warnings.
+
+    May be called again: the last call counts. A worker process calls it first of all, with what
+    `log_setup` returned in the process that started it.
+
+    Args:
+        setup: how.
+    """
+    root = logging.getLogger()
+    root.handlers = [each for each in root.handlers if not isinstance(each, StderrHandler)]
+    root.addHandler(StderrHandler(setup))
+    root.setLevel(logging.WARNING)
+    for name in _OURS:
+        logging.getLogger(name).setLevel(logging.DEBUG if setup.debug else logging.INFO)
+    # Whoever reads JSON lines expects nothing else between them.
+    logging.captureWarnings(setup.format == "json")
+
+
+def log_setup() -> LogSetup:
+    """Return how this process writes its log; the default where nothing set it up."""
+    handlers = logging.getLogger().handlers
+    return next((each.setup for each in handlers if isinstance(each, StderrHandler)), LogSetup())

@@ -1,0 +1,78 @@
+"""OpenTelemetry traces of requests: what the service needs of them, and whether it makes any.
+
+The packages are an extra (``aladin-search[otel]``); nothing of them is imported unless traces are
+switched on.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+from aladin_network.errors import ConfigError
+from starlette.types import Scope
+
+from aladin_service.observe.logs import RequestRecord
+
+# OpenTelemetry's own variables; the exporter reads them again, with the others of their kind.
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_DISABLED = "OTEL_SDK_DISABLED"
+
+
+class RequestTrace(Protocol):
+    """The trace of one request, from its headers on."""
+
+    @property
+    def trace_id(self) -> str:
+        """32 hexadecimal digits: the caller's, or a new one."""
+        ...
+
+    def end(self, route: str | None, status: int | None, record: RequestRecord) -> None:
+        """Say what became of the request; its searches become spans of their own.
+
+        Args:
+            route: the template of the route that was met; None: none was.
+            status: of the answer; None: the client went away before there was one.
+            record: what else is known.
+        """
+        ...
+
+
+class Tracing(Protocol):
+    """Makes traces and sends them on."""
+
+    def begin(self, scope: Scope) -> RequestTrace:
+        """Begin the trace of a request, as a part of the caller's if its headers name one."""
+        ...
+
+    def close(self) -> None:
+        """Send what is not sent yet; blocks, for some seconds at worst."""
+        ...
+
+
+def open_tracing(*, wanted: bool) -> Tracing | None:
+    """Begin to trace, if the setting or OpenTelemetry's variables say so.
+
+    Args:
+        wanted: trace even where no variable says where to: to a collector on this machine.
+
+    Returns:
+        None where traces are switched off.
+
+    Raises:
+        ConfigError: they are switched on, but the packages are not installed.
+    """
+    if os.environ.get(_DISABLED, "").strip().lower() == "true":
+        return None
+    named = next((name for name in _ENDPOINTS if os.environ.get(name)), None)
+    if named is None and not wanted:
+        return None
+    try:
+        from aladin_service.observe.otel_tracing import OtelTracing
+    except ModuleNotFoundError as error:
+        cause = named or "ALADIN_TRACES"
+        raise ConfigError(
+            f"{cause} asks for traces, but the module {error.name} is not installed: "
+            "install aladin-search[otel]"
+        ) from None
+    return OtelTracing.to_collector()

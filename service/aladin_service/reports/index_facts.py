@@ -1,0 +1,306 @@
+"""What `aladin index info` says.
+
+What `aladin index info` says of an index that an engine keeps.
+
+What the commands that make a generation say of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from aladin_index.engines.engine_index import EngineInfo
+from aladin_index.format.manifest import AnnEntry, CollectionEntry, Tuning
+from aladin_index.generations.info import IndexInfo, MemoryEstimate
+from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, FittedOn
+from aladin_network.calibration.measures import DirectionFigures
+
+from aladin_service.reports.search_text import unreliable_reason
+
+if TYPE_CHECKING:
+    from aladin_index.encode.item_encoders import SkippedItem
+    from aladin_index.encode.source_items import PhotoPlaces
+    from aladin_index.settings import Target
+
+# The best of ten times as many others scores half a deviation higher: so much less does the same
+# gap to it say.
+_FAR = 10
+
+# Share of the photos fitted to that an index has, from which on it is one of these photos.
+_MOST = 0.5
+
+
+def index_data(info: IndexInfo) -> dict[str, Any]:
+    """Return the facts as JSON data."""
+    return asdict(info) | {
+        "calibration": calibration_data(info.calibration),
+        "path": str(info.path),
+        "built_at": _built_at(info),
+        "pending": {target: pending._asdict() for target, pending in info.pending.items()},
+        "memory": {target: memory._asdict() for target, memory in info.memory.items()},
+    }
+
+
+def index_facts(info: IndexInfo) -> list[tuple[str, str]]:
+    """Return the facts as names and values for people."""
+    facts = [
+        ("index", str(info.path)),
+        ("generation", f"{info.generation}, built {_built_at(info)}"),
+        ("model", info.model_id),
+        ("size", f"{info.total_bytes / 1e6:,.1f} MB"),
+        ("default candidates", str(info.default_candidates)),
+    ]
+    for target, side in info.sides.items():
+        facts += [
+            (target, f"{side.count:,}, {side.left_out:,} left out"),
+            *side_facts(side, info.default_candidates),
+            ("  pending", "{0.added:,} added, {0.removed:,} removed".format(info.pending[target])),
+            ("  memory", _memory(info.memory[target])),
+            (
+                "  filter fields",
+                "all" if side.filter_fields is None else ", ".join(side.filter_fields) or "none",
+            ),
+        ]
+    return facts + calibration_facts(info.calibration, info.fitted_photos_indexed)
+
+
+def _built_at(info: IndexInfo) -> str:
+    return datetime.fromtimestamp(info.built_at_s, UTC).isoformat(timespec="seconds")
+
+
+def recall_warnings(info: IndexInfo) -> list[str]:
+    """Say which first stages find less than was asked for when they were built."""
+    return [
+        f"{target}: {side.ann.factory} finds {side.ann.recall:.4f} of the nearest "
+        f"{side.ann.recall_at}, {side.ann.recall_wanted} was wanted; allow it more memory, or "
+        "choose another --ann"
+        for target, side in info.sides.items()
+        if side.ann.recall < side.ann.recall_wanted
+    ]
+
+
+def calibration_warnings(info: IndexInfo) -> list[str]:
+    """Say which sides have far more or fewer items than the probabilities were fitted among."""
+    if info.calibration is None or info.calibration.fitted_on.searched != "split":
+        return []
+    fitted_on = info.calibration.fitted_on
+    searched = {"images": fitted_on.photos, "texts": fitted_on.texts}
+    return [
+        f"{target}: probabilities were fitted among {searched[target]:,}, here are "
+        f"{side.count:,}; the gap to the runners-up means less among more, so fit them anew: "
+        f"aladin calibrate --index {info.path}"
+        for target, side in info.sides.items()
+        if not searched[target] / _FAR <= side.count <= searched[target] * _FAR
+    ]
+
+
+def calibration_data(calibration: Calibration | None) -> dict[str, Any] | None:
+    """Return a calibration as JSON data, with the directions that it may not judge."""
+    if calibration is None:
+        return None
+    data: dict[str, Any] = asdict(calibration)
+    data["unreliable"] = calibration.unreliable
+    del data["fitted_on"]["photo_sample"]  # hashes, which tell people nothing
+    return data
+
+
+def calibration_facts(
+    calibration: Calibration | None, photos_indexed: float | None
+) -> list[tuple[str, str]]:
+    """Return what the probabilities of hits are worth, as names and values.
+
+    Args:
+        calibration: calibration of the index, if it has one.
+        photos_indexed: share of the photos fitted to that are indexed, see `Manifest`.
+    """
+    if calibration is None:
+        return [("probabilities", "none, not calibrated")]
+    on, figures = calibration.fitted_on, calibration.figures
+    split = "" if on.split is None else f", {on.split}"
+    return [
+        (
+            "probabilities",
+            f"fitted on {on.photos:,} photos and {on.texts:,} texts ({on.data}{split})",
+        ),
+        ("  fitted photos", _photos_fact(on, photos_indexed)),
+        ("  fitted texts", lengths_fact(on)),
+        ("  text to image", _probability_figures(figures.text_to_image)),
+        ("  image to text", _probability_figures(figures.image_to_text)),
+        *(
+            (f"  {direction}", f"never judged, no probability is shown: {reason}")
+            for direction, reason in unreliable_directions(calibration)
+        ),
+    ]
+
+
+def taken_over_line(info: IndexInfo) -> str | None:
+    """Say that a generation's calibration was fitted on other photos than it has.
+
+    Returns:
+        None where the calibration was fitted to this index, or where at least half of the photos
+        fitted to are in it: then it was fitted on these photos, or on a sample of them.
+    """
+    calibration, share = info.calibration, info.fitted_photos_indexed
+    if calibration is None or "images" not in info.sides:
+        return None
+    on = calibration.fitted_on
+    if share is None and (on.photo_sample is not None or on.searched == "index"):
+        return None
+    if share is not None and share >= _MOST:
+        return None
+    split = "" if on.split is None else f", split {on.split}"
+    return (
+        f"the probabilities are the model's, fitted on {on.photos:,} photos of {on.data}{split}: "
+        f"{_photos_fact(on, share)}; to fit them to this index: aladin calibrate CHECKPOINT DATA "
+        f"--index {info.path}"
+    )
+
+
+def lengths_fact(fitted_on: FittedOn) -> str:
+    """Say how long the texts were that a calibration was fitted on."""
+    lengths = fitted_on.text_lengths
+    if lengths is None:
+        return "their lengths were not recorded"
+    return f"{lengths.low} to {lengths.high} tokens"
+
+
+def unreliable_directions(calibration: Calibration) -> Iterator[tuple[str, str]]:
+    """Yield the name of each direction that is never judged, and why."""
+    for direction, code in calibration.unreliable.items():
+        if code is not None:
+            reason = unreliable_reason(code)
+            if code == "weak_calibration":
+                reason += f" (AUROC of any match below {LEAST_AUROC:g})"
+            yield direction.replace("_", " "), reason
+
+
+def _photos_fact(fitted_on: FittedOn, indexed: float | None) -> str:
+    if fitted_on.photo_sample is None:
+        return "which photos was not recorded"
+    if indexed is None:
+        return "fitted to this index" if fitted_on.searched == "index" else "no photos here"
+    if indexed == 0:
+        return "none of them is in this index"
+    return f"about {indexed:.0%} of them are in this index"
+
+
+def _probability_figures(figures: DirectionFigures) -> str:
+    aligned = figures.aligned
+    auroc = aligned.auroc["probability"]
+    return (
+        f"ECE {aligned.hits.ece:.3f} of hits, {aligned.match.ece:.3f} of any match; AUROC of any "
+        f"match {auroc.value:.3f} ({auroc.low:.3f} to {auroc.high:.3f}); no match below "
+        f"{aligned.no_match.below:.3f}"
+    )
+
+
+def side_facts(side: CollectionEntry, default_candidates: int) -> list[tuple[str, str]]:
+    """Return what is kept of each item of a side and how it is searched, as names and values."""
+    tokens = f"{side.token_count:,} of {side.token_dim} dimensions, {side.token_dtype}"
+    return [
+        ("  embeddings", f"{side.embedding_dim} dimensions"),
+        ("  tokens", tokens),
+        ("  first stage", first_stage_fact(side.ann)),
+        ("  candidates", _candidates_fact(side.tuning, default_candidates)),
+    ]
+
+
+def first_stage_fact(ann: AnnEntry) -> str:
+    """Say what the first stage is and what it finds."""
+    width = "" if ann.search_width is None else f", search width {ann.search_width}"
+    more = "" if ann.oversample == 1 else f", {ann.oversample:g} times as many compared exactly"
+    wanted = "" if ann.recall >= ann.recall_wanted else f", {100 * ann.recall_wanted:g} % wanted"
+    return (
+        f"{ann.factory}{width}{more}, finds {100 * ann.recall:.1f} % of the nearest "
+        f"{ann.recall_at} ({ann.recall_queries} queries{wanted})"
+    )
+
+
+def _candidates_fact(tuning: Tuning | None, default: int) -> str:
+    """Say how many candidates a search takes."""
+    if tuning is None:
+        return f"{default}, not tuned"
+    return (
+        f"{tuning.candidates}, keep {100 * tuning.fidelity:.1f} % of the exhaustive top "
+        f"{tuning.at} ({tuning.queries} queries)"
+    )
+
+
+def _memory(memory: MemoryEstimate) -> str:
+    parts = (
+        (memory.ann_bytes, "first stage"),
+        (memory.embeddings_bytes, "embeddings"),
+        (memory.tokens_bytes, "tokens"),
+    )
+    mapped = ", ".join(f"{size / 1e6:,.1f} MB {name}" for size, name in parts)
+    return f"at most {mapped}, all mapped"
+
+
+def engine_index_data(info: EngineInfo) -> dict[str, Any]:
+    """Return the facts as JSON data."""
+    return asdict(info) | {
+        "path": str(info.path),
+        "calibration": calibration_data(info.calibration),
+    }
+
+
+def engine_index_facts(info: EngineInfo) -> list[tuple[str, str]]:
+    """Return the facts as names and values for people."""
+    location = info.location
+    there = ", ".join(map(str, info.generations))
+    changed = "changed since it was pushed" if info.changed else "as it was pushed"
+    facts = [
+        ("index", str(info.path)),
+        ("engine", f"{location.engine} at {location.url}, as {location.name}"),
+        ("generation", f"{info.generation}, {changed}; in the engine: {there}"),
+        ("model", info.model_id),
+        ("default candidates", str(info.default_candidates)),
+    ]
+    for target, side in info.sides.items():
+        facts += [
+            (target, f"{info.counts[target]:,}, {side.count:,} were pushed"),
+            *side_facts(side, info.default_candidates),
+        ]
+    return facts + calibration_facts(info.calibration, info.fitted_photos_indexed)
+
+
+def print_generation(
+    index: Path,
+    generation: int,
+    counts: Mapping[Target, int],
+    left_out: Sequence[SkippedItem] = (),
+    more: str = "",
+) -> None:
+    """Print what the live generation holds; on stderr, what it does not.
+
+    Args:
+        index: folder.
+        generation: that is live.
+        counts: number of items of each side.
+        left_out: items that could not be used.
+        more: words for the end of the line.
+    """
+    from aladin_index.generations.info import describe
+
+    for item_id, reason in left_out:
+        typer.echo(f"left out {item_id}: {reason}", err=True)
+    info = describe(index)
+    for warning in recall_warnings(info):
+        typer.echo(f"warning: {warning}", err=True)
+    taken_over = taken_over_line(info)
+    if taken_over is not None:
+        typer.echo(taken_over, err=True)
+    held = ", ".join(f"{count} {target}" for target, count in counts.items())
+    missing = f", {len(left_out)} left out" if left_out else ""
+    typer.echo(f"{index}: generation {generation}, {held}{missing}{more}")
+
+
+def warn_of_places(places: PhotoPlaces) -> None:
+    """Print, on stderr, which photos lie outside of their source's folder."""
+    if places.warning is not None:
+        typer.echo(f"warning: {places.warning}", err=True)

@@ -1,0 +1,175 @@
+"""Draws what was measured of an index's two stages.
+
+What was measured of an index's two stages, as tables and as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from aladin_index.format.manifest import CollectionEntry
+from aladin_index.settings import Target
+from aladin_network.errors import InputError
+from aladin_network.files import atomic_file, check_writable
+from rich.table import Table
+
+
+def check_plot(path: Path) -> None:
+    """Refuse a file that `draw_curves` could not draw to, before the long work.
+
+    Raises:
+        InputError: no PNG, or it cannot be written.
+    """
+    if path.suffix.lower() != ".png":
+        raise InputError(f"--plot: expected the name of a .png file, got {path}")
+    check_writable("--plot", path)
+
+
+def draw_curves(path: Path, sides: Mapping[Target, CollectionEntry]) -> None:
+    """Draw a row of two curves for each side: ann_recall, and fidelity where it was measured.
+
+    Args:
+        path: of the picture, PNG.
+        sides: of the index.
+
+    Raises:
+        InputError: no PNG, or it cannot be written.
+    """
+    # The classes themselves: pyplot would keep every figure and choose a window system.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    check_plot(path)
+    figure = Figure(figsize=(11, 4 * len(sides)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes: Any = figure.subplots(len(sides), 2, squeeze=False)
+    for (target, side), (left, right) in zip(sides.items(), axes, strict=True):
+        _draw_first_stage(left, target, side)
+        _draw_both_stages(right, target, side)
+    try:
+        with atomic_file(path) as partial:
+            figure.savefig(partial, format="png", dpi=110)
+    except OSError as error:
+        raise InputError(f"--plot: {path} cannot be written ({error.strerror})") from error
+
+
+def _draw_first_stage(axis: Any, target: Target, side: CollectionEntry) -> None:
+    ann = side.ann
+    widths = [point.search_width for point in ann.curve]
+    axis.set_title(f"{target}: {ann.factory} finds the nearest {ann.recall_at}")
+    axis.set_ylabel("ann_recall")
+    if all(width is None for width in widths):
+        axis.text(0.5, 0.5, f"every item is compared: {ann.recall:.4f}", ha="center")
+        axis.set_axis_off()
+        return
+    _draw(
+        axis,
+        [width or 1 for width in widths],
+        [point.recall for point in ann.curve],
+        [f"x{point.oversample:g}" if point.oversample > 1 else "" for point in ann.curve],
+        chosen=widths.index(ann.search_width) if ann.search_width in widths else None,
+        wanted=ann.recall_wanted,
+    )
+    axis.set_xlabel("search width (x: rows asked for, for each one wanted)")
+
+
+def _draw_both_stages(axis: Any, target: Target, side: CollectionEntry) -> None:
+    tuning = side.tuning
+    if tuning is None:
+        axis.text(0.5, 0.5, "fidelity was not measured: aladin index tune", ha="center")
+        axis.set_axis_off()
+        return
+    numbers = [point.candidates for point in tuning.curve]
+    axis.set_title(f"{target}: two stages keep the exhaustive top {tuning.at}")
+    axis.set_ylabel("fidelity")
+    _draw(
+        axis,
+        numbers,
+        [point.fidelity for point in tuning.curve],
+        [f"{point.search_ms:.1f} ms" for point in tuning.curve],
+        chosen=numbers.index(tuning.candidates),
+        wanted=tuning.fidelity_wanted,
+    )
+    axis.set_xlabel("candidates")
+
+
+def _draw(
+    axis: Any,
+    x: Sequence[int],
+    y: Sequence[float],
+    labels: Sequence[str],
+    *,
+    chosen: int | None,
+    wanted: float,
+) -> None:
+    axis.plot(x, y, marker="o", color="tab:blue")
+    axis.axhline(wanted, color="grey", linestyle="--", linewidth=1, label=f"wanted {wanted:g}")
+    if chosen is not None:
+        label = f"chosen: {x[chosen]}, {y[chosen]:.4f}"
+        axis.plot(x[chosen], y[chosen], marker="o", markersize=11, color="tab:red", label=label)
+    for place, (across, up, label) in enumerate(zip(x, y, labels, strict=True)):
+        below = (0, -14) if place % 2 else (0, 8)
+        axis.annotate(
+            label, (across, up), textcoords="offset points", xytext=below, ha="center", fontsize=7
+        )
+    axis.set_xscale("log")
+    axis.set_xticks(x, [str(each) for each in x], fontsize=7)
+    axis.minorticks_off()
+    axis.margins(y=0.15)
+    axis.grid(alpha=0.3)
+    axis.legend(loc="lower right")
+
+
+def curves_data(side: CollectionEntry) -> dict[str, Any]:
+    """Return the first stage and the tuning of a side as JSON data."""
+    tuning = None if side.tuning is None else asdict(side.tuning)
+    return {"ann": asdict(side.ann), "tuning": tuning}
+
+
+def curve_tables(target: Target, side: CollectionEntry) -> list[Table]:
+    """Lay out the curves of a side that were measured; the chosen points are marked."""
+    tables: list[Table] = []
+    ann, tuning = side.ann, side.tuning
+    if ann.curve:
+        table = _table(f"{target}: first stage, {ann.factory}, the nearest {ann.recall_at}")
+        for name in ("search width", "oversample", "ann_recall", "ms", ""):
+            table.add_column(name, justify="right")
+        for point in ann.curve:
+            chosen = (point.search_width, point.oversample) == (ann.search_width, ann.oversample)
+            table.add_row(
+                "all" if point.search_width is None else str(point.search_width),
+                f"{point.oversample:g}",
+                f"{point.recall:.4f}",
+                _ms(point.search_ms),
+                _mark(chosen),
+            )
+        tables.append(table)
+    if tuning is not None:
+        title = f"{target}: both stages, top {tuning.at} of {tuning.queries} queries"
+        table = _table(title)
+        for name in ("candidates", "fidelity", "ms", ""):
+            table.add_column(name, justify="right")
+        for each in tuning.curve:
+            table.add_row(
+                str(each.candidates),
+                f"{each.fidelity:.4f}",
+                _ms(each.search_ms),
+                _mark(each.candidates == tuning.candidates),
+            )
+        tables.append(table)
+    return tables
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left")
+
+
+def _ms(time_ms: float | None) -> str:
+    return "" if time_ms is None else f"{time_ms:.3f}"
+
+
+def _mark(chosen: bool) -> str:
+    return "chosen" if chosen else ""

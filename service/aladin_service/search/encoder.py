@@ -1,0 +1,357 @@
+"""From queries to what the searcher takes: those that come together go through the network once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.detectors.base import Detector
+from aladin_network.encoders.base import ImageInput
+from aladin_network.errors import InputError, TextTooLongError
+from aladin_network.inference import Precision, QueryModels, encode_images, encode_texts, tokenize
+from aladin_network.model import AladinModel
+from aladin_network.photos.memory import (
+    DecodingMemory,
+    WithdrawnError,
+    is_still_wanted,
+    wanted_while,
+)
+from aladin_network.scoring.scores import Encoding
+
+from aladin_service.intake.image_reader import ImageReader, check_detector
+from aladin_service.queries import (
+    EmbeddingQuery,
+    ItemQuery,
+    Modality,
+    PhotoQuery,
+    Query,
+    RegionsQuery,
+    TextQuery,
+)
+from aladin_service.search.encoding_cache import (
+    CachedEncoding,
+    CacheKey,
+    EncodingCache,
+    content_of,
+    without_padding,
+)
+from aladin_service.settings import QueryLimits
+
+_LOG = logging.getLogger(__name__)
+
+_MODALITIES: tuple[Modality, ...] = ("text", "image")
+
+
+class EncodedQuery(NamedTuple):
+    """A query as the searcher takes it.
+
+    Attributes:
+        encoding: of the one item.
+        modality: of the query; None: whichever is searched, so that the embedding decides alone.
+        text: of a text query, for the evidence.
+        size_px: width and height of a photo query, for the evidence.
+        boxes: (regions, 4) of a photo query's regions, in fractions of the photo, for the evidence;
+            None: not known, or the encoder knows them by the size.
+        decode_ms: time to turn a photo's bytes into pixels, and to find its regions where the
+            network reads those.
+        encode_ms: time in the network, those that were encoded with it included, or to look an
+            item up.
+        cached: whether the encoding was remembered.
+        batch: queries that were encoded together, this one included.
+        own_id: Id of an item that is not to find itself.
+    """
+
+    encoding: Encoding
+    modality: Modality | None
+    text: str | None = None
+    size_px: tuple[int, int] | None = None
+    boxes: npt.NDArray[np.float32] | None = None
+    decode_ms: float = 0.0
+    encode_ms: float = 0.0
+    cached: bool = False
+    batch: int = 1
+    own_id: str | None = None
+
+
+class _Input(NamedTuple):
+    """A query that the network has to encode.
+
+    Attributes:
+        modality: which of its towers.
+        value: a text, or what the image encoder's `preprocess` made of a photo.
+        key: under which the encoding will be remembered; None: it will not.
+        text: of a text query.
+        size_px: of a photo query.
+        boxes: of a photo query's regions.
+        decode_ms: of a photo query.
+    """
+
+    modality: Modality
+    value: str | ImageInput
+    key: CacheKey | None
+    text: str | None = None
+    size_px: tuple[int, int] | None = None
+    boxes: npt.NDArray[np.float32] | None = None
+    decode_ms: float = 0.0
+
+
+def always(_: int) -> bool:
+    """Say that someone waits for the query at a place."""
+    return True
+
+
+class QueryEncoder:
+    """Encodes queries; one that cannot be encoded is nobody's trouble but its own.
+
+    Outlives the indexes that it is used with. Safe to use from any number of threads.
+    """
+
+    def __init__(
+        self,
+        limits: QueryLimits,
+        cache: EncodingCache | None = None,
+        decode_threads: int = 1,
+        precision: Precision = "float32",
+        detector: Detector | None = None,
+    ) -> None:
+        """Encode nothing yet.
+
+        Args:
+            limits: what a query may cost.
+            cache: remembers encodings; None: nothing is remembered.
+            decode_threads: photos that are decoded at the same time at most, whoever asks; fewer
+                where the memory of the limits does not allow so many.
+            precision: in which texts are encoded.
+            detector: finds the regions of photos, for indexes whose model reads regions; None:
+                none does.
+        """
+        self._limits = limits
+        self._detector = detector
+        self._images = ImageReader(limits, detector)
+        self._models = QueryModels(precision)
+        self._cache = cache or EncodingCache(0)
+        self._decoders = ThreadPoolExecutor(decode_threads, thread_name_prefix="decode")
+
+    @property
+    def memory(self) -> DecodingMemory:
+        """The memory that is shared by all photos that are decoded at the same time."""
+        return self._limits.memory
+
+    def close(self) -> None:
+        """End the threads; nothing may be encoded any more."""
+        self._decoders.shutdown()
+
+    def check_detector(self, model: AladinModel) -> None:
+        """Refuse a detector that is not the one of a model; see
+        `aladin_service.intake.image_reader`."""
+        check_detector(model.image.encoder, self._detector)
+
+    def encode(
+        self,
+        searcher: TwoStageSearcher,
+        queries: Sequence[Query],
+        is_wanted: Callable[[int], bool] = always,
+        until_s: Sequence[float] = (),
+    ) -> list[EncodedQuery | Exception | None]:
+        """Encode queries, all texts together and all photos together.
+
+        Args:
+            searcher: of the index that is to be searched; its model encodes.
+            queries: at least one.
+            is_wanted: whether someone still waits for the query at a place.
+            until_s: By place, how long a photo may wait for the memory to decode it, by
+                `time.monotonic`; empty: as long as the memory's own limit says.
+
+        Returns:
+            By place the encoded query, or why there is none: an `AladinError` about the query,
+            another exception if something unforeseen happened, None if nobody waits for it.
+        """
+        has_photos = any(isinstance(query, PhotoQuery | RegionsQuery) for query in queries)
+        prepare = partial(self._prepare, searcher, is_wanted)
+        each = self._decoders.map if has_photos else map
+        # All photos of a batch together wait no longer than one that comes alone.
+        last_s = time.monotonic() + self.memory.patience_s
+        limits_s = [min(own_s, last_s) for own_s in until_s] or [last_s] * len(queries)
+        prepared = list(each(prepare, range(len(queries)), queries, limits_s))
+        results = [None if isinstance(item, _Input) else item for item in prepared]
+        for modality in _MODALITIES:
+            inputs = {
+                place: item
+                for place, item in enumerate(prepared)
+                if isinstance(item, _Input) and item.modality == modality and is_wanted(place)
+            }
+            if inputs:
+                encoded = self._run_network(self._model(searcher, modality), list(inputs.values()))
+                for place, result in zip(inputs, encoded, strict=True):
+                    results[place] = result
+        return results
+
+    def encode_one(self, searcher: TwoStageSearcher, query: Query) -> EncodedQuery:
+        """Encode one query by itself.
+
+        Args:
+            searcher: see `encode`.
+            query: what to encode.
+
+        Raises:
+            AladinError: the query cannot be encoded.
+            WithdrawnError: nobody waits for it any more; see `aladin_network.photos.memory`.
+        """
+        is_wanted = is_still_wanted()
+        (encoded,) = self.encode(searcher, [query], lambda _: is_wanted())
+        if isinstance(encoded, Exception):
+            raise encoded
+        if encoded is None:
+            raise WithdrawnError
+        return encoded
+
+    def _prepare(
+        self,
+        searcher: TwoStageSearcher,
+        is_wanted: Callable[[int], bool],
+        place: int,
+        query: Query,
+        until_s: float,
+    ) -> _Input | EncodedQuery | Exception | None:
+        """Do for a query what does not need the network; never raises."""
+        if not is_wanted(place):
+            return None
+        try:
+            match query:
+                case TextQuery(text):
+                    return self._prepare_text(searcher, text)
+                case PhotoQuery() | RegionsQuery():
+                    with wanted_while(partial(is_wanted, place), until_s):
+                        return self._prepare_photo(searcher, query)
+                case ItemQuery():
+                    return _look_up(searcher, query)
+                case EmbeddingQuery(values):
+                    return _take_embedding(searcher, values)
+        except Exception as error:  # the caller tells apart what was foreseen and what was not
+            return error
+
+    def _prepare_text(self, searcher: TwoStageSearcher, text: str) -> _Input | EncodedQuery:
+        if len(text) > self._limits.max_text_chars:
+            raise TextTooLongError(len(text), self._limits.max_text_chars, "characters")
+        # The text as it came: for some tokenizers capitals and white space count.
+        key = self._key(searcher, text)
+        remembered = self._cache.get(key) if key else None
+        if remembered is not None:
+            return EncodedQuery(remembered.encoding, "text", text, cached=True)
+        return _Input("text", text, key, text=text)
+
+    def _prepare_photo(
+        self, searcher: TwoStageSearcher, query: PhotoQuery | RegionsQuery
+    ) -> _Input | EncodedQuery:
+        started = time.perf_counter()
+        key = self._key(searcher, content_of(query))
+        remembered = self._cache.get(key) if key else None
+        if remembered is not None:
+            encoding, size_px, boxes = remembered
+            return EncodedQuery(encoding, "image", None, size_px, boxes, cached=True)
+        encoder = searcher.index.checkpoint.model.image.encoder
+        if isinstance(query, PhotoQuery):
+            read = self._images.read_photo(encoder, query.data, query.source)
+        else:
+            read = self._images.read_regions(encoder, query.data, query.photo, query.source)
+        decode_ms = _ms_since(started)
+        return _Input("image", read.value, key, None, read.size_px, read.boxes, decode_ms)
+
+    def _run_network(
+        self, model: AladinModel, inputs: Sequence[_Input]
+    ) -> list[EncodedQuery | Exception]:
+        """Encode inputs of one modality together; where that fails, without those at fault."""
+        started = time.perf_counter()
+        try:
+            encoding = _encode(model, inputs).to("cpu")
+        except Exception as error:
+            if len(inputs) == 1:
+                return [error]
+            faults = [_fault(model, item) for item in inputs]
+            if not any(faults):
+                _LOG.exception("%d queries failed together, now one by one", len(inputs))
+                return [self._run_network(model, [item])[0] for item in inputs]
+            good = [item for item, fault in zip(inputs, faults, strict=True) if fault is None]
+            encoded = iter(self._run_network(model, good) if good else ())
+            return [next(encoded) if fault is None else fault for fault in faults]
+        encode_ms = _ms_since(started)
+        results: list[EncodedQuery | Exception] = []
+        for row, item in enumerate(inputs):
+            own = without_padding(encoding, row)
+            if item.key is not None:
+                self._cache.put(item.key, CachedEncoding(own, item.size_px, item.boxes))
+            results.append(
+                EncodedQuery(
+                    own,
+                    item.modality,
+                    item.text,
+                    item.size_px,
+                    item.boxes,
+                    item.decode_ms,
+                    encode_ms,
+                    batch=len(inputs),
+                )
+            )
+        return results
+
+    def _model(self, searcher: TwoStageSearcher, modality: Modality) -> AladinModel:
+        model = searcher.index.checkpoint.model
+        return self._models.for_texts(model) if modality == "text" else model
+
+    def _key(self, searcher: TwoStageSearcher, content: str | bytes) -> CacheKey | None:
+        if not self._cache.is_on:
+            return None
+        return CacheKey.of(searcher.index.manifest.model.id, content)
+
+
+def _encode(model: AladinModel, inputs: Sequence[_Input]) -> Encoding:
+    values = [item.value for item in inputs]
+    if inputs[0].modality == "text":
+        return encode_texts(model, cast(list[str], values))
+    return encode_images(model, cast(list[ImageInput], values))
+
+
+def _fault(model: AladinModel, item: _Input) -> InputError | None:
+    """Say why the network does not take a query; it takes every photo that was decoded."""
+    if not isinstance(item.value, str):
+        return None
+    try:
+        tokenize(model, [item.value])
+    except InputError as error:
+        return error
+    return None
+
+
+def _look_up(searcher: TwoStageSearcher, query: ItemQuery) -> EncodedQuery:
+    started = time.perf_counter()
+    item, modality = searcher.find_item(query.item_id)
+    encoding, _ = searcher.encode_item(query.item_id)
+    text = item.text if modality == "text" else None
+    encoded = EncodedQuery(encoding, modality, text, item.size_px, item.region_boxes)
+    own_id = None if query.include_itself else item.id
+    return encoded._replace(encode_ms=_ms_since(started), own_id=own_id)
+
+
+def _take_embedding(searcher: TwoStageSearcher, values: Sequence[float]) -> EncodedQuery:
+    embedding = torch.tensor([values], dtype=torch.float32)  # (1, dim)
+    length = embedding.norm()
+    if not torch.isfinite(length) or length == 0:
+        raise InputError("embedding: expected finite numbers, not all of them 0")
+    manifest = searcher.index.manifest
+    entry = manifest.side(manifest.targets[0])
+    assert entry is not None  # it is one of the targets
+    token_dim = entry.token_dim
+    nothing = torch.zeros(1, 0, token_dim), torch.zeros(1, 0, dtype=torch.bool)
+    return EncodedQuery(Encoding(embedding / length, *nothing), modality=None)
+
+
+def _ms_since(started_s: float) -> float:
+    return 1000 * (time.perf_counter() - started_s)

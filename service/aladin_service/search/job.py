@@ -1,0 +1,60 @@
+"""One search, as it waits for a worker, and its answer, as it comes back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from aladin_service.client.answers import TookMs
+from aladin_service.queries import Query, SearchOptions, Target
+
+# Who waits together: texts and photos are encoded apart, the rest is not encoded at all.
+QueueName = Literal["text", "photo", "encoded"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchJob:
+    """A query and how to answer it.
+
+    Attributes:
+        query: what to search for.
+        target: where.
+        options: how.
+        received_s: when the request came, by `time.monotonic`, which all processes share.
+    """
+
+    query: Query
+    target: Target
+    options: SearchOptions
+    received_s: float
+
+    @property
+    def until_s(self) -> float:
+        """When the time for the answer is over, by `time.monotonic`."""
+        timeout_ms = self.options.timeout_ms
+        return math.inf if timeout_ms is None else self.received_s + timeout_ms / 1000
+
+
+class Answered(NamedTuple):
+    """An answer, ready to be sent, and what is counted of it.
+
+    Attributes:
+        body: a `SearchAnswer` as JSON; written by the worker, so that the event loop does not.
+        generation: of the index that answered.
+        degraded: what was asked for and left out.
+        took_ms: by part, as in the body.
+        no_match: whether it says that nothing matches; None where nothing says so.
+        cached: whether the query's encoding was remembered from an earlier one.
+        batch: queries that were encoded together with this one, itself included.
+        queue_ms: from the request to when a slot took it; known where it waited.
+    """
+
+    body: bytes
+    generation: int
+    degraded: tuple[str, ...]
+    took_ms: TookMs
+    no_match: bool | None = None
+    cached: bool = False
+    batch: int = 1
+    queue_ms: float = 0.0

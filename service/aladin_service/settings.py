@@ -1,0 +1,315 @@
+"""What a query or a new item may cost, whichever front door it comes through.
+
+The settings of the service, read from the environment (prefix ``ALADIN_``).
+
+How a command reaches the engine that keeps an index.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from aladin_index.format.engine_location import location_of
+from aladin_index.settings import MAX_METADATA_BYTES, MetadataLimits
+from aladin_network.errors import ConfigError
+from aladin_network.photos.decoding import (
+    DEFAULT_LIMITS,
+    MOST_PIXELS,
+    MOST_SIDE_PX,
+    UPLOAD_FORMATS,
+    ImageLimits,
+)
+from aladin_network.photos.memory import DecodingMemory
+from aladin_network.photos.region_files import RegionLimits
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+if TYPE_CHECKING:
+    from aladin_index.engines.connect import (
+        EngineOptions,  # which reads torch, as settings need not
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryLimits:
+    """What a query or a new item may cost.
+
+    Attributes:
+        image: bytes and pixels of an uploaded photo.
+        regions: bytes and number of a photo's uploaded regions.
+        metadata: bytes, fields and depth of a new item's metadata.
+        max_text_chars: of a text; the network's own limit in tokens comes on top.
+        memory: Shared by all photos that are decoded at the same time under these limits.
+    """
+
+    image: ImageLimits = DEFAULT_LIMITS
+    regions: RegionLimits = field(default_factory=RegionLimits)
+    metadata: MetadataLimits = field(default_factory=MetadataLimits)
+    max_text_chars: int = 2000
+    memory: DecodingMemory = field(default_factory=DecodingMemory, compare=False)
+
+
+# The prefix is also that of variables which are no settings of a service: the key of a client, the
+# browser of the tests, and what Kubernetes tells every container of a service that happens to be
+# called aladin-something.
+_OTHERS_VARIABLES = re.compile(
+    r"ALADIN_(API_KEY|CHROMIUM|(.+_)?SERVICE_(HOST|PORT(_.+)?)|(.+_)?PORT(_\d+_(TCP|UDP)(_.+)?)?)"
+)
+
+
+def _split(value: object) -> object:
+    """Split a list as it is written in a variable: ``one,two``."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+# How long a photo waits for the memory to be decoded in; then its request is refused with 429.
+_DECODE_PATIENCE_S = 10.0
+
+CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+
+
+def _query_threads(known: dict[str, Any]) -> int:
+    """Share the processors out among the workers; `known` has the settings before this one."""
+    return max(1, min(4, (os.cpu_count() or 1) // known.get("workers", 1)))
+
+
+def _decode_memory_bytes(known: dict[str, Any]) -> int:
+    """Allow 896 MiB in one process, the same for each of two workers, and no more for many.
+
+    One worker then decodes any photo of 50 million pixels. Of the 4 GiB of a container, more than
+    half is left for the networks, the uploads and the index.
+    """
+    return 896 * 2**20 * min(2, known.get("workers", 1))
+
+
+class ServiceSettings(BaseSettings):
+    """What requests may cost, how they are worked on, and who gets in.
+
+    Each is read from the variable of its name in capitals, after ``ALADIN_``; lists are written
+    with commas.
+
+    Attributes:
+        max_body_bytes: of any request. A photo in JSON is base64, a third larger than its file.
+        max_json_bytes: of a request in JSON besides its photos and regions, where it is not a list
+            of queries or items.
+        max_bodies_bytes: of all requests that are not answered yet, together; more are refused
+            with 429. What is made of them takes some times as much memory.
+        max_image_bytes: of an uploaded photo.
+        max_image_pixels: of an uploaded photo, found in its header before it is decoded.
+        max_image_side_px: Longest width or height of an uploaded photo.
+        max_regions_bytes: of a photo's uploaded regions, an npz file, as it is packed and unpacked.
+        max_regions: that a photo may have, uploaded ones; the network takes its own number.
+        max_metadata_bytes: of an added item's metadata, written as JSON.
+        max_text_chars: of a query's text; the network's own limit in tokens comes on top.
+        max_photo_size_px: largest `size` at which a photo of the index can be asked for.
+        thumbnail_cache_bytes: memory of each worker for photos made smaller; 0: none.
+        photo_cache_bytes: Memory of each worker for photos of full size that had to be written
+            anew, to turn them upright or to leave out metadata; 0: none.
+        body_timeout_s: for a request's body to come whole; then 408.
+        head_timeout_s: for a request's head to come whole, and for the first one to begin; then
+            the connection is closed.
+        send_timeout_s: for a client to take an answer; then the connection is closed.
+        max_connections: open at the same time. Beyond it, and beyond the limit for one client, a
+            connection is answered 503 and closed, unless it asks for /healthz or /readyz.
+        max_connections_per_client: open at the same time from one IPv4 address or IPv6 /64 network.
+            Proxies that FORWARDED_ALLOW_IPS names are exempt.
+        image_url_hosts: from which a photo may be fetched for a query or an item, names or all
+            names under one, as ``*.example.com``; none: no photo is fetched.
+        image_url_timeout_s: to fetch the photos of one request, redirects included.
+        workers: processes that encode and search; 1: threads of the service's own process.
+        job_timeout_s: a worker process that is at one batch of queries for longer, or gives no
+            sign of life, hangs: it is killed and replaced.
+        shutdown_s: after a stop signal, what was taken gets so long to be finished.
+        query_threads: batches of queries that a worker encodes and searches at the same time; by
+            default the processors are shared out among the workers, at most four to each.
+        max_batch: queries that are encoded together at most.
+        batch_wait_ms: how long a query waits for others to be encoded with while a worker is
+            free; 0: not at all, those that come while all are busy go together.
+        max_waiting: queries that may wait for a worker; more are refused with 429.
+        max_wait_ms: as many queries are let in as are answered within it, the rest is refused with
+            429; None: within seven times what such a query takes on its own.
+        query_cache_bytes: memory of each worker for the encodings of queries that may come again;
+            0: none.
+        query_precision: in which texts are encoded; `auto`: bfloat16 on processors that multiply
+            it, where it is two to three times as fast, else float32. Photos, and what is added to
+            the index, are encoded in float32.
+        decode_threads: photos of queries that a worker decodes at the same time, within
+            `decode_memory_bytes`.
+        decode_memory_bytes: Memory that photos may take while they are decoded, those of uploads
+            and of the index together; the workers share it equally. A photo takes 9 bytes a pixel,
+            up to 13 as a progressive JPEG and 18 as a WebP; it waits until so much is free, and is
+            refused with 413 if it alone takes more than a worker has.
+        max_batch_queries: queries that one request may hold.
+        max_items: items that one request may add.
+        slow_queries: the slowest queries of about the last hour, so many of which are kept in
+            memory, for those who may read the metrics; 0: none.
+        engine_url: where the engine of an index is that is kept in one; None: where the index's
+            folder says. Needed with a token, and where Qdrant's local mode reads a folder.
+        engine_token: by which the engine lets the service in; None: it lets everybody in. It is
+            only sent to `engine_url`.
+        engine_timeout_s: for an engine to answer one call, further tries included.
+        engine_retries: further tries of a call that does no harm when it is done twice.
+        engine_poll_s: between two looks at an engine: whether it answers, and which generation is
+            live; so long may a service answer from the one before.
+        detector: finds the regions of uploaded photos, for an index whose model reads regions; as
+            `aladin regions extract` takes it. None: such an index takes ready-made regions alone.
+        photos_root: folder outside of which no photo is shown, after all links are followed;
+            photos that were uploaded are always shown. None: photos are shown wherever they lie.
+        read_only: refuse to add and to delete items.
+        log_format: of the log on stderr, `text` for people or `json` for programs.
+        traces: send OpenTelemetry traces to a collector on this machine; the variables
+            OTEL_EXPORTER_OTLP_... name another one, and switch traces on by themselves.
+        keys_file: of the API keys, as `aladin key add` writes it; None: the service has no keys,
+            and listens on this machine's own address alone unless `allow_anonymous`.
+        allow_anonymous: requests without a key may search and read, from wherever they come.
+        anonymous_requests_per_s: that a client without a key may send in the long run, told by
+            its address; None: any number. A key has a rate of its own.
+        anonymous_burst: of them that may come at once after a pause.
+        rate_store: a Redis in which the rates of keys and of clients are counted for all services
+            that name it, as ``redis://host:6379/0``; None: each process counts alone.
+        allowed_hosts: names by which clients without a key may call the service, besides
+            localhost and any address; * stands for all.
+        cors_origins: of the pages that may use the service from a browser, besides its own.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="ALADIN_", frozen=True)
+
+    max_body_bytes: int = Field(default=24 * 2**20, ge=1024)
+    max_json_bytes: int = Field(default=2**20, ge=1024)
+    max_bodies_bytes: int = Field(default=256 * 2**20, ge=1024)
+    max_image_bytes: int = Field(default=16 * 2**20, ge=1)
+    max_image_pixels: int = Field(default=64_000_000, ge=1, le=MOST_PIXELS)
+    max_image_side_px: int = Field(default=30_000, ge=1, le=MOST_SIDE_PX)
+    max_regions_bytes: int = Field(default=8 * 2**20, ge=1)
+    max_regions: int = Field(default=100, ge=1)
+    max_metadata_bytes: int = Field(default=MAX_METADATA_BYTES, ge=2)
+    max_text_chars: int = Field(default=2000, ge=1)
+    max_photo_size_px: int = Field(default=2048, ge=16)
+    thumbnail_cache_bytes: int = Field(default=64 * 2**20, ge=0)
+    photo_cache_bytes: int = Field(default=64 * 2**20, ge=0)
+    body_timeout_s: float = Field(default=60.0, gt=0)
+    head_timeout_s: float = Field(default=10.0, gt=0)
+    send_timeout_s: float = Field(default=60.0, gt=0)
+    max_connections: int = Field(default=500, ge=1)
+    max_connections_per_client: int = Field(default=200, ge=1)
+    image_url_hosts: CommaList = ()
+    image_url_timeout_s: float = Field(default=10.0, gt=0)
+    workers: int = Field(default=1, ge=1)
+    job_timeout_s: float = Field(default=60.0, gt=0)
+    shutdown_s: int = Field(default=10, ge=1)
+    query_threads: int = Field(default_factory=_query_threads, ge=1)
+    max_batch: int = Field(default=16, ge=1)
+    batch_wait_ms: float = Field(default=0.0, ge=0)
+    max_waiting: int = Field(default=128, ge=0)
+    max_wait_ms: float | None = Field(default=None, gt=0)
+    query_cache_bytes: int = Field(default=32 * 2**20, ge=0)
+    query_precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    decode_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
+    decode_memory_bytes: int = Field(default_factory=_decode_memory_bytes, ge=2**20)
+    max_batch_queries: int = Field(default=256, ge=1)
+    max_items: int = Field(default=100, ge=1)
+    slow_queries: int = Field(default=20, ge=0, le=1000)
+    engine_url: str | None = None
+    engine_token: SecretStr | None = None
+    engine_timeout_s: float = Field(default=10.0, gt=0)
+    engine_retries: int = Field(default=3, ge=0)
+    engine_poll_s: float = Field(default=1.0, gt=0)
+    detector: str | None = None
+    photos_root: Path | None = None
+    read_only: bool = False
+    log_format: Literal["text", "json"] = "text"
+    traces: bool = False
+    keys_file: Path | None = None
+    allow_anonymous: bool = False
+    anonymous_requests_per_s: float | None = Field(default=None, gt=0)
+    anonymous_burst: int = Field(default=20, ge=1)
+    rate_store: SecretStr | None = None
+    allowed_hosts: CommaList = ()
+    cors_origins: CommaList = ()
+
+    @property
+    def image_limits(self) -> ImageLimits:
+        """The limits of an uploaded photo."""
+        return ImageLimits(
+            max_bytes=self.max_image_bytes,
+            max_pixels=self.max_image_pixels,
+            max_side_px=self.max_image_side_px,
+            formats=UPLOAD_FORMATS,
+        )
+
+    @property
+    def query_limits(self) -> QueryLimits:
+        """What a query may cost; each call gives limits with a memory for photos of their own."""
+        return QueryLimits(
+            image=self.image_limits,
+            regions=RegionLimits(max_bytes=self.max_regions_bytes, max_regions=self.max_regions),
+            metadata=MetadataLimits(max_bytes=self.max_metadata_bytes),
+            max_text_chars=self.max_text_chars,
+            memory=DecodingMemory(self.decode_memory_bytes // self.workers, _DECODE_PATIENCE_S),
+        )
+
+    @property
+    def engine_options(self) -> EngineOptions:
+        """How an engine is reached."""
+        from aladin_index.engines.connect import EngineOptions
+
+        return EngineOptions(
+            url=self.engine_url,
+            token=None if self.engine_token is None else self.engine_token.get_secret_value(),
+            timeout_s=self.engine_timeout_s,
+            retries=self.engine_retries,
+        )
+
+
+def read_settings(workers: int | None = None) -> ServiceSettings:
+    """Read the settings from this process's environment.
+
+    Args:
+        workers: in the place of what the environment says; others may depend on it.
+
+    Raises:
+        ConfigError: a variable has an impossible value, or is none of ours: one that was mistyped
+            would leave open what it should have closed. Every such one is named.
+    """
+    _check_names()
+    try:
+        return ServiceSettings() if workers is None else ServiceSettings(workers=workers)
+    except ValidationError as error:
+        faults = [
+            f"ALADIN_{str(fault['loc'][0]).upper()}={fault['input']}: {fault['msg']}"
+            for fault in error.errors(include_url=False)
+        ]
+        raise ConfigError("; ".join(faults)) from None
+
+
+def _check_names() -> None:
+    known = [f"ALADIN_{name.upper()}" for name in ServiceSettings.model_fields]
+    faults: list[str] = []
+    for name in sorted({name.upper() for name in os.environ}):
+        if name.startswith("ALADIN_") and name not in known:
+            if _OTHERS_VARIABLES.fullmatch(name):
+                continue
+            near = difflib.get_close_matches(name, known, 1)
+            faults.append(f"{name}: no such setting" + "".join(f"; {each}?" for each in near))
+    if faults:
+        raise ConfigError("; ".join(faults))
+
+
+def engine_options(index: Path) -> EngineOptions | None:
+    """Read the settings that are for engines, if one keeps the index; None: it is in files.
+
+    Args:
+        index: the index's folder.
+
+    Raises:
+        ConfigError: a variable has an impossible value, see `read_settings`.
+        IndexCorruptError: the folder does not say where the index is.
+    """
+    return None if location_of(index) is None else read_settings().engine_options

@@ -1,0 +1,111 @@
+"""What is told of an index to whoever looks after it, be it in files or in an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from aladin_index.encode.item_encoders import SkippedItem
+from aladin_index.engines.engine_index import EngineIndex
+from aladin_index.engines.record import read_generation
+from aladin_index.format.layout import generation_folder
+from aladin_index.format.manifest import Manifest
+from aladin_index.format.records import read_skipped
+from aladin_index.generations.history import DamagedFile, GenerationRecord, History, read_history
+from aladin_index.generations.info import ItemCounts, count_items, disk_use
+from aladin_index.generations.reader import SearchIndex
+from aladin_index.search.backend import Collection, SearchBackend
+from aladin_index.settings import Target
+from aladin_network.errors import IndexCorruptError, IndexMismatchError, IndexNotReadyError
+
+
+class IndexReport(NamedTuple):
+    """All that is told of an index.
+
+    Attributes:
+        manifest: of the generation that answers.
+        counts: items of each of its sides.
+        left_out: of each of its sides, some of the items that the build could not use; none
+            where their list is damaged, which the history then names, or was not pushed.
+        offset: the first of these among all that were left out.
+        disk: bytes by part, see `aladin_index.generations.info`; of an index in an engine what is
+            here.
+        history: all generations.
+        engine: which one keeps the index; None: it is in files.
+    """
+
+    manifest: Manifest
+    counts: Mapping[Target, ItemCounts]
+    left_out: Mapping[Target, list[SkippedItem]]
+    offset: int
+    disk: Mapping[str, int]
+    history: History
+    engine: str | None = None
+
+
+def report_index(index: SearchBackend, offset: int, limit: int) -> IndexReport:
+    """Look at an index from all sides; opens few of its files.
+
+    Args:
+        index: that answers.
+        offset: items that were left out to pass over.
+        limit: the most of them to be told of each side.
+
+    Raises:
+        EngineUnavailableError: the engine that keeps it does not answer.
+    """
+    if isinstance(index, EngineIndex):
+        return _report_engine(index, offset)
+    assert isinstance(index, SearchIndex)  # there are no others
+    return _report_files(index, offset, limit)
+
+
+def _report_files(index: SearchIndex, offset: int, limit: int) -> IndexReport:
+    folder = generation_folder(index.path, index.generation)
+    page = slice(offset, offset + limit)
+    targets = index.manifest.targets
+    left_out: dict[Target, list[SkippedItem]] = {target: [] for target in targets}
+    damaged: list[DamagedFile] = []
+    for target in targets:
+        try:
+            left_out[target] = read_skipped(folder / target)[page]
+        except IndexCorruptError as error:
+            name = str(error.file.relative_to(index.path))
+            damaged.append(DamagedFile(name, error.reason))
+    history = read_history(index.path)
+    return IndexReport(
+        manifest=index.manifest,
+        counts={target: count_items(index.side(target)) for target in targets},
+        left_out=left_out,
+        offset=offset,
+        disk=disk_use(index.path, index.manifest),
+        history=history._replace(damaged=[*damaged, *history.damaged]),
+    )
+
+
+def _report_engine(index: EngineIndex, offset: int) -> IndexReport:
+    targets = index.manifest.targets
+    client = index.client
+    records: list[GenerationRecord] = []
+    damaged: list[DamagedFile] = []
+    for number in reversed(client.generations()):
+        try:
+            manifest = read_generation(client, number).manifest
+            records.append(GenerationRecord(manifest, None, {}, []))
+        except IndexNotReadyError:
+            pass  # it is being pushed
+        except (IndexCorruptError, IndexMismatchError) as error:
+            damaged.append(DamagedFile(f"generation {number}", str(error)))
+    return IndexReport(
+        manifest=index.manifest,
+        counts={target: _count(index.side(target)) for target in targets},
+        left_out={target: [] for target in targets},
+        offset=offset,
+        disk=disk_use(index.path, index.manifest),
+        history=History(client.live_generation() or index.generation, None, records, damaged),
+        engine=client.kind,
+    )
+
+
+def _count(side: Collection) -> ItemCounts:
+    return ItemCounts(built=side.entry.count, added=None, deleted=None, live=side.count)

@@ -1,0 +1,239 @@
+"""Jobs on the index as a whole.
+
+Jobs on the items of the index.
+
+Jobs on the photos of the index's items.
+
+Jobs that draw the evidence for a score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aladin_index.changes.writer import DeleteReport
+from aladin_index.format.manifest import Manifest
+from aladin_index.items.tables import StoredItem
+from aladin_network.photos.decoding import DEFAULT_LIMITS
+from aladin_network.photos.files import PhotoFile
+
+from aladin_service.evidence.pairs import PairQuery, draw_pair, drawing_version, find_pair
+from aladin_service.intake.item_changes import PhotoToAdd, TextToAdd, TimedAddReport
+from aladin_service.photos.photo_bytes import (
+    PhotoBytes,
+    PhotoGoneError,
+    cut_photo,
+    photo_version,
+    resized_photo,
+    rewritten_photo,
+)
+from aladin_service.queries import OnDuplicate, Target
+from aladin_service.work.index_report import IndexReport, report_index
+from aladin_service.work.worker import Job, JobQueueName, Worker
+
+
+class IndexState(NamedTuple):
+    """The live generation as it is now.
+
+    Attributes:
+        manifest: of the generation as it was built.
+        counts: items of each side that a search may find, added ones included.
+    """
+
+    manifest: Manifest
+    counts: Mapping[Target, int]
+
+
+@dataclass(frozen=True)
+class DescribeIndex(Job[IndexState]):
+    """Describe the live generation, with what was added and deleted since it was built."""
+
+    def run(self, worker: Worker) -> IndexState:
+        """Return its manifest and counts."""
+        engine = worker.engine()
+        return IndexState(
+            engine.manifest, {target: engine.count(target) for target in engine.manifest.targets}
+        )
+
+
+@dataclass(frozen=True)
+class ReportIndex(Job[IndexReport]):
+    """Look at the index from all sides; takes a look at every file, and opens few.
+
+    Attributes:
+        offset: items that were left out to pass over.
+        limit: the most of them to be told of each side.
+    """
+
+    offset: int
+    limit: int
+
+    def run(self, worker: Worker) -> IndexReport:
+        """Return what there is to tell."""
+        return report_index(worker.engine().searcher.index, self.offset, self.limit)
+
+
+@dataclass(frozen=True)
+class GetItem(Job[StoredItem]):
+    """Look an item up."""
+
+    target: Target
+    item_id: str
+
+    def run(self, worker: Worker) -> StoredItem:
+        """Return what the index knows of it."""
+        return worker.engine().item(self.target, self.item_id)
+
+
+@dataclass(frozen=True)
+class AddPhotos(Job[TimedAddReport]):
+    """Add photos in one step."""
+
+    photos: tuple[PhotoToAdd, ...]
+    on_duplicate: OnDuplicate
+
+    @property
+    def lane(self) -> JobQueueName:
+        """Changes of the index have a lane of their own."""
+        return "write"
+
+    def run(self, worker: Worker) -> TimedAddReport:
+        """Return what became of them."""
+        return worker.changer().add_photos(worker.engine().model, self.photos, self.on_duplicate)
+
+
+@dataclass(frozen=True)
+class AddTexts(Job[TimedAddReport]):
+    """Add texts in one step."""
+
+    texts: tuple[TextToAdd, ...]
+    on_duplicate: OnDuplicate
+
+    @property
+    def lane(self) -> JobQueueName:
+        """Changes of the index have a lane of their own."""
+        return "write"
+
+    def run(self, worker: Worker) -> TimedAddReport:
+        """Return what became of them."""
+        return worker.changer().add_texts(worker.engine().model, self.texts, self.on_duplicate)
+
+
+@dataclass(frozen=True)
+class DeleteItem(Job[DeleteReport]):
+    """Delete one item."""
+
+    target: Target
+    item_id: str
+
+    @property
+    def lane(self) -> JobQueueName:
+        """Changes of the index have a lane of their own."""
+        return "write"
+
+    def run(self, worker: Worker) -> DeleteReport:
+        """Return what became of it."""
+        return worker.changer().delete(self.target, self.item_id)
+
+
+class PhotoRead(NamedTuple):
+    """An item's photo.
+
+    Attributes:
+        version: another one as soon as the photo is another.
+        photo: None for a client that has this version.
+    """
+
+    version: str
+    photo: PhotoBytes | None
+
+
+@dataclass(frozen=True)
+class ReadPhoto(Job[PhotoRead]):
+    """Read an item's photo.
+
+    Attributes:
+        item_id: of the images.
+        size_px: longest side; None: as large as it is.
+        known: versions that the client has.
+    """
+
+    item_id: str
+    size_px: int | None
+    known: frozenset[str] = frozenset()
+
+    @property
+    def lane(self) -> JobQueueName:
+        """Photos of full size may take long, and do not hold up smaller ones."""
+        return "original" if self.size_px is None else "picture"
+
+    def run(self, worker: Worker) -> PhotoRead:
+        """Return its bytes."""
+        file = worker.engine().photo(self.item_id)
+        if file is None:
+            raise PhotoGoneError(self.item_id)
+        version = photo_version(file, self.item_id, self.size_px)
+        if version in self.known:
+            return PhotoRead(version, None)
+        # The index's own: what its building could decode, it can hand out.
+        if self.size_px is None:
+            return PhotoRead(version, self._original(worker, file, version))
+        photo = worker.thumbnails.get(version)
+        if photo is None:
+            photo = resized_photo(file, self.item_id, self.size_px, DEFAULT_LIMITS, worker.memory)
+            worker.thumbnails.put(version, photo)
+        return PhotoRead(version, photo)
+
+    def _original(self, worker: Worker, file: PhotoFile, version: str) -> PhotoBytes:
+        photo = worker.originals.get(version)
+        if photo is None:
+            photo = cut_photo(file, self.item_id, DEFAULT_LIMITS)
+        if photo is None:
+            photo = rewritten_photo(file, self.item_id, DEFAULT_LIMITS, worker.memory)
+            worker.originals.put(version, photo)
+        return photo
+
+
+class DrawnEvidence(NamedTuple):
+    """A drawing of evidence.
+
+    Attributes:
+        version: another one as soon as the drawing is another.
+        png: None for a client that has this version.
+    """
+
+    version: str
+    png: bytes | None
+
+
+@dataclass(frozen=True)
+class DrawEvidence(Job[DrawnEvidence]):
+    """Draw the evidence for a text and a photo.
+
+    Attributes:
+        query: one of the two.
+        item_id: the other, of the index.
+        known: versions that the client has.
+    """
+
+    query: PairQuery
+    item_id: str
+    known: frozenset[str] = frozenset()
+
+    @property
+    def lane(self) -> JobQueueName:
+        """Drawings wait with the smaller photos."""
+        return "picture"
+
+    def run(self, worker: Worker) -> DrawnEvidence:
+        """Return it as a PNG file."""
+        engine = worker.engine()
+        searcher = engine.searcher
+        pair = find_pair(searcher, self.query, self.item_id, engine.photos_root)
+        version = drawing_version(searcher, pair)
+        if version in self.known:
+            return DrawnEvidence(version, None)
+        encoded = worker.encode(searcher, pair.query)
+        return DrawnEvidence(version, draw_pair(searcher, pair, encoded, worker.memory))

@@ -1,0 +1,145 @@
+"""Leaves out of a list of hits what looks like one that is in it already.
+
+Jobs that write what clip-retrieval's clients read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from aladin_index.items.tables import StoredItem
+from jaxtyping import Float32
+from numpy.typing import NDArray
+from pydantic_core import to_json
+
+from aladin_service.client.answers import SearchAnswer
+from aladin_service.queries import Target
+from aladin_service.work.worker import Job, Worker
+
+
+def first_of_each_kind(
+    embeddings: Float32[NDArray[np.float32], "hits dim"], threshold: float
+) -> list[int]:
+    """Go through the hits from the best on and keep each that is not like one kept before.
+
+    What is like a hit that was left out is kept: likeness does not add up over a chain of hits.
+
+    Args:
+        embeddings: L2-normalised, best hit first.
+        threshold: cosine from which on two hits are alike.
+
+    Returns:
+        The places that are kept, in order.
+    """
+    alike = embeddings @ embeddings.T >= threshold
+    left_out = np.zeros(len(embeddings), dtype=bool)
+    kept: list[int] = []
+    for place, like_this in enumerate(alike):
+        if not left_out[place]:
+            kept.append(place)
+            left_out |= like_this
+    return kept
+
+
+# The cosine from which on clip-retrieval takes two results for duplicates.
+_ALIKE = 0.94
+
+# What its clients show of a result, by names that metadata may have too.
+_URL, _CAPTION = "url", "caption"
+
+
+@dataclass(frozen=True)
+class WriteKnnResults(Job[bytes]):
+    """Write the hits of a search as clip-retrieval's results.
+
+    Attributes:
+        answer: a `SearchAnswer` as JSON.
+        target: what was searched.
+        num_described: results that are described, from the best on; the others have an id and a
+            similarity alone.
+        deduplicate: leave out what looks like a better result.
+        photos_url: to which an image's id is added.
+    """
+
+    answer: bytes
+    target: Target
+    num_described: int
+    deduplicate: bool
+    photos_url: str
+
+    def run(self, worker: Worker) -> bytes:
+        """Return a JSON list; what was deleted since the search is left out."""
+        side = worker.engine().searcher.index.side(self.target)
+        hits = SearchAnswer.model_validate_json(self.answer).hits
+        items = side.items.by_ids([hit.id for hit in hits])
+        found = [(hit, item) for hit, item in zip(hits, items, strict=True) if item is not None]
+        if self.deduplicate and found:
+            embeddings = side.embeddings([item.row for _, item in found]).numpy()
+            places = first_of_each_kind(embeddings.astype(np.float32), _ALIKE)
+            found = [found[place] for place in places]
+        results: list[dict[str, Any]] = []
+        for place, (hit, item) in enumerate(found):
+            described = _describe(item, self.photos_url) if place < self.num_described else {}
+            # The cosine, as there: whatever the order is by.
+            match = {"id": hit.id, "similarity": hit.stages.match.score}
+            results.append({**described, **match})
+        return _write(results)
+
+
+@dataclass(frozen=True)
+class WriteKnnMetadata(Job[bytes]):
+    """Write what is known of items, images before texts where an id is both.
+
+    Attributes:
+        ids: of items.
+        photos_url: to which an image's id is added.
+    """
+
+    ids: tuple[str, ...]
+    photos_url: str
+
+    def run(self, worker: Worker) -> bytes:
+        """Return a JSON list in the order of the ids; what is not there is left out."""
+        index = worker.engine().searcher.index
+        known: dict[str, StoredItem] = {}
+        for target in index.manifest.targets:
+            missing = [item_id for item_id in self.ids if item_id not in known]
+            items = index.side(target).items.by_ids(missing)
+            known.update((item.id, item) for item in items if item is not None)
+        return _write(
+            [
+                {"id": item_id, "metadata": _describe(known[item_id], self.photos_url)}
+                for item_id in self.ids
+                if item_id in known
+            ]
+        )
+
+
+def _write(results: list[dict[str, Any]]) -> bytes:
+    # A table's empty cells may have become NaN in the metadata, which JSON does not have.
+    return to_json(results, inf_nan_mode="null")
+
+
+def _describe(item: StoredItem, photos_url: str) -> dict[str, Any]:
+    """Return an item's metadata, with the URL of its photo and its caption where there are any.
+
+    A URL and a caption of the metadata stay: an index of another's embeddings has its pictures
+    elsewhere. Neither is ever null, which the front end cannot show.
+    """
+    described = dict(item.metadata)
+    own = {_URL: _photo_url(item, photos_url), _CAPTION: item.text}
+    for name, value in own.items():
+        if not isinstance(described.get(name), str):
+            described.pop(name, None)
+            if value is not None:
+                described[name] = value
+    return described
+
+
+def _photo_url(item: StoredItem, photos_url: str) -> str | None:
+    if item.uri is not None and item.uri.startswith(("http://", "https://")):
+        return item.uri
+    return None if item.photo is None else photos_url + quote(item.id, safe="")

@@ -1,0 +1,147 @@
+"""What holds for a whole process, for whoever owns it: how it keeps memory, what decoders print.
+
+What decoders print on their own about broken pictures, which anybody can send.
+
+How the C library, torch and Python's collector keep memory, set for a process that serves.
+
+All of it holds for a whole process: only for whoever owns one.
+
+How many files and connections a process may have open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import logging
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+
+from PIL import _imaging  # pyright: ignore[reportPrivateUsage]
+
+
+def silence_decoders() -> None:
+    """Keep the decoders of this process from writing to its standard error.
+
+    What they have to say of a picture is in the error that it leads to. Only for whoever owns the
+    process: it holds for all of it.
+    """
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+    # libtiff prints by itself, where Pillow has no say. Where it is linked in without its names,
+    # as on some systems, it goes on to.
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(_imaging.__file__)
+        for handler in (library.TIFFSetErrorHandler, library.TIFFSetWarningHandler):
+            handler.restype, handler.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+            handler(None)
+
+
+# glibc's names of what can be set, from its malloc.h.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+
+# Networks take their memory in large pieces, seldom: two arenas cost no time.
+_ARENAS = 2
+# Between the largest piece that MobileNetV2 takes for two photos, 9.6 MB, and Pillow's blocks of
+# almost 16 MB. At 8 MiB encoding photos by twos took half as much time again, to get the same
+# pages from the system and to clear them each time.
+_LARGE_BYTES = 12 * 2**20
+# All that a batch of photos takes in the network fits into it, so that it is there for the next.
+_KEPT_BYTES = 64 * 2**20
+# Pages that are needed again have to be got and cleared again: 50 MB of them take some 20 ms.
+_TRIM_S = 10.0
+
+
+def limit_free_memory() -> None:
+    """Have the C library keep little memory that is free; call it before there are threads.
+
+    By itself it learns from the first large photo to keep all such pieces for later ones, and it
+    does so for each thread apart: with a dozen threads that encode, decode and read now and then,
+    a process comes to several times its size for good. Here large pieces go back at once, and all
+    threads share what is kept. Does nothing where the C library is another one.
+    """
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        set_option = ctypes.CDLL(None).mallopt
+        set_option(_ARENA_MAX, _ARENAS)
+        set_option(_MMAP_THRESHOLD, _LARGE_BYTES)
+        set_option(_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def trim_memory_regularly() -> None:
+    """Have what is free inside of the heaps go back every ten seconds, on a thread of its own.
+
+    The C library by itself gives back but the end of a heap, and pieces that live longer keep what
+    lies before them: uploads left 100 MB that was free. Does nothing where it is another one.
+    """
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        trim = ctypes.CDLL(None).malloc_trim
+        threading.Thread(target=_trim, args=(trim,), name="trim", daemon=True).start()
+
+
+def _trim(trim: Callable[[int], int]) -> None:
+    while True:
+        time.sleep(_TRIM_S)
+        trim(0)
+
+
+def limit_kernel_cache() -> None:
+    """Have torch remember few of its kernels for shapes; call it before torch is imported.
+
+    oneDNN makes one for every shape of a product in bfloat16, and queries come in all lengths and
+    batches: with the usual room for a thousand, in two layers, all batches up to 16 held 630 MB
+    more than with next to none. The room here takes 70 MB of that and holds those of lone queries
+    of all usual lengths, which took a third of their time to make anew. What the environment says
+    stands.
+    """
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "128")
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
+
+
+def freeze_loaded_objects() -> None:
+    """Have the collector of circles look no more at what there is now; call it before serving.
+
+    The modules of a service are 400,000 objects. To look through them stops all threads for a
+    quarter of a second, now and then while it serves and several times as it ends. What was loaded
+    still goes when nothing refers to it.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+_LOG = logging.getLogger(__name__)
+
+# Files of the index, pipes to workers, connections to an engine and to a Redis, photos being read.
+_OTHER_FILES = 256
+
+
+def allow_open_files(connections: int) -> None:
+    """Raise this process's limit of open files if it is too low for its connections.
+
+    At the limit the system accepts no connection, not even that of a probe. Does nothing on
+    Windows, which has no such limit.
+
+    Args:
+        connections: Connections that may be open at the same time.
+    """
+    if sys.platform == "win32":
+        return
+    import resource
+
+    needed = connections + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+    if raised < needed:
+        _LOG.warning(
+            "%d connections need %d open files, but the system allows %d: raise its limit "
+            "(ulimit -n) or lower ALADIN_MAX_CONNECTIONS",
+            connections,
+            needed,
+            hard,
+        )

@@ -1,1 +1,0 @@
-"""The HTTP service: ``service.http.app.create_app`` builds it."""

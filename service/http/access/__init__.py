@@ -1,6 +1,0 @@
-"""Who may do what over HTTP: keys, scopes, rates, hosts, origins, and the headers of answers.
-
-For routes: `request.state.key` is the `ApiKey` of the request (see `service.keys`), None without
-one; `rate_limits.charge` takes more than one request's worth; `audit.write_record` is the line that
-a write leaves in the log. A new route needs a row in `scopes.NEEDED`, or nobody can reach it.
-"""

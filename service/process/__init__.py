@@ -1,1 +1,0 @@
-"""What holds for a whole process, for whoever owns it: how it keeps memory, what decoders print."""

@@ -1,0 +1,271 @@
+"""Late interaction against loops over single words and regions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from aladin_network.errors import ShapeError
+from aladin_network.scoring import scores as scoring
+from aladin_network.scoring.scores import (
+    Encoding,
+    alignment_scores,
+    matching_scores,
+    maxsim,
+    paired_alignment_scores,
+    paired_matching_scores,
+    paired_maxsim,
+)
+from torch import Tensor
+from torch.nn import functional as F
+
+Operands = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def reference(words: Tensor, regions: Tensor, word_mask: Tensor, region_mask: Tensor) -> Tensor:
+    scores = torch.zeros(words.shape[0], regions.shape[0], dtype=words.dtype)
+    for text in range(words.shape[0]):
+        for image in range(regions.shape[0]):
+            for word in range(words.shape[1]):
+                if not word_mask[text, word]:
+                    continue
+                cosines = [
+                    float(words[text, word].detach() @ regions[image, region].detach())
+                    for region in range(regions.shape[1])
+                    if region_mask[image, region]
+                ]
+                scores[text, image] += max(cosines, default=0.0)
+    return scores
+
+
+@pytest.fixture
+def operands() -> Operands:
+    """Three texts of up to 5 words, four images of up to 6 regions; the last image has none."""
+    generator = torch.Generator().manual_seed(0)
+    words = F.normalize(torch.randn(3, 5, 4, generator=generator, dtype=torch.float64), dim=-1)
+    regions = F.normalize(torch.randn(4, 6, 4, generator=generator, dtype=torch.float64), dim=-1)
+    word_mask = torch.arange(5) < torch.tensor([[5], [2], [1]])
+    region_mask = torch.arange(6) < torch.tensor([[6], [3], [1], [0]])
+    return words, regions, word_mask, region_mask
+
+
+def test_equals_the_loops(operands: Operands) -> None:
+    scores = maxsim(*operands)
+    torch.testing.assert_close(scores, reference(*operands))
+    assert torch.equal(scores[:, 3], torch.zeros(3, dtype=torch.float64))
+
+
+def test_images_without_a_single_region(operands: Operands) -> None:
+    words, regions, word_mask, region_mask = operands
+    nothing = regions[:, :0], region_mask[:, :0]
+    assert torch.equal(maxsim(words, nothing[0], word_mask, nothing[1]), words.new_zeros(3, 4))
+    pairs = paired_maxsim(words, nothing[0][:3], word_mask, nothing[1][:3])
+    assert torch.equal(pairs, words.new_zeros(3))
+
+
+def test_what_stands_in_padding_changes_nothing(operands: Operands) -> None:
+    words, regions, word_mask, region_mask = operands
+    expected = maxsim(words, regions, word_mask, region_mask)
+    poisoned_words = words.masked_fill(~word_mask.unsqueeze(-1), 9.0)
+    poisoned_regions = regions.masked_fill(~region_mask.unsqueeze(-1), 9.0)
+    scores = maxsim(poisoned_words, poisoned_regions, word_mask, region_mask)
+    assert torch.equal(scores, expected)
+
+
+def test_more_padding_changes_nothing(operands: Operands) -> None:
+    words, regions, word_mask, region_mask = operands
+    longer = maxsim(
+        F.pad(words, (0, 0, 0, 3), value=9.0),
+        F.pad(regions, (0, 0, 0, 4), value=9.0),
+        F.pad(word_mask, (0, 3)),
+        F.pad(region_mask, (0, 4)),
+    )
+    torch.testing.assert_close(longer, maxsim(*operands))
+
+
+@pytest.mark.parametrize("budget_bytes", [1, 500, 2000, 10**9])
+def test_chunks_change_neither_scores_nor_gradients(operands: Operands, budget_bytes: int) -> None:
+    words, regions, word_mask, region_mask = operands
+    gradients: list[tuple[Tensor, Tensor]] = []
+    scores: list[Tensor] = []
+    for budget in (10**9, budget_bytes):
+        leaves = words.clone().requires_grad_(), regions.clone().requires_grad_()
+        score = maxsim(*leaves, word_mask, region_mask, budget)
+        (score * torch.arange(12).view(3, 4)).sum().backward()
+        assert leaves[0].grad is not None
+        assert leaves[1].grad is not None
+        scores.append(score.detach())
+        gradients.append((leaves[0].grad, leaves[1].grad))
+    torch.testing.assert_close(scores[1], scores[0])
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+@pytest.mark.parametrize(
+    ("budget_bytes", "images_a_chunk"), [(1, 1), (383, 1), (384, 1), (767, 1), (768, 2), (10**9, 4)]
+)
+def test_similarity_blocks_fill_the_memory_budget(
+    operands: Operands, monkeypatch: pytest.MonkeyPatch, budget_bytes: int, images_a_chunk: int
+) -> None:
+    # One image against the 8 real words: 8 x 6 regions x 8 bytes = 384 bytes.
+    widths: list[int] = []
+
+    def fill_padding(similarity: Tensor, mask: Tensor) -> Tensor:
+        widths.append(mask.shape[0])
+        return similarity.masked_fill(~mask, -torch.inf)
+
+    monkeypatch.setattr(scoring, "fill_padding", fill_padding)
+    words, regions, word_mask, region_mask = operands
+    maxsim(words, regions, word_mask, region_mask, budget_bytes)
+    assert max(widths) == images_a_chunk
+    assert sum(widths) == 4
+
+
+def test_gradient_agrees_with_finite_differences(operands: Operands) -> None:
+    words, regions, word_mask, region_mask = operands
+    leaves = words.requires_grad_(), regions.requires_grad_()
+    assert torch.autograd.gradcheck(lambda w, r: maxsim(w, r, word_mask, region_mask), leaves)
+
+
+def test_padding_gets_no_gradient(operands: Operands) -> None:
+    words, regions, word_mask, region_mask = operands
+    words.requires_grad_()
+    regions.requires_grad_()
+    maxsim(words, regions, word_mask, region_mask).sum().backward()
+    assert words.grad is not None
+    assert regions.grad is not None
+    assert not words.grad[~word_mask].any()
+    assert not regions.grad[~region_mask].any()
+    assert words.grad[word_mask].any(dim=-1).all()
+
+
+def test_a_score_is_at_most_the_number_of_words(operands: Operands) -> None:
+    words, _, word_mask, _ = operands
+    scores = maxsim(*operands)
+    assert bool((scores.abs() <= word_mask.sum(dim=1, keepdim=True)).all())
+    same = maxsim(words, words, word_mask, word_mask)
+    torch.testing.assert_close(same.diagonal(), word_mask.sum(dim=1).double())
+
+
+def test_bfloat16_tokens_are_summed_in_float32(operands: Operands) -> None:
+    words, regions, word_mask, region_mask = operands
+    scores = maxsim(words.bfloat16(), regions.bfloat16(), word_mask, region_mask)
+    assert scores.dtype == torch.float32
+    torch.testing.assert_close(scores.double(), maxsim(*operands), atol=0.05, rtol=0)
+
+
+def test_autocast_computes_in_bfloat16_and_still_trains(operands: Operands) -> None:
+    words, _, word_mask, _ = operands
+    # Unit vectors as regions: a word's best one is its largest coordinate, in any precision.
+    regions, region_mask = torch.eye(4).unsqueeze(0), torch.ones(1, 4, dtype=torch.bool)
+    leaf = words.float().requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        scores = maxsim(leaf, regions, word_mask, region_mask)
+    scores.sum().backward()
+    assert scores.dtype == torch.float32
+    expected = torch.zeros_like(leaf)
+    for text, word in word_mask.nonzero().tolist():
+        expected[text, word, words[text, word].argmax()] = 1.0
+    assert leaf.grad is not None
+    assert torch.equal(leaf.grad, expected)
+
+
+@pytest.mark.parametrize("budget_bytes", [1, 700, 10**9])
+def test_alignment_scores_are_image_by_text(operands: Operands, budget_bytes: int) -> None:
+    words, regions, word_mask, region_mask = operands
+    images = Encoding(torch.ones(4, 1, dtype=torch.float64), regions, region_mask)
+    texts = Encoding(torch.ones(3, 1, dtype=torch.float64), words, word_mask)
+    scores = alignment_scores(images, texts, memory_budget_bytes=budget_bytes)
+    torch.testing.assert_close(scores, reference(*operands).T)
+
+
+@pytest.mark.parametrize(
+    ("budget_bytes", "groups"),
+    [(1, [1, 1, 1]), (479, [1, 1, 1]), (480, [2, 1]), (719, [2, 1]), (720, [3])],
+)
+def test_texts_are_grouped_so_that_one_image_fits_the_memory_budget(
+    operands: Operands, monkeypatch: pytest.MonkeyPatch, budget_bytes: int, groups: list[int]
+) -> None:
+    # One image against one text of 5 padded words: 5 x 6 regions x 8 bytes = 240 bytes.
+    sizes: list[int] = []
+
+    def recorded(words: Tensor, *rest: Any) -> Tensor:
+        sizes.append(words.shape[0])
+        return maxsim(words, *rest)
+
+    monkeypatch.setattr(scoring, "maxsim", recorded)
+    words, regions, word_mask, region_mask = operands
+    images = Encoding(torch.ones(4, 1, dtype=torch.float64), regions, region_mask)
+    texts = Encoding(torch.ones(3, 1, dtype=torch.float64), words, word_mask)
+    alignment_scores(images, texts, memory_budget_bytes=budget_bytes)
+    assert sizes == groups
+
+
+def test_matching_scores_are_cosines() -> None:
+    mask, tokens = torch.ones(2, 1, dtype=torch.bool), torch.zeros(2, 1, 3)
+    images = Encoding(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), tokens, mask)
+    texts = Encoding(torch.tensor([[0.6, 0.8], [-1.0, 0.0]]), tokens, mask)
+    assert matching_scores(images, texts).tolist() == [
+        pytest.approx([0.6, -1.0]),
+        pytest.approx([0.8, 0.0]),
+    ]
+
+
+@pytest.fixture
+def pairs(operands: Operands) -> Operands:
+    """Four texts for the four images; the last text has no word, the last image no region."""
+    words, regions, word_mask, region_mask = operands
+    return (
+        torch.cat([words, words[:1]]),
+        regions,
+        torch.cat([word_mask[1:], word_mask[:1], torch.zeros(1, 5, dtype=torch.bool)]),
+        region_mask,
+    )
+
+
+def test_pairs_are_the_diagonal_of_all(pairs: Operands) -> None:
+    found: list[tuple[Tensor, ...]] = []
+    for paired in (False, True):
+        leaves = [tokens.clone().requires_grad_() for tokens in pairs[:2]]
+        if paired:
+            scores = paired_maxsim(*leaves, *pairs[2:])
+        else:
+            scores = maxsim(*leaves, *pairs[2:]).diagonal()
+        gradients = torch.autograd.grad((scores * torch.arange(1, 5)).sum(), leaves)
+        found.append((scores.detach(), *gradients))
+    torch.testing.assert_close(found[1], found[0])
+    assert found[1][0][3] == 0
+
+
+def test_paddings_content_changes_no_pair(pairs: Operands) -> None:
+    words, regions, word_mask, region_mask = pairs
+    poisoned = (
+        words.masked_fill(~word_mask.unsqueeze(-1), 9.0),
+        regions.masked_fill(~region_mask.unsqueeze(-1), 9.0),
+    )
+    assert torch.equal(paired_maxsim(*poisoned, word_mask, region_mask), paired_maxsim(*pairs))
+
+
+def test_pairs_under_autocast_are_rounded_as_all_are(pairs: Operands) -> None:
+    words, regions, word_mask, region_mask = pairs
+    single = words.float(), regions.float(), word_mask, region_mask
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        scores = paired_maxsim(*single)
+        expected = maxsim(*single).diagonal()
+    assert scores.dtype == torch.float32
+    # The products round their sums to bfloat16, each in its own order: one unit a word.
+    torch.testing.assert_close(scores, expected, atol=0.02, rtol=0)
+
+
+def test_paired_scores_of_encodings(pairs: Operands) -> None:
+    words, regions, word_mask, region_mask = pairs
+    generator = torch.Generator().manual_seed(5)
+    vectors = F.normalize(torch.randn(2, 4, 3, generator=generator), dim=-1)
+    images = Encoding(vectors[0], regions, region_mask)
+    texts = Encoding(vectors[1], words, word_mask)
+    align, match = paired_alignment_scores(images, texts), paired_matching_scores(images, texts)
+    torch.testing.assert_close(align, alignment_scores(images, texts).diagonal())
+    torch.testing.assert_close(match, matching_scores(images, texts).diagonal())
+    for score in (paired_alignment_scores, paired_matching_scores):
+        with pytest.raises(ShapeError, match="4 texts, one for each image, got 1"):
+            score(images, texts.rows(slice(1)))

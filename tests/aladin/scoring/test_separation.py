@@ -1,0 +1,94 @@
+"""MD and the cross-retrieval rank, against loops over the pairs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from aladin_network.scoring.separation import (
+    cross_retrieval_ranks,
+    mean_difference,
+    summarize_cross_ranks,
+)
+from torch import Tensor
+
+
+def random_case(seed: int, levels: int) -> tuple[Tensor, Tensor]:
+    """Eight images, the last without a text, and 300 texts: several blocks."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(levels, (8, 300), generator=generator) / levels
+    return scores, torch.randint(7, (300,), generator=generator)
+
+
+def slow_cross_rank(scores: Tensor, image_of_text: Tensor, text: int) -> int:
+    """Count the wrong images and texts that are at least as good as the pair."""
+    n_images, n_texts = scores.shape
+    image = int(image_of_text[text])
+    right = float(scores[image, text])
+    among_images = 1 + sum(
+        float(scores[other, text]) >= right for other in range(n_images) if other != image
+    )
+    among_texts = 1 + sum(
+        float(scores[image, other]) >= right
+        for other in range(n_texts)
+        if int(image_of_text[other]) != image
+    )
+    return max(math.ceil((among_images - 1) * n_texts / n_images) + 1, among_texts)
+
+
+@pytest.mark.parametrize("levels", [3, 20, 10**6])
+def test_cross_ranks_equal_a_loop_over_the_pairs(levels: int) -> None:
+    scores, image_of_text = random_case(levels, levels)
+    expected = [slow_cross_rank(scores, image_of_text, text) for text in range(300)]
+    assert cross_retrieval_ranks(scores, image_of_text).tolist() == expected
+
+
+def test_five_texts_an_image_give_the_papers_formula() -> None:
+    scores = torch.rand(6, 30, generator=torch.Generator().manual_seed(1))
+    image_of_text = torch.arange(30) // 5
+    ranks = cross_retrieval_ranks(scores, image_of_text)
+    for text in range(30):
+        image = text // 5
+        others = torch.arange(30) // 5 != image
+        r_i = 1 + int((scores[:, text] > scores[image, text]).sum())
+        r_t = 1 + int((scores[image, others] > scores[image, text]).sum())
+        assert ranks[text] == max(5 * r_i - 4, r_t)
+
+
+def test_cross_ranks_worked_by_hand_where_the_ratio_is_a_fraction() -> None:
+    # Four images and three texts, so a step among the images is 3/4 of one among the texts.
+    scores = torch.tensor([[0.5, 0.1, 0.1], [0.9, 0.8, 0.2], [0.9, 0.3, 0.3], [0.1, 0.1, 0.3]])
+    # Text 0 of image 0: two images lead it (1.5, rounded up to 2, makes rank 3), no text does.
+    # Text 1 of image 1: no image leads, text 0 does. Text 2 of image 2: image 3 ties, texts 0
+    # and 1 are at least as good.
+    ranks = cross_retrieval_ranks(scores, torch.tensor([0, 1, 2]))
+    assert ranks.tolist() == [3, 2, 3]
+    assert summarize_cross_ranks(ranks) == (3.0, pytest.approx(8 / 3))
+    assert summarize_cross_ranks(torch.tensor([1, 2])) == (1.0, 1.5)
+
+
+def test_scores_that_are_no_numbers_count_against_us() -> None:
+    scores = torch.full((3, 4), float("nan"))
+    assert cross_retrieval_ranks(scores, torch.tensor([0, 0, 1, 2])).tolist() == [4] * 4
+
+
+def test_the_mean_difference_equals_a_loop_over_the_pairs() -> None:
+    scores, image_of_text = random_case(5, 10**6)
+    positives: list[float] = []
+    others: list[float] = []
+    for image in range(8):
+        for text in range(300):
+            kind = positives if int(image_of_text[text]) == image else others
+            kind.append(float(scores[image, text]))
+    expected = sum(positives) / len(positives) - sum(others) / len(others)
+    assert mean_difference(scores, image_of_text) == pytest.approx(expected, abs=1e-7)
+
+
+def test_the_mean_difference_of_extremes() -> None:
+    image_of_text = torch.tensor([0, 0, 1, 2])
+    right = (torch.arange(3).unsqueeze(1) == image_of_text).float()
+    assert mean_difference(2 * right - 1, image_of_text) == pytest.approx(2)
+    assert mean_difference(1 - right, image_of_text) == pytest.approx(-1)
+    assert mean_difference(torch.ones(3, 4), image_of_text) == pytest.approx(0)
+    assert mean_difference(torch.ones(1, 2), torch.tensor([0, 0])) == 0  # no other pair

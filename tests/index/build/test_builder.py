@@ -1,0 +1,510 @@
+import dataclasses
+import errno
+import json
+import shutil
+import subprocess
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from aladin_index.build.builder import build_index
+from aladin_index.build.shards import ShardFormat
+from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.item_encoders import BATCHES_AHEAD, Prepared
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.format.disk import only_builder
+from aladin_index.format.layout import (
+    BUILD,
+    generation_folder,
+    live_generation,
+    published_generations,
+)
+from aladin_index.format.manifest import read_manifest
+from aladin_index.generations.compact import compact_index
+from aladin_index.generations.merge import merge_indexes
+from aladin_index.generations.reader import open_index
+from aladin_index.generations.verify import verify_index
+from aladin_index.measure.publish_entries import store_calibration
+from aladin_index.settings import BuildSettings
+from aladin_index.tokens.codec import TokenCodec
+from aladin_network.calibration.calibration import Calibration, sample_photos, write_calibration
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.errors import (
+    CheckpointError,
+    ConfigError,
+    IndexMismatchError,
+    IndexWriteError,
+    InputError,
+)
+from aladin_network.photos.decoding import ImageLimits
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
+from aladin_network.scoring.scores import Encoding
+from PIL import Image
+
+SETTINGS = BuildSettings(shard_items=4, batch_size=3)
+
+
+class Recorder:
+    """Keeps what a build reports."""
+
+    def __init__(self, fail_in: str = "", fail_at: int = 0) -> None:
+        """Interrupt the build when it has done `fail_at` units of `fail_in`."""
+        self.pieces: list[list[Any]] = []
+        self.notes: dict[str, float | str] = {}
+        self._fail = (fail_in, fail_at)
+
+    def start(self, total: int | None, unit: str) -> None:
+        self.pieces.append([unit, total, 0])
+
+    def advance(self, count: int = 1) -> None:
+        self.pieces[-1][2] += count
+        unit, _, done = self.pieces[-1]
+        if unit == self._fail[0] and done >= self._fail[1]:
+            raise KeyboardInterrupt
+
+    def note(self, **numbers: float | str) -> None:
+        self.notes |= numbers
+
+
+def left_behind(out: Path) -> list[str]:
+    """What is in the folder of an index and no part of it."""
+    known = {"CURRENT", "model", "generations", ".lock", ".changes.lock", "changes"}
+    return [path.name for path in out.iterdir() if path.name not in known]
+
+
+def ids(out: Path) -> list[str]:
+    with open_index(out) as opened:
+        side = opened.side("images")
+        return [item.id for item in side.items.by_rows(range(side.entry.count))]
+
+
+def test_broken_items_among_good_ones_are_left_out_and_named(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    broken = {
+        "empty": b"",
+        "no picture": b"words, not pixels",
+        "cut short": images[0].path.read_bytes()[:200],
+        "missing": None,
+    }
+    some: list[ImageItem] = list(images[:5])
+    for place, (name, content) in enumerate(broken.items()):
+        path = tmp_path / f"{name}.png"
+        if content is not None:
+            path.write_bytes(content)
+        some.insert(2 * place, ImageItem(id=name, path=path, uri=name))
+    wide = tmp_path / "wide.png"
+    Image.fromarray(np.zeros((100, 100), np.uint8)).save(wide)
+    some.append(ImageItem(id="too many pixels", path=wide, uri="wide"))
+    words = [
+        TextItem(id="fine", text="two dogs"),
+        TextItem(id="blank", text="  \n"),
+        TextItem(id="too long", text="dogs " * 100),
+    ]
+    settings = BuildSettings(shard_items=4, batch_size=3, limits=ImageLimits(max_pixels=9_999))
+    progress = Recorder()
+    report = build_index(tiny_checkpoint, tmp_path / "index", some, words, settings, progress)
+    assert report.counts == {"images": 5, "texts": 1}
+    left_out = dict(report.left_out)
+    assert set(left_out) == {*broken, "too many pixels", "blank", "too long"}
+    assert "0 bytes" in left_out["empty"]
+    assert "not an image" in left_out["no picture"]
+    assert "cut short" in left_out["cut short"]
+    assert "No such file" in left_out["missing"]
+    assert "100 x 100 pixels, limit 9999" in left_out["too many pixels"]
+    assert left_out["blank"] == "the text is empty"
+    assert "at most 32" in left_out["too long"]
+    assert ids(tmp_path / "index") == [item.id for item in images[:5]]
+    with open_index(tmp_path / "index") as opened:
+        assert opened.side("images").entry.left_out == 5
+        assert opened.side("texts").entry.left_out == 2
+    assert progress.pieces == [
+        ["photos listed", None, 10],
+        ["texts listed", None, 3],
+        ["photos", 10, 10],
+        ["texts", 3, 3],
+        ["images written", 5, 5],
+        ["texts written", 1, 1],
+        ["vectors", 5, 5],
+        ["vectors", 1, 1],
+    ]
+    assert set(report.seconds) == {"list", "read", "decode", "encode", "write", "ann"}
+    assert set(progress.notes) == {f"{stage}_s" for stage in report.seconds}
+    assert left_behind(tmp_path / "index") == []
+
+
+def test_nothing_usable_publishes_nothing(tmp_path: Path, tiny_checkpoint: Path) -> None:
+    items = [ImageItem(id=name, path=tmp_path / name, uri=name) for name in ("a", "b")]
+    with pytest.raises(InputError, match=r"images: none of 2 could be used, e\.g\. 'a': .*No such"):
+        build_index(tiny_checkpoint, tmp_path / "index", items, None)
+    assert published_generations(tmp_path / "index") == []
+    assert left_behind(tmp_path / "index") == []
+
+
+def test_what_can_be_refused_is_refused_before_any_work(
+    tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem]
+) -> None:
+    out = tmp_path / "index"
+    with pytest.raises(InputError, match="got neither"):
+        build_index(tiny_checkpoint, out, None, None)
+    with pytest.raises(InputError, match="id 'text 0' repeats"):
+        build_index(tiny_checkpoint, out, None, [*texts, texts[0]])
+    with pytest.raises(ConfigError, match="'IVF64,Flat' needs at least 64 vectors"):
+        build_index(tiny_checkpoint, out, None, texts, BuildSettings(ann="IVF64,Flat"))
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
+        build_index(tmp_path, out, None, texts)
+    with pytest.raises(ConfigError, match="batch_size: expected at least 1, got 0"):
+        BuildSettings(batch_size=0)
+    with pytest.raises(ConfigError, match="token_dtype: expected one of float16, int8, 4bit, 2bit"):
+        BuildSettings(token_dtype="float8")  # type: ignore[arg-type]
+    assert [path.name for path in out.iterdir()] == [".lock"]
+
+
+def test_a_rebuild_adds_a_generation(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    out = tmp_path / "index"
+    assert build_index(tiny_checkpoint, out, images[:4], None, SETTINGS).generation == 1
+    before = open_index(out)
+    assert build_index(tiny_checkpoint, out, images[:9], None, SETTINGS).generation == 2
+    assert published_generations(out) == [1, 2]
+    assert len(ids(out)) == 9
+    assert before.side("images").items.by_rows([3])[0].id == images[3].id
+    before.close()
+    # The index needs nothing else: the copy of the model is the one to build with.
+    assert build_index(out / "model", out, images[:2], None, SETTINGS).generation == 3
+
+
+@pytest.mark.parametrize("change", ["weights", "config"])
+def test_an_index_takes_no_other_model(
+    tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem], change: str
+) -> None:
+    out, other = tmp_path / "index", tmp_path / "other"
+    build_index(tiny_checkpoint, out, None, texts)
+    model = load_checkpoint(tiny_checkpoint).model
+    fusion = None
+    if change == "weights":
+        next(model.parameters()).data += 0.5
+    else:
+        fusion = Fusion(text_to_image=DirectionFusion(weight=0.5))
+    save_checkpoint(other, model, fusion)
+    with pytest.raises(IndexMismatchError, match=r"expected .*, got "):
+        build_index(other, out, None, texts)
+    assert live_generation(out) == 1
+    verify_index(out)
+
+
+def test_a_first_build_that_failed_binds_no_model(
+    tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem]
+) -> None:
+    out, other = tmp_path / "index", tmp_path / "other"
+    with pytest.raises(KeyboardInterrupt):
+        build_index(tiny_checkpoint, out, None, texts, SETTINGS, Recorder("texts", 1))
+    model = load_checkpoint(tiny_checkpoint).model
+    next(model.parameters()).data += 0.5
+    save_checkpoint(other, model)
+    build_index(other, out, None, texts)
+    verify_index(out)
+
+
+def test_resuming_goes_on_where_the_build_stopped(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    out = tmp_path / "index"
+    with pytest.raises(KeyboardInterrupt):
+        build_index(tiny_checkpoint, out, images, None, SETTINGS, Recorder("photos", 11))
+    # Four items a shard are asked for; two batches of three they are.
+    shards = sorted((out / BUILD / "images").glob("shard-*"))
+    assert [shard.name for shard in shards] == ["shard-00000"]
+    written = [shard.stat().st_mtime_ns for shard in shards]
+    seen: list[list[int]] = []
+
+    class Watch(Recorder):
+        def start(self, total: int | None, unit: str) -> None:
+            super().start(total, unit)
+            seen.append([shard.stat().st_mtime_ns for shard in shards])
+
+    resumed = BuildSettings(shards=1, batch_size=3, resume=True)  # it goes on with its own shards
+    progress = Watch()
+    report = build_index(tiny_checkpoint, out, images, None, resumed, progress)
+    assert report.generation == 1
+    assert ["photos", len(images) - 6, len(images) - 6] in progress.pieces
+    assert progress.notes["resumed_after"] == 6
+    assert seen == [written] * 4  # photos listed, photos, images written, vectors
+    assert len(ids(out)) == len(images)
+    again = build_index(tiny_checkpoint, out, images, None, resumed)
+    assert (again.generation, again.counts) == (1, report.counts)  # there is nothing left to do
+
+
+@pytest.mark.parametrize("dtype", ["int8", "4bit"])
+def test_shards_and_readers_change_nothing(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    images: list[ImageItem],
+    texts: list[TextItem],
+    dtype: Any,
+) -> None:
+    broken = ImageItem(id="broken", path=tmp_path / "none", uri="none")
+    photos = [*images[:5], broken, *images[5:]]
+    found: list[dict[str, bytes]] = []
+    for shards, readers in ((1, 1), (3, 2), (99, 4)):
+        out = tmp_path / str(shards)
+        settings = BuildSettings(shards=shards, readers=readers, batch_size=3, token_dtype=dtype)
+        build_index(tiny_checkpoint, out, iter(photos), iter(texts), settings)
+        found.append(
+            {
+                str(path.relative_to(out)): path.read_bytes()
+                for path in out.rglob("*")
+                if path.is_file()
+            }
+        )
+    assert found[0] == found[1] == found[2]
+
+
+def test_only_so_many_photos_are_in_memory_at_a_time(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 20,000 items, each with something as large as a photo's pixels."""
+
+    class Pixels:
+        """Stands for a decoded photo."""
+
+    alive: weakref.WeakSet[Pixels] = weakref.WeakSet()
+    most = 0
+
+    class Fake:
+        def read(self, item: TextItem) -> str:
+            return item.text
+
+        def decode(self, row: int, item: TextItem, data: str) -> Prepared:
+            assert data == item.text
+            pixels = Pixels()
+            alive.add(pixels)
+            return Prepared(row, pixels, None)
+
+        def encode(self, batch: Sequence[Prepared]) -> Encoding:
+            nonlocal most
+            most = max(most, len(alive))
+            rows = torch.tensor([float(prepared.row) for prepared in batch])
+            embedding = torch.nn.functional.normalize(torch.stack([rows, rows + 1], 1), dim=1)
+            mask = torch.ones(len(batch), 1, dtype=torch.bool)
+            return Encoding(embedding, embedding[:, None, :], mask)
+
+    form = ShardFormat(embedding_dim=2, codec=TokenCodec("int8", 2))
+    monkeypatch.setattr("aladin_index.build.shard_encoding.encoder_of", lambda *_: Fake())
+    monkeypatch.setattr("aladin_index.build.shards.ShardFormat.of", lambda *_: form)
+    items = (TextItem(id=str(row), text="words") for row in range(20_000))
+    settings = BuildSettings(batch_size=50, ann="exact")
+    build_index(tiny_checkpoint, tmp_path / "index", None, items, settings)
+    assert most <= 50 * (1 + BATCHES_AHEAD) + 50  # the last batch may not be collected yet
+    embeddings = np.load(tmp_path / "index/generations/000001/texts/embeddings.npy")
+    assert embeddings.shape == (20_000, 2)
+    rows = np.arange(20_000)
+    expected = np.stack([rows, rows + 1], axis=1) / np.hypot(rows, rows + 1)[:, None]
+    np.testing.assert_allclose(embeddings, expected, atol=1e-6)
+
+
+def test_a_number_that_another_generation_took_is_not_taken_for_the_builds_own(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    out = tmp_path / "index"
+    build_index(tiny_checkpoint, out, images[:3], None, SETTINGS)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(tiny_checkpoint, out, images, None, SETTINGS, Recorder("photos", 5))
+    # While the build lay there, cut short, something else became generation 2.
+    merge_indexes([Path(shutil.copytree(out, tmp_path / "copy"))], out)
+    assert live_generation(out) == 2
+    resumed = dataclasses.replace(SETTINGS, resume=True)
+    assert build_index(tiny_checkpoint, out, images, None, resumed).generation == 3
+    assert len(ids(out)) == len(images)
+    assert left_behind(out) == []
+
+
+def test_a_build_that_is_done_is_not_made_live_over_a_later_one(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    out = tmp_path / "index"
+    with pytest.MonkeyPatch.context() as patch:
+        # Killed before its work is thrown away, that is.
+        patch.setattr("aladin_index.build.builder.discard", lambda _: None)
+        build_index(tiny_checkpoint, out, images[:3], None, SETTINGS)
+    merge_indexes([Path(shutil.copytree(out, tmp_path / "copy"))], out)
+    resumed = dataclasses.replace(SETTINGS, resume=True)
+    build_index(tiny_checkpoint, out, images[:3], None, resumed)
+    assert live_generation(out) == 2
+    assert left_behind(out) == []
+
+
+@pytest.mark.parametrize("change", ["items", "metadata", "settings", "photo", "model"])
+def test_a_stale_plan_is_not_resumed(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem], change: str
+) -> None:
+    out, photo = tmp_path / "index", tmp_path / "photo.png"
+    shutil.copyfile(images[0].path, photo)
+    items = [ImageItem(id="copy", path=photo, uri="photo.png"), *images[:6]]
+    with pytest.raises(KeyboardInterrupt):
+        build_index(tiny_checkpoint, out, items, None, SETTINGS, Recorder("photos", 5))
+    checkpoint, settings = tiny_checkpoint, {"shard_items": 4, "batch_size": 3}
+    if change == "items":
+        items = items[:-1]
+    elif change == "metadata":
+        items[3] = ImageItem(id=items[3].id, path=items[3].path, uri=items[3].uri)
+    elif change == "settings":
+        settings["batch_size"] = 2
+    elif change == "photo":
+        shutil.copyfile(images[1].path, photo)
+    else:
+        model = load_checkpoint(tiny_checkpoint).model
+        next(model.parameters()).data += 0.5
+        checkpoint = tmp_path / "other"
+        save_checkpoint(checkpoint, model)
+    with pytest.raises(IndexMismatchError, match="cannot resume"):
+        build_index(checkpoint, out, items, None, BuildSettings(**settings, resume=True))
+    report = build_index(checkpoint, out, items, None, BuildSettings(**settings))
+    assert report.counts == {"images": len(items)}
+
+
+def no_space(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "aladin_index.generations.collection_writer.NpyWriter",
+        "aladin_index.build.shards.NpyWriter",
+        "aladin_index.build.plan.write_json",
+    ],
+)
+def test_a_full_disk_leaves_the_old_generation_live(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    images: list[ImageItem],
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
+    out = tmp_path / "index"
+    build_index(tiny_checkpoint, out, images[:3], None, SETTINGS)
+    with monkeypatch.context() as patch:
+        patch.setattr(place, no_space)
+        with pytest.raises(IndexWriteError, match="No space left on device; the live generation"):
+            build_index(tiny_checkpoint, out, images, None, SETTINGS)
+    assert live_generation(out) == 1
+    assert ids(out) == [item.id for item in images[:3]]
+    verify_index(out)
+    resumed = BuildSettings(shard_items=4, batch_size=3, resume=True)
+    assert build_index(tiny_checkpoint, out, images, None, resumed).generation == 2
+    assert len(ids(out)) == len(images)
+
+
+def test_a_disk_that_really_fills_up(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    size = sum(path.stat().st_size for path in tiny_checkpoint.iterdir()) // 1024 + 320
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small disk is not allowed here")
+    try:
+        build_index(tiny_checkpoint, disk / "index", images[:2], None, SETTINGS)
+        large = [
+            ImageItem(id=item.id, path=item.path, uri=item.uri, metadata={"notes": "x" * 9000})
+            for item in images
+        ]
+        with pytest.raises(IndexWriteError, match="live generation is as it was"):
+            build_index(tiny_checkpoint, disk / "index", large, None, SETTINGS)
+        assert len(ids(disk / "index")) == 2
+        verify_index(disk / "index")
+        assert build_index(tiny_checkpoint, disk / "index", images[:3], None).generation == 2
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_one_builder_at_a_time(
+    tmp_path: Path, tiny_checkpoint: Path, texts: list[TextItem]
+) -> None:
+    with (
+        only_builder(tmp_path / "index"),
+        pytest.raises(IndexWriteError, match="another build of this index is running"),
+    ):
+        build_index(tiny_checkpoint, tmp_path / "index", None, texts)
+    build_index(tiny_checkpoint, tmp_path / "index", None, texts)
+
+
+@pytest.mark.parametrize("ann", ["HNSW8,Flat", "IVF4,SQ8", "exact"])
+def test_the_manifest_tells_how_the_first_stage_was_built_and_measured(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem], ann: str
+) -> None:
+    build_index(tiny_checkpoint, tmp_path / "index", images, None, BuildSettings(ann=ann))
+    with open_index(tmp_path / "index") as opened:
+        entry = opened.side("images").entry.ann
+        assert entry.factory == ("Flat" if ann == "exact" else ann)
+        assert (entry.search_width is None) == (ann == "exact")
+        assert entry.recall_at == entry.recall_queries == len(images)
+        assert entry.recall > 0.99
+
+
+def test_the_checkpoints_calibration_goes_into_the_index(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    texts: list[TextItem],
+    make_calibration: Callable[..., Calibration],
+) -> None:
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "index"
+    shutil.copytree(tiny_checkpoint, checkpoint)
+    resumed = dataclasses.replace(SETTINGS, resume=True)
+    build_index(checkpoint, out, None, texts[:3], resumed)
+    assert read_manifest(generation_folder(out, 1)).calibration is None
+    calibration = make_calibration(load_checkpoint(checkpoint).model_id)
+    write_calibration(checkpoint, calibration)
+    # The same items, yet another index: its hits have probabilities.
+    assert build_index(checkpoint, out, None, texts[:3], resumed).generation == 2
+    assert read_manifest(generation_folder(out, 2)).calibration == calibration
+    assert build_index(checkpoint, out, None, texts[:3], resumed).generation == 2
+    data = json.loads((checkpoint / "calibration.json").read_text())
+    (checkpoint / "calibration.json").write_text(json.dumps(data | {"model_id": "f00d"}))
+    with pytest.raises(CheckpointError, match="found one of f00d"):
+        build_index(checkpoint, out, None, texts[:3], SETTINGS)
+    # The index's own copy of the checkpoint has none: what the live generation has stays.
+    assert build_index(out / "model", out, None, texts[:4], resumed).generation == 3
+    assert read_manifest(generation_folder(out, 3)).calibration == calibration
+
+
+@pytest.mark.parametrize(
+    ("fitted_to", "share"),
+    [(range(23), 1.0), (range(100, 123), 0.0), (range(13, 33), 0.5), (None, None)],
+)
+def test_the_manifest_tells_how_many_of_the_fitted_photos_are_indexed(
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    images: list[ImageItem],
+    texts: list[TextItem],
+    make_calibration: Callable[..., Calibration],
+    fitted_to: range | None,
+    share: float | None,
+) -> None:
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "index"
+    shutil.copytree(tiny_checkpoint, checkpoint)
+    made = make_calibration(load_checkpoint(checkpoint).model_id)
+    sample = None if fitted_to is None else sample_photos(f"photo {each}" for each in fitted_to)
+    fitted_on = dataclasses.replace(made.fitted_on, photo_sample=sample)
+    calibration = dataclasses.replace(made, fitted_on=fitted_on)
+    write_calibration(checkpoint, calibration)
+    assert build_index(checkpoint, out, images, texts[:3], SETTINGS).generation == 1
+    assert read_manifest(generation_folder(out, 1)).fitted_photos_indexed == share
+    # One that is fitted to the index itself is no longer the model's, also once compacted.
+    store_calibration(out, calibration)
+    assert read_manifest(generation_folder(out, 2)).fitted_photos_indexed is None
+    writer = ChangesWriter(out, calibration.model_id)
+    writer.delete("images", ["photo 3"])
+    writer.close()
+    compacted = compact_index(out).generation
+    assert compacted == 3
+    assert read_manifest(generation_folder(out, compacted)).fitted_photos_indexed is None

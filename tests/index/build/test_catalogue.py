@@ -1,0 +1,150 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aladin_index.build import catalogue as module
+from aladin_index.build.catalogue import Catalogue, write_catalogue
+from aladin_index.encode.item_encoders import SkippedItem
+from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
+from aladin_index.settings import BuildSettings, MetadataLimits
+from aladin_network.errors import InputError
+from aladin_network.types import NullProgress
+
+
+def text(item_id: str, **fields: Any) -> TextItem:
+    return TextItem(id=item_id, text="words", **fields)
+
+
+def catalogue(
+    folder: Path, items: Any, target: Any = "texts", settings: BuildSettings | None = None
+) -> Catalogue:
+    file = folder / f"{len(list(folder.iterdir()))}.sqlite"
+    write_catalogue(file, target, items, NullProgress(), settings or BuildSettings())
+    return Catalogue(file, target)
+
+
+def test_items_are_read_back_by_their_rows(tmp_path: Path) -> None:
+    items = [
+        text(f"id {row}", metadata={"row": row, "tags": ["a", 1, None]}) for row in range(2500)
+    ]
+    listed = catalogue(tmp_path, iter(items))
+    assert listed.count == 2500
+    assert listed.items(range(0)) == []
+    assert listed.items(range(990, 1010)) == items[990:1010]
+    assert listed.items(range(2490, 9999)) == items[2490:]
+    listed.close()
+
+
+def test_a_source_is_read_a_few_items_at_a_time(tmp_path: Path) -> None:
+    """Items that nobody else holds are let go long before the end of the source."""
+    alive = 0
+    most = 0
+
+    class Counted(TextItem):
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    def source() -> Iterator[SourceItem]:
+        nonlocal alive, most
+        for row in range(20_000):
+            alive += 1
+            most = max(most, alive)
+            yield Counted(id=str(row), text="words")
+
+    assert catalogue(tmp_path, source()).count == 20_000
+    assert most <= 2
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ([], "texts: expected at least one item"),
+        ([text("a"), text("b"), text("a")], "id 'a' repeats, item 3 after item 1"),
+        ([text("a"), text("")], "item 2 has an empty id"),
+        ([text("a", metadata={"x": float("nan")})], "item 'a' cannot be stored"),
+        ([text("a", metadata={"x": object()})], "item 'a' cannot be stored"),
+        ([text("a", metadata={"x": "\ud800"})], "item 'a' cannot be stored"),
+    ],
+)
+def test_items_that_no_index_could_hold_are_refused(
+    tmp_path: Path, items: list[TextItem], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        catalogue(tmp_path, items)
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (7, 999), (999, 1000), (3, 2345)])
+def test_a_repeated_id_is_named_with_both_places(tmp_path: Path, first: int, second: int) -> None:
+    ids = [str(row) for row in range(3000)]
+    ids[first] = ids[second] = "twice"
+    with pytest.raises(
+        InputError, match=f"'twice' repeats, item {second + 1} after item {first + 1}$"
+    ):
+        catalogue(tmp_path, map(text, ids))
+
+
+def test_the_fingerprint_is_of_what_was_said_and_of_the_files(tmp_path: Path) -> None:
+    photo = tmp_path / "a.jpg"
+    photo.write_bytes(b"12")
+    os.utime(photo, ns=(0, 5))
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def fingerprint(*items: SourceItem, rows: range = range(1)) -> str:
+        target = "images" if isinstance(items[0], ImageItem) else "texts"
+        return catalogue(work, items, target).fingerprint(rows)
+
+    image = ImageItem(id="1", path=photo, uri="a.jpg")
+    other = ImageItem(id="2", path=tmp_path / "b.jpg", uri="b.jpg")
+    before = fingerprint(image)
+    assert before == fingerprint(image)
+    # Of the rows asked for alone: the other photos may be on another machine.
+    assert before == fingerprint(image, other)
+    prints = {
+        before,
+        fingerprint(image, other, rows=range(2)),
+        fingerprint(other),
+        fingerprint(text("1")),
+        fingerprint(text("1", metadata={"a": 1})),
+        fingerprint(ImageItem(id="1", path=photo, uri="a.jpg", offset=1, length=1)),
+    }
+    os.utime(photo, ns=(0, 6))
+    prints.add(fingerprint(image))
+    photo.unlink()
+    prints.add(fingerprint(image))
+    assert len(prints) == 8
+
+
+def test_metadata_over_a_limit_is_refused_while_items_are_listed(tmp_path: Path) -> None:
+    items = [text("a"), text("b", metadata={"notes": "x" * 100})]
+    settings = BuildSettings(metadata=MetadataLimits(max_bytes=111))
+    with pytest.raises(InputError, match="texts: item 'b': metadata: expected at most 111 bytes"):
+        catalogue(tmp_path, items, settings=settings)
+    catalogue(tmp_path, items).close()
+
+
+def test_more_distinct_fields_than_can_have_an_index_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_FILTER_FIELDS", 3)
+    items = [text(name, metadata={"all": 1, name: 2}) for name in "abc"]
+    catalogue(tmp_path, items[:2]).close()
+    with pytest.raises(InputError, match=r"at most 3 distinct metadata fields.* by item 'c'"):
+        catalogue(tmp_path, items)
+    catalogue(tmp_path, items, settings=BuildSettings(filter_fields=("all",))).close()
+
+
+def test_what_a_source_left_out_goes_with_the_items_it_stood_among(tmp_path: Path) -> None:
+    before, between, behind = (SkippedItem(f"{name}.heic", "HEIC") for name in ("0", "1a", "3"))
+    listed = catalogue(tmp_path, [before, text("1"), between, text("2"), behind])
+    assert listed.items(range(2)) == [text("1"), text("2")]
+    assert listed.left_out(range(2)) == [before, between, behind]
+    assert listed.left_out(range(1)) == [before]
+    assert listed.left_out(range(1, 2)) == [between, behind]
+    without = catalogue(tmp_path, [text("1"), text("2")])
+    assert without.fingerprint(range(2)) != listed.fingerprint(range(2))
+    with pytest.raises(InputError, match=r"got none; 2 left out, e\.g\. '0\.heic': HEIC"):
+        catalogue(tmp_path, [before, between])

@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from aladin_index.encode.item_encoders import encoder_of
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import ImageError, InputError
+from aladin_network.inference import encode_photos, encode_texts
+from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
+
+
+def test_photos_are_read_decoded_and_encoded(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    model = load_checkpoint(tiny_checkpoint).model
+    encoder = encoder_of("images", model, DEFAULT_LIMITS)
+    # The second photo is part of a larger file.
+    content = [item.path.read_bytes() for item in images[:2]]
+    together = tmp_path / "together"
+    together.write_bytes(b"".join(content))
+    inside = ImageItem(
+        id="inside", path=together, uri="x", offset=len(content[0]), length=len(content[1])
+    )
+    items = [images[0], inside]
+    prepared = [encoder.decode(row, item, encoder.read(item)) for row, item in enumerate(items)]
+    photos = [read_image(item.path) for item in images[:2]]
+    assert [each.row for each in prepared] == [0, 1]
+    assert [each.size_px for each in prepared] == [photo.size for photo in photos]
+    expected = encode_photos(model, photos)
+    found = encoder.encode(prepared)
+    np.testing.assert_array_equal(found.embedding, expected.embedding)
+    np.testing.assert_array_equal(found.tokens, expected.tokens)
+    with pytest.raises(ImageError, match="No such file"):
+        encoder.read(ImageItem(id="gone", path=tmp_path / "gone", uri="gone"))
+    with pytest.raises(ImageError, match="not an image"):
+        encoder.decode(0, inside, b"words")
+
+
+def test_texts_are_checked_and_encoded(tiny_checkpoint: Path, texts: list[TextItem]) -> None:
+    model = load_checkpoint(tiny_checkpoint).model
+    encoder = encoder_of("texts", model, DEFAULT_LIMITS)
+    prepared = [encoder.decode(row, item, encoder.read(item)) for row, item in enumerate(texts[:3])]
+    assert [each.size_px for each in prepared] == [None] * 3
+    expected = encode_texts(model, [item.text for item in texts[:3]])
+    np.testing.assert_array_equal(encoder.encode(prepared).embedding, expected.embedding)
+    with pytest.raises(InputError, match="the text is empty"):
+        encoder.decode(0, texts[0], " ")
+
+
+@pytest.mark.gpu
+def test_what_a_card_encodes_comes_back(
+    tiny_checkpoint: Path, images: list[ImageItem], texts: list[TextItem]
+) -> None:
+    on_processor = load_checkpoint(tiny_checkpoint).model
+    on_card = load_checkpoint(tiny_checkpoint, "cuda").model
+    for target, items in (("images", images[:4]), ("texts", texts[:4])):
+        encoder = encoder_of(target, on_processor, DEFAULT_LIMITS)  # type: ignore[arg-type]
+        prepared = [encoder.decode(row, item, encoder.read(item)) for row, item in enumerate(items)]
+        expected = encoder.encode(prepared)
+        found = encoder_of(target, on_card, DEFAULT_LIMITS).encode(prepared)  # type: ignore[arg-type]
+        np.testing.assert_allclose(found.embedding.numpy(), expected.embedding, atol=1e-3)
+        np.testing.assert_allclose(found.tokens.numpy(), expected.tokens, atol=1e-3)

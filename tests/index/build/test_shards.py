@@ -1,0 +1,120 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from aladin_index.build.shards import (
+    EMBEDDINGS,
+    LENGTHS,
+    ROWS,
+    SIZES_PX,
+    ShardFormat,
+    place_shard,
+    read_shard,
+    shard_files,
+    write_shard,
+)
+from aladin_index.encode.item_encoders import (
+    Batch,
+    ItemEncoder,
+    SkippedItem,
+    StageSeconds,
+    encoder_of,
+    prepared_batches,
+)
+from aladin_index.encode.source_items import ImageItem, SourceItem
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import IndexWriteError
+from aladin_network.inference import encode_photos
+from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
+from aladin_network.types import NullProgress
+
+
+def prepared(encoder: ItemEncoder, items: list[SourceItem], rows: range) -> list[Batch]:
+    """Items in batches of three."""
+    batches = (
+        [(row, items[row]) for row in rows[start : start + 3]] for start in range(0, len(rows), 3)
+    )
+    return list(prepared_batches(encoder, batches, 2, StageSeconds()))
+
+
+def test_a_shard_holds_what_the_network_says_of_its_items(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    model = load_checkpoint(tiny_checkpoint).model
+    items = [*images[:4], ImageItem(id="gone", path=tmp_path / "gone", uri="gone"), *images[4:8]]
+    encoder, seconds = encoder_of("images", model, DEFAULT_LIMITS), StageSeconds()
+    form = ShardFormat.of(model)
+    folder = tmp_path / "shard"
+    assert read_shard(folder, form) is None
+    batches = prepared(encoder, list(items), range(2, 8))
+    written = write_shard(folder, form, encoder, batches, NullProgress(), seconds)
+    shard = read_shard(folder, form)
+    assert shard == written
+    rows = shard.array(ROWS).tolist()
+    assert rows == [2, 3, 5, 6, 7]
+    assert shard.left_out == [SkippedItem("gone", "No such file or directory")]
+    photos = [read_image(items[row].path) for row in rows]
+    assert list(map(tuple, shard.array(SIZES_PX).tolist())) == [photo.size for photo in photos]
+    expected = encode_photos(model, photos)
+    np.testing.assert_allclose(shard.array(EMBEDDINGS), expected.embedding, atol=1e-5)
+    assert shard.array(LENGTHS).tolist() == [16] * 5
+    assert shard.array("tokens.npy").dtype == np.float16
+    tokens = form.codec.unpack(shard.tokens())
+    np.testing.assert_allclose(tokens, expected.tokens.flatten(0, 1), atol=1e-3)
+    assert set(seconds.seconds) == {"encode", "write"}
+
+
+def test_a_shard_without_a_usable_item_says_so(tmp_path: Path, tiny_checkpoint: Path) -> None:
+    items: list[SourceItem] = [ImageItem(id=name, path=tmp_path / name, uri=name) for name in "ab"]
+    model = load_checkpoint(tiny_checkpoint).model
+    encoder, form = encoder_of("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
+    batches = prepared(encoder, items, range(2))
+    write_shard(tmp_path / "shard", form, encoder, batches, NullProgress(), StageSeconds())
+    shard = read_shard(tmp_path / "shard", form)
+    assert shard is not None
+    assert len(shard.array(ROWS)) == shard.tokens().count == 0
+    assert [entry.id for entry in shard.left_out] == ["a", "b"]
+
+
+def test_a_shard_that_could_not_be_finished_is_not_there(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    model = load_checkpoint(tiny_checkpoint).model
+    encoder, form = encoder_of("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
+    batches = prepared(encoder, list(images), range(6))
+
+    def broken() -> object:
+        yield batches[0]
+        raise IndexWriteError(tmp_path, "full")
+
+    with pytest.raises(IndexWriteError):
+        write_shard(
+            tmp_path / "shard",
+            form,
+            encoder,
+            broken(),  # type: ignore[arg-type]
+            NullProgress(),
+            StageSeconds(),
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_shard_may_be_finished_elsewhere(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    model = load_checkpoint(tiny_checkpoint).model
+    encoder, form = encoder_of("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
+    there, here = tmp_path / "there", tmp_path / "here"
+    batches = prepared(encoder, list(images), range(4))
+    write_shard(there, form, encoder, batches, NullProgress(), StageSeconds())
+    files = shard_files(there)
+    assert list(files) == sorted(path.name for path in there.iterdir())
+    for content in files.values():
+        content.setflags(write=False)  # as what comes from another process
+    place_shard(here, files)
+    assert {path.name: path.read_bytes() for path in here.iterdir()} == {
+        path.name: path.read_bytes() for path in there.iterdir()
+    }
+    shard = read_shard(here, form)
+    assert shard is not None
+    assert shard.array(ROWS).tolist() == [0, 1, 2, 3]

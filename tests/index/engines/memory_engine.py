@@ -1,0 +1,241 @@
+"""An engine in memory for tests: exact search, clients that share it, and calls that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from aladin_index.engines.client import CollectionSchema, EngineFirstStage, EngineItem, FoundItem
+from aladin_index.engines.filter_fields import (
+    FilterFields,
+    NumberKey,
+    field_key,
+    filter_fields,
+    number_key,
+    terms_of,
+    text_bound,
+)
+from aladin_index.items.filters import And, Bound, Comparison, Equal, Exists, Filter, Not, Or, Range
+from aladin_index.settings import Target
+from aladin_network.errors import EngineError, EngineUnavailableError
+from numpy.typing import NDArray
+
+Collection = dict[str, EngineItem]
+Key = TypeVar("Key", NumberKey, str)
+
+
+@dataclass
+class MemoryServer:
+    """What all clients of one engine see.
+
+    Attributes:
+        sides: the items of each side of each generation, by their ids.
+        records: of each generation.
+        opened: sides that were indexed.
+        live: the generation that the name stands for.
+        widths: of searches, the last of which were given; empty: they compare with every item.
+        down: names of the methods that find no server; "*": all.
+        calls: names of the methods that were called, in order.
+    """
+
+    sides: dict[tuple[int, Target], Collection] = field(default_factory=dict)
+    records: dict[int, dict[str, bytes]] = field(default_factory=dict)
+    opened: set[tuple[int, Target]] = field(default_factory=set)
+    live: int | None = None
+    widths: tuple[int, ...] = ()
+    down: set[str] = field(default_factory=set)
+    calls: list[str] = field(default_factory=list)
+
+
+class MemoryEngine:
+    """An `EngineClient` of a `MemoryServer`.
+
+    Attributes:
+        scores_words: whether searches with words score them, as Qdrant does.
+    """
+
+    kind = "memory"
+
+    def __init__(
+        self, server: MemoryServer, *, max_results: int = 1000, scores_words: bool = False
+    ) -> None:
+        self.server = server
+        self.max_results = max_results
+        self.scores_words = scores_words
+        self.closed = False
+
+    def generations(self) -> list[int]:
+        self._call("generations")
+        return sorted({*self.server.records, *(number for number, _ in self.server.sides)})
+
+    def live_generation(self) -> int | None:
+        self._call("live_generation")
+        return self.server.live
+
+    def make_live(self, generation: int) -> None:
+        self._call("make_live")
+        self.server.live = generation
+
+    def drop_generation(self, generation: int) -> None:
+        self._call("drop_generation")
+        if generation == self.server.live:
+            raise EngineError(self.kind, f"generation {generation} is live")
+        self.server.records.pop(generation, None)
+        for key in [key for key in self.server.sides if key[0] == generation]:
+            del self.server.sides[key]
+
+    def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
+        self._call("write_record")
+        self.server.records[generation] = dict(record)
+
+    def read_record(self, generation: int) -> dict[str, bytes] | None:
+        self._call("read_record")
+        record = self.server.records.get(generation)
+        return None if record is None else dict(record)
+
+    def create_side(self, generation: int, target: Target, schema: CollectionSchema) -> None:
+        self._call("create_side")
+        assert schema.count >= 0
+        self.server.sides.setdefault((generation, target), {})
+
+    def open_side(self, generation: int, target: Target) -> None:
+        self._call("open_side")
+        self.server.opened.add((generation, target))
+
+    def upsert(self, generation: int, target: Target, entries: Sequence[EngineItem]) -> None:
+        self._call("upsert")
+        for entry in entries:
+            assert entry.embedding is not None
+            assert entry.tokens is not None
+            self._side(generation, target)[entry.item.id] = entry
+
+    def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
+        self._call("delete")
+        for item_id in ids:
+            self._side(generation, target).pop(item_id, None)
+
+    def count(self, generation: int, target: Target) -> int:
+        self._call("count")
+        return len(self._side(generation, target))
+
+    def first_stage(self, generation: int, target: Target) -> EngineFirstStage:
+        self._call("first_stage")
+        assert (generation, target) in self.server.sides
+        return EngineFirstStage("graph" if self.server.widths else "flat", self.server.widths)
+
+    def search(
+        self,
+        generation: int,
+        target: Target,
+        query: NDArray[np.float32],
+        count: int,
+        filter: Filter | None,
+        *,
+        width: int | None = None,
+        with_tokens: bool = False,
+        words: NDArray[np.float32] | None = None,
+    ) -> list[FoundItem]:
+        self._call("search")
+        assert (generation, target) in self.server.opened
+        assert count <= self.max_results
+        codec_scores = self.scores_words and words is not None
+        found: list[FoundItem] = []
+        for entry in self._side(generation, target).values():
+            if filter is None or passes(filter_fields(entry.item.metadata), filter):
+                assert entry.embedding is not None
+                match = float(entry.embedding @ query)
+                tokens = entry.tokens if with_tokens and not codec_scores else None
+                align = self._align(entry, words) if codec_scores else None
+                found.append(FoundItem(EngineItem(entry.item, None, tokens), match, align))
+        # Engines leave those of equal score in any order: here in the opposite of ours.
+        found.sort(key=lambda each: (-each.match, -each.entry.item.row))
+        if self.server.widths:
+            # As coarse as can be: of the items, it sees the newest.
+            assert width in (None, *self.server.widths)
+            seen = width or self.server.widths[-1]
+            rows = sorted(each.entry.item.row for each in found)[-seen:]
+            found = [each for each in found if each.entry.item.row in rows]
+        return found[:count]
+
+    def fetch(
+        self,
+        generation: int,
+        target: Target,
+        ids: Sequence[str],
+        *,
+        with_embeddings: bool = False,
+        with_tokens: bool = False,
+    ) -> list[EngineItem]:
+        self._call("fetch_tokens" if with_tokens else "fetch")
+        side = self._side(generation, target)
+        return [
+            EngineItem(
+                side[item_id].item,
+                side[item_id].embedding if with_embeddings else None,
+                side[item_id].tokens if with_tokens else None,
+            )
+            for item_id in reversed(ids)
+            if item_id in side
+        ]
+
+    def check_health(self) -> None:
+        self._call("check_health")
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _align(self, entry: EngineItem, words: NDArray[np.float32] | None) -> float:
+        """Score float16 tokens, item by item."""
+        assert entry.tokens is not None
+        assert words is not None
+        if entry.tokens.count == 0:
+            return 0.0
+        return float((words @ entry.tokens.values.astype(np.float32).T).max(axis=1).sum())
+
+    def _side(self, generation: int, target: Target) -> Collection:
+        if (generation, target) not in self.server.sides:
+            raise EngineError(self.kind, f"no {target} of generation {generation}")
+        return self.server.sides[generation, target]
+
+    def _call(self, name: str) -> None:
+        self.server.calls.append(name)
+        if self.server.down & {name, "*"}:
+            raise EngineUnavailableError(self.kind, f"no answer to {name}")
+
+
+def passes(fields: FilterFields, filter: Filter) -> bool:
+    """Tell whether an item passes a filter by what an engine keeps of its metadata."""
+    if isinstance(filter, Not):
+        return not passes(fields, filter.part)
+    if isinstance(filter, And):
+        return all(passes(fields, part) for part in filter.parts)
+    if isinstance(filter, Or):
+        return any(passes(fields, part) for part in filter.parts)
+    if isinstance(filter, (Equal, Exists)):
+        return bool(set(terms_of(filter)) & set(fields.values))
+    return _in_range(fields, filter)
+
+
+def _in_range(fields: FilterFields, test: Range) -> bool:
+    return all(_within(fields, test.field, bound) for bound in test.bounds)
+
+
+def _within(fields: FilterFields, field: str, bound: Bound) -> bool:
+    if bound.value.kind == "number":
+        numbers = fields.numbers.get(field_key(field))
+        return numbers is not None and _compared(
+            bound.comparison, *numbers, number_key(bound.value.value)
+        )
+    texts = fields.texts.get(field_key(field))
+    return texts is not None and _compared(bound.comparison, *texts, text_bound(field, bound.value))
+
+
+def _compared(comparison: Comparison, least: Key, greatest: Key, wanted: Key) -> bool:
+    return {
+        "gt": greatest > wanted,
+        "gte": greatest >= wanted,
+        "lt": least < wanted,
+        "lte": least <= wanted,
+    }[comparison]

@@ -1,0 +1,221 @@
+"""The client against brute force, on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from itertools import count
+
+import numpy as np
+import pytest
+from aladin_index.engines.client import EngineItem
+from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.milvus.client import MilvusEngine
+from aladin_index.engines.milvus.index_kinds import INDEX_KINDS
+from aladin_index.format.engine_location import EngineLocation
+from aladin_index.items.filters import parse_filter
+from aladin_index.settings import TokenDtype
+from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError, InputError
+
+from benchmarks.lib.milvus_server import MilvusServer, free_port
+from tests.index.engines.made_up import EMBEDDING_DIM, assert_same, codec_of, entry, schema_of, unit
+
+pytestmark = pytest.mark.cluster
+
+_NUMBERS = count()
+# Those that a server without a graphics card has.
+KINDS = [kind for kind in INDEX_KINDS if not kind.startswith("gpu_")]
+
+
+@pytest.fixture(scope="module")
+def location(server: MilvusServer) -> EngineLocation:
+    """Where an index of this module is."""
+    name = f"client{next(_NUMBERS)}"
+    return EngineLocation(engine="milvus", url=server.url, name=name, index="flat", shards=2)
+
+
+@pytest.fixture
+def engine(location: EngineLocation) -> Generator[MilvusEngine]:
+    """A client; each test takes a generation of its own."""
+    client = connect(location, EngineOptions(timeout_s=20, retries=1))
+    assert isinstance(client, MilvusEngine)
+    with closing(client):
+        yield client
+
+
+@pytest.fixture
+def generation(engine: MilvusEngine) -> Generator[int]:
+    """A generation that nobody else uses."""
+    number = next(_NUMBERS) + 10
+    yield number
+    if engine.live_generation() != number:
+        engine.drop_generation(number)
+
+
+def filled(
+    engine: MilvusEngine, generation: int, dtype: TokenDtype = "2bit", count: int = 20
+) -> list[EngineItem]:
+    codec = codec_of(dtype)
+    entries = [entry(number, codec) for number in range(count)]
+    engine.create_side(generation, "images", schema_of(codec, count))
+    engine.upsert(generation, "images", entries)
+    return entries
+
+
+def rows_of(entries: Sequence[EngineItem], query: np.ndarray, most: int) -> list[int]:
+    cosines = {each.item.row: float(each.embedding @ query) for each in entries}
+    return sorted(cosines, key=lambda row: -cosines[row])[:most]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "2bit"])
+def test_items_come_back_as_they_were_put_in(
+    engine: MilvusEngine, generation: int, dtype: TokenDtype
+) -> None:
+    entries = filled(engine, generation, dtype)
+    ids = [each.item.id for each in entries]
+    found = engine.fetch(
+        generation, "images", [*ids[::-1], "nobody"], with_embeddings=True, with_tokens=True
+    )
+    found.sort(key=lambda each: each.item.row)
+    for got, put in zip(found, entries, strict=True):
+        assert_same(got, put)
+        np.testing.assert_array_equal(got.embedding, put.embedding)
+    assert engine.fetch(generation, "images", ids[:1]) == [EngineItem(entries[0].item, None, None)]
+    assert engine.fetch(generation, "images", []) == []
+
+
+def test_what_is_written_is_found_at_once(engine: MilvusEngine, generation: int) -> None:
+    entries, codec = filled(engine, generation), codec_of("2bit")
+    for round in range(5):
+        moved = entry(100 + round, codec)
+        changed = EngineItem(
+            moved.item._replace(id=entries[3].item.id), moved.embedding, moved.tokens
+        )
+        engine.upsert(generation, "images", [changed, entry(200 + round, codec)])
+        assert moved.embedding is not None
+        best = engine.search(generation, "images", moved.embedding, 1, None)[0]
+        assert best.entry.item == changed.item
+        engine.delete(generation, "images", [entry(200 + round, codec).item.id, "nobody"])
+        engine.delete(generation, "images", [])
+        found = engine.search(generation, "images", moved.embedding, 100, None)
+        assert len({each.entry.item.id for each in found}) == len(found) == 20
+        assert engine.count(generation, "images") == 20
+
+
+def test_of_two_items_with_one_id_the_later_stays(engine: MilvusEngine, generation: int) -> None:
+    codec = codec_of("2bit")
+    filled(engine, generation)
+    first, other = entry(0, codec), entry(50, codec)
+    again = EngineItem(other.item._replace(id=first.item.id), other.embedding, other.tokens)
+    engine.upsert(generation, "images", [first, again])
+    assert engine.count(generation, "images") == 20
+    (found,) = engine.fetch(generation, "images", [first.item.id], with_tokens=True)
+    assert_same(found, again)
+
+
+def test_a_generation_is_live_at_once_and_others_can_go(server: MilvusServer) -> None:
+    location = EngineLocation(engine="milvus", url=server.url, name="generations")
+    longer = EngineLocation(engine="milvus", url=server.url, name="generations_2")
+    with closing(connect(location)) as engine, closing(connect(longer)) as neighbour:
+        assert (engine.generations(), engine.live_generation()) == ([], None)
+        assert engine.read_record(1) is None
+        engine.write_record(1, {"manifest": b"\0\xff" * 100_000, "empty": b""})
+        engine.write_record(1, {"manifest": b"\0\xff", "empty": b""})
+        engine.make_live(1)
+        engine.make_live(1)
+        engine.write_record(2, {"manifest": b"2" * 100_000})
+        neighbour.write_record(3, {"manifest": b"3"})
+        engine.make_live(2)
+
+        assert engine.generations() == [1, 2]
+        assert engine.live_generation() == 2
+        assert engine.read_record(1) == {"manifest": b"\0\xff", "empty": b""}
+        assert engine.read_record(2) == {"manifest": b"2" * 100_000}
+        with pytest.raises(EngineError, match="generation 2 of 'generations' is live"):
+            engine.drop_generation(2)
+        engine.drop_generation(1)
+        engine.drop_generation(1)
+        assert engine.generations() == [2]
+        assert engine.read_record(1) is None
+        assert (neighbour.generations(), neighbour.live_generation()) == ([3], None)
+
+
+def test_a_side_that_is_not_there_is_said_so(engine: MilvusEngine) -> None:
+    query = unit(np.random.default_rng(0), EMBEDDING_DIM)
+    for call in (
+        lambda: engine.search(9, "texts", query, 1, None),
+        lambda: engine.count(9, "texts"),
+        lambda: engine.make_live(9),
+    ):
+        with pytest.raises(EngineError, match="not found") as raised:
+            call()
+        assert not isinstance(raised.value, EngineUnavailableError)
+
+
+def test_an_item_that_is_too_large_changes_nothing(engine: MilvusEngine, generation: int) -> None:
+    codec = codec_of("2bit")
+    filled(engine, generation)
+    too_large = entry(70, codec, {"text": "x" * 70_000})
+    with pytest.raises(InputError, match="photo 70"):
+        engine.upsert(generation, "images", [entry(60, codec), too_large])
+    assert engine.count(generation, "images") == 20
+
+
+def test_making_a_side_again_keeps_what_is_in_it(engine: MilvusEngine, generation: int) -> None:
+    filled(engine, generation)
+    engine.create_side(generation, "images", schema_of(codec_of("2bit")))
+    engine.open_side(generation, "images")
+    assert engine.count(generation, "images") == 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_index_finds_the_nearest(server: MilvusServer, kind: str) -> None:
+    location = EngineLocation(
+        engine="milvus", url=server.url, name=f"kind_{kind}", index=kind, index_params={}
+    )
+    # Fewer than 1,024 rows get no index.
+    entries = [entry(number, codec_of("int8")) for number in range(3000)]
+    with closing(connect(location)) as engine:
+        schema = schema_of(codec_of("int8"), len(entries))
+        engine.create_side(1, "images", schema)
+        engine.upsert(1, "images", entries)
+        engine.open_side(1, "images")
+        random, found = np.random.default_rng(1), 0
+        filter = parse_filter({"number": {"gte": 1000}})
+        for query in unit(random, 20, EMBEDDING_DIM):
+            for passes, passing in ((None, entries), (filter, entries[1000:])):
+                hits = engine.search(1, "images", query, 10, passes, with_tokens=True)
+                matches = [hit.match for hit in hits]
+                assert matches == sorted(matches, reverse=True)
+                for hit in hits:
+                    kept = entries[hit.entry.item.row]
+                    assert_same(hit.entry, kept)
+                    tolerance = 0.02 if kind == "ivf_sq8" else 1e-6
+                    assert hit.match == pytest.approx(float(kept.embedding @ query), abs=tolerance)
+                wanted = set(rows_of(passing, query, 10))
+                found += len(wanted & {hit.entry.item.row for hit in hits})
+        # Eight bits change the order of near ones; of what passes a filter, a graph misses a few.
+        assert found >= {"flat": 400, "ivf_sq8": 380}.get(kind, 396)
+        everything = engine.search(1, "images", query, 3000, None)
+        assert kind != "flat" or len(everything) == 3000
+        engine.drop_generation(1)
+
+
+def test_a_parameter_or_kind_that_there_is_not_is_refused() -> None:
+    for options, message in (
+        ({"index": "annoy"}, "index: expected one of"),
+        ({"consistency": "soon"}, "consistency: expected one of"),
+        ({"search_params": {"breadth": 3}}, "search_params of hnsw: expected only ef, got breadth"),
+    ):
+        location = EngineLocation(engine="milvus", url="http://127.0.0.1:1", name="n", **options)
+        with pytest.raises(ConfigError, match=message):
+            connect(location)
+
+
+def test_a_server_that_is_not_there_is_told_soon() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with closing(connect(EngineLocation(engine="milvus", url=url, name="n"))) as engine:
+        with pytest.raises(EngineUnavailableError):
+            engine.check_health()
+        with pytest.raises(EngineUnavailableError):
+            engine.live_generation()

@@ -1,0 +1,160 @@
+"""Calls that fail, without a server: what is tried again, and what an error is told as."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pymilvus
+import pytest
+from aladin_index.engines.milvus import connection as milvus_connection
+from aladin_index.engines.milvus.connection import MilvusConnection
+from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError
+
+
+class Refused(grpc.RpcError):
+    """What gRPC raises where a call has no answer."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.DEADLINE_EXCEEDED
+
+    def details(self) -> str:
+        return "too late"
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What clients were made with; connecting takes no server."""
+    made: list[dict[str, Any]] = []
+
+    class Client:
+        def __init__(self, **options: Any) -> None:
+            made.append(options)
+
+        def close(self) -> None:
+            made.append({"closed": True})
+
+    monkeypatch.setattr(pymilvus, "MilvusClient", Client)
+    return made
+
+
+def connection(timeout_s: float = 5.0, retries: int = 3) -> MilvusConnection:
+    return MilvusConnection("http://127.0.0.1:1", "root:secret", timeout_s, retries)
+
+
+def failing(errors: list[Exception]) -> Callable[[Any], str]:
+    """Return a call that fails with each of some errors, and then answers."""
+
+    def ask(client: Any) -> str:
+        del client
+        if errors:
+            raise errors.pop(0)
+        return "answer"
+
+    return ask
+
+
+def test_it_connects_once_with_the_first_call(clients: list[dict[str, Any]]) -> None:
+    asked = connection()
+    assert clients == []
+    assert [asked.call(failing([])) for _ in range(3)] == ["answer"] * 3
+    (options,) = clients
+    assert (options["uri"], options["token"]) == ("http://127.0.0.1:1", "root:secret")
+    assert options["timeout"] == 2.5
+    # gRPC takes the limit of a channel from up to 2 s before the call.
+    assert '"timeout": "4.500s"' in options["grpc_options"]["grpc.service_config"]
+    asked.close()
+    asked.close()
+    assert clients[1:] == [{"closed": True}]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Refused(),
+        pymilvus.MilvusException(grpc.StatusCode.UNAVAILABLE, "nobody there"),
+        pymilvus.MilvusException(101, "collection not loaded"),
+        pymilvus.MilvusException(503, "channel not available"),
+        pymilvus.MilvusException(8, "rate limit"),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("clients")
+def test_what_may_pass_is_tried_again(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(milvus_connection, "_FIRST_WAIT_S", 0.001)
+    assert connection().call(failing([error] * 3)) == "answer"
+    with pytest.raises(EngineUnavailableError):
+        connection(retries=2).call(failing([error] * 3))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pymilvus.MilvusException(100, "collection not found"),
+        pymilvus.MilvusException(1100, "invalid parameter"),
+        pymilvus.MilvusException(grpc.StatusCode.UNAUTHENTICATED, "who is it"),
+        pymilvus.exceptions.ParamError(1100, "not a limit"),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("clients")
+def test_what_is_refused_is_not(error: pymilvus.MilvusException) -> None:
+    errors: list[Exception] = [error] * 2
+    with pytest.raises(EngineError, match=str(error.message)) as raised:
+        connection().call(failing(errors))
+    assert not isinstance(raised.value, EngineUnavailableError)
+    assert len(errors) == 1
+
+
+@pytest.mark.usefixtures("clients")
+def test_messages_say_what_the_server_said() -> None:
+    said = "[search] Retry run out of 0 retry times, message=node offline"
+    with pytest.raises(EngineUnavailableError, match=r"^milvus: node offline$"):
+        connection(retries=0).call(failing([pymilvus.MilvusException(901, said)]))
+    with pytest.raises(EngineUnavailableError, match=r"^milvus: DEADLINE_EXCEEDED: too late$"):
+        connection(retries=0).call(failing([Refused()]))
+
+
+@pytest.mark.usefixtures("clients")
+def test_what_grpc_knows_of_a_call_is_not_told() -> None:
+    def ask(client: Any) -> None:
+        del client
+        shown = "<_InactiveRpcError of RPC that terminated with:\n\tstatus = ...\n>"
+        raise pymilvus.MilvusException(2, shown) from Refused()
+
+    with pytest.raises(EngineUnavailableError, match=r"^milvus: DEADLINE_EXCEEDED: too late$"):
+        connection(retries=0).call(ask)
+
+
+@pytest.mark.usefixtures("clients")
+def test_no_try_begins_in_the_second_half_of_the_time() -> None:
+    started_s = time.monotonic()
+    with pytest.raises(EngineUnavailableError):
+        connection(timeout_s=0.4, retries=1000).call(failing([Refused()] * 1000))
+    assert time.monotonic() - started_s < 0.4
+
+
+@pytest.mark.usefixtures("clients")
+def test_an_error_of_ours_goes_through() -> None:
+    for error in (EngineError("milvus", "not whole"), ZeroDivisionError()):
+        with pytest.raises(type(error)):
+            connection().call(failing([error]))
+
+
+@pytest.mark.usefixtures("clients")
+def test_it_waits_until_something_is_done() -> None:
+    asked = connection()
+    answers = [False, False, True]
+    asked.wait_until(lambda _: answers.pop(0), "loading", 5)
+    assert answers == []
+    with pytest.raises(EngineUnavailableError, match=r"loading x took more than 0\.1 s"):
+        asked.wait_until(lambda _: False, "loading x", 0.1)
+
+
+def test_a_missing_package_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pymilvus", None)
+    with pytest.raises(ConfigError, match=r"pip install 'aladin-search\[milvus\]'"):
+        connection()

@@ -1,0 +1,137 @@
+"""Filters mean in an engine what they mean in SQLite, for any metadata."""
+
+from __future__ import annotations
+
+import sqlite3
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from aladin_index.engines.filter_fields import (
+    MAX_ORDERED_CHARS,
+    field_key,
+    filter_fields,
+    number_key,
+    terms_of,
+    text_bound,
+)
+from aladin_index.items.filters import Equal, Scalar, parse_filter
+from aladin_index.items.store import rows_passing
+from aladin_index.items.tables import StoredItem, create_tables, insert_items
+from aladin_network.errors import InputError
+
+from tests.index.engines.memory_engine import passes
+
+# Among them some that a float cannot tell apart.
+NUMBERS = [
+    0,
+    -0.0,
+    1,
+    1.0,
+    -1.5,
+    5e-324,
+    2**53,
+    2**53 + 1,
+    float(2**53),
+    -(2**53) - 1,
+    2**63 - 1,
+    -(2**63),
+    2**63,
+    1.7976931348623157e308,
+]
+# Items may have these, and JSON not hold them; nobody may ask for them.
+INFINITE = [10**400, float("-inf")]
+TEXTS = [
+    "",
+    "1",
+    "true",
+    "Zürich",
+    "a",
+    "b",
+    "\U0001f415",
+    "\uffff",
+    "x" * 300,
+    "x" * 300 + "y",
+    "ü" * 200,
+    "nul\0nul",
+]
+VALUES: list[Any] = [*NUMBERS, *INFINITE, *TEXTS, True, False, None, {"an": "object"}, float("nan")]
+FIELDS = ["city", "a.b", "a[0]", "größe", "", "and", "f:number", "x" * 400]
+COMPARISONS = ["gt", "gte", "lt", "lte"]
+
+
+def some_metadata(random: np.random.Generator) -> dict[str, Any]:
+    """Make up fields with a value, or a list of some."""
+    metadata: dict[str, Any] = {}
+    for field in FIELDS:
+        chosen = [VALUES[place] for place in random.integers(0, len(VALUES), 4)]
+        kind = int(random.integers(4))
+        if kind:
+            metadata[field] = chosen[0] if kind == 1 else chosen[: kind + 1]
+    return metadata
+
+
+def some_filters() -> list[dict[str, Any]]:
+    """All tests of one field, and some filters that join them."""
+    tests: list[dict[str, Any]] = [{"eq": value} for value in (*NUMBERS, *TEXTS, True, False)]
+    tests += [{"exists": True}, {"exists": False}, {"nin": [1, "a"]}, {"gt": 0, "lt": 1}]
+    tests += [
+        {comparison: value}
+        for comparison in COMPARISONS
+        for value in (*NUMBERS, *(text for text in TEXTS if len(text) < MAX_ORDERED_CHARS))
+    ]
+    filters: list[dict[str, Any]] = [{"city": test} for test in tests]
+    filters += [{field: {"gte": "1"}} for field in FIELDS]
+    filters.append({"$or": [{"city": 1}, {"$not": {"a.b": {"exists": True}}}], "größe": {"ne": 1}})
+    return filters
+
+
+def test_items_pass_which_pass_in_the_files() -> None:
+    random = np.random.default_rng(0)
+    items = [
+        StoredItem(row, str(row), None, None, None, None, None, None, some_metadata(random))
+        for row in range(150)
+    ]
+    connection = sqlite3.connect(":memory:")
+    create_tables(connection, None)
+    insert_items(connection, items)
+    fields = [filter_fields(item.metadata) for item in items]
+    passed = 0
+    for spec in some_filters():
+        filter = parse_filter(spec)
+        assert filter is not None
+        expected = rows_passing(connection, filter, range(len(items))).tolist()
+        assert [row for row, each in enumerate(fields) if passes(each, filter)] == expected, spec
+        passed += len(expected)
+    assert passed > 1000
+
+
+def test_numbers_keep_their_order_as_text() -> None:
+    ordered = sorted([*NUMBERS, float("inf"), float("-inf")])
+    keys = [number_key(value) for value in ordered]
+    for (one, one_key), (other, other_key) in pairwise(zip(ordered, keys, strict=True)):
+        assert (one_key < other_key, one_key == other_key) == (one < other, one == other)
+        assert (one_key.text < other_key.text, len(one_key.text)) == (one < other, 20)
+
+
+def test_what_is_kept_has_a_bounded_length_and_names_that_engines_take() -> None:
+    fields = filter_fields({"a.b[]": "x" * 10_000, "": ["y", "y"]})
+    assert all(key.isalnum() and key[0].isalpha() for key in fields.texts)
+    assert max(map(len, fields.values)) < 400
+    # Of each field that it is there and its value, once.
+    assert len(fields.values) == 4
+    assert fields.texts[field_key("")] == ("y", "y")
+    assert filter_fields({"none": None, "object": {}, "list": []}).values == []
+
+
+def test_terms_of_a_test_come_once() -> None:
+    one, same = Scalar("number", 1), Scalar("number", 1.0)
+    assert len(terms_of(Equal("a", (one, same)))) == 1
+
+
+def test_a_bound_that_is_longer_than_what_is_ordered_is_refused() -> None:
+    kept = "x" * (MAX_ORDERED_CHARS - 1)
+    assert text_bound("city", Scalar("text", kept)) == kept
+    with pytest.raises(InputError, match=r"'city'.*less than 256 characters.*got 256"):
+        text_bound("city", Scalar("text", kept + "x"))

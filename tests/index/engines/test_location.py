@@ -1,0 +1,108 @@
+"""``engine.json``: what it may say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.format.engine_location import (
+    ENGINE_FILE,
+    EngineLocation,
+    location_of,
+    write_location,
+)
+from aladin_network.errors import ConfigError, IndexCorruptError, IndexMismatchError
+
+MILVUS = EngineLocation(
+    engine="milvus",
+    url="https://milvus.example:19530",
+    name="photos",
+    shards=4,
+    index="hnsw",
+    index_params={"M": 32},
+    search_params={"ef": 100, "level": 0.5},
+)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    assert location_of(tmp_path) is None
+    assert location_of(tmp_path / "nothing") is None
+    write_location(tmp_path, MILVUS)
+    assert location_of(tmp_path) == MILVUS
+    edge = EngineLocation(engine="qdrant-edge", url="file:///data/edge", name="_a1")
+    write_location(tmp_path, edge)
+    assert location_of(tmp_path) == edge
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"engine": "redis"}, "expected one of milvus, qdrant, qdrant-edge, got 'redis'"),
+        ({"url": "milvus.example:19530"}, "http://host:port or https://host:port, got"),
+        ({"url": "file:///data"}, "url of milvus"),
+        ({"url": "http://"}, "url of milvus"),
+        ({"url": "http://host:99999"}, "expected an address"),
+        ({"engine": "qdrant-edge", "url": "http://host"}, "expected file:///folder"),
+        ({"engine": "qdrant", "url": "file://data/edge"}, "file:///folder"),
+        ({"name": "1st"}, "letters, digits and underscores"),
+        ({"name": "my-photos"}, "letters, digits and underscores"),
+        ({"name": "a" * 101}, "at most 100"),
+        ({"shards": 0}, "shards: expected at least 1, got 0"),
+        ({"replicas": -1}, "replicas: expected at least 1"),
+    ],
+)
+def test_impossible_values_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        replace(MILVUS, **changes)
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ConfigError, match="ALADIN_ENGINE_TOKEN") as caught:
+        replace(MILVUS, url="https://root:secret@milvus.example")
+    assert "secret" not in str(caught.value)
+    assert "secret" not in repr(EngineOptions(token="secret"))
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ("{", IndexCorruptError),
+        ("[]", IndexCorruptError),
+        ('{"schema_version": 9}', IndexMismatchError),
+        ('{"schema_version": 1, "engine": "milvus"}', IndexCorruptError),
+        (json.dumps({"schema_version": 1, "engine": "milvus", "url": "http://a", "name": "a",
+                     "password": "x"}), IndexCorruptError),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_form_is_refused(
+    tmp_path: Path, content: str, kind: type[Exception]
+) -> None:
+    (tmp_path / ENGINE_FILE).write_text(content)
+    with pytest.raises(kind, match=ENGINE_FILE):
+        location_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"timeout_s": 0}, "timeout_s"), ({"retries": -1}, "retries")],
+)
+def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        EngineOptions(**options)
+
+
+def test_the_address_of_this_machine_goes_before_that_of_the_folder(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "not here"
+    location = EngineLocation(engine="qdrant", url=f"file://{elsewhere}", name="photos")
+    here = tmp_path / "here"
+    client = connect(location, EngineOptions(url=f"file://{here}"))
+    assert client.generations() == []
+    client.close()
+    assert here.exists()
+    assert not elsewhere.exists()
+    with pytest.raises(ConfigError, match="url of qdrant"):
+        connect(location, EngineOptions(url="redis://here"))

@@ -1,0 +1,266 @@
+"""Searches of an index in an engine against those of the files that it was pushed from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from aladin_index.engines.client import FoundItem
+from aladin_index.engines.engine_index import EngineIndex, open_engine_index
+from aladin_index.engines.push import PushReport
+from aladin_index.generations.reader import SearchIndex
+from aladin_index.modality import Modality
+from aladin_index.search.backend import SecondStageQuery
+from aladin_index.search.results import SearchResult
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import Target
+from aladin_network.errors import EngineUnavailableError, InputError
+from aladin_network.inference import encode_texts
+from aladin_network.scoring.scores import Encoding
+
+from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
+
+TEXT = "two dogs run on the green grass"
+
+
+@pytest.fixture
+def remote(
+    push: Callable[..., PushReport],
+    published: Path,
+    server: MemoryServer,
+    tmp_path: Path,
+    search_index: SearchIndex,
+) -> EngineIndex:
+    """`published` in an engine."""
+    push(published)
+    server.calls.clear()
+    client = MemoryEngine(server)
+    return open_engine_index(tmp_path / "remote", client, checkpoint=search_index.checkpoint)
+
+
+@pytest.fixture(scope="module")
+def query(search_index: SearchIndex) -> Encoding:
+    return encode_texts(search_index.checkpoint.model, [TEXT])
+
+
+def assert_same(actual: SearchResult, expected: SearchResult, align_error: float) -> None:
+    """Compare two answers; cosines may be added up in another order."""
+    assert replace(actual, hits=[], took_ms=expected.took_ms) == replace(expected, hits=[])
+    assert [hit.id for hit in actual.hits] == [hit.id for hit in expected.hits]
+    for ours, theirs in zip(actual.hits, expected.hits, strict=True):
+        assert ours.stages.match.score == pytest.approx(theirs.stages.match.score, abs=1e-6)
+        assert ours.stages.match.rank == theirs.stages.match.rank
+        assert (ours.stages.align is None) == (theirs.stages.align is None)
+        if ours.stages.align is not None and theirs.stages.align is not None:
+            assert ours.stages.align.score == pytest.approx(
+                theirs.stages.align.score, abs=align_error
+            )
+        assert replace(ours, score=0, per_word=0, stages=theirs.stages) == replace(
+            theirs, score=0, per_word=0
+        )
+
+
+def leave_tokens_out(remote: EngineIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the engine find items without their tokens, as one does whose messages are full."""
+    whole = remote.client.search
+
+    def search(*args: Any, **options: Any) -> list[FoundItem]:
+        return whole(*args, **options | {"with_tokens": False})
+
+    monkeypatch.setattr(remote.client, "search", search)
+
+
+@pytest.mark.parametrize(
+    ("modality", "target"),
+    [("text", "images"), ("image", "texts"), ("text", "texts"), ("image", "images")],
+)
+@pytest.mark.parametrize("scores_words", [False, True])
+def test_hits_scores_and_evidence_are_those_of_the_files(
+    remote: EngineIndex,
+    searcher: TwoStageSearcher,
+    query: Encoding,
+    modality: Modality,
+    target: Target,
+    scores_words: bool,
+) -> None:
+    remote.client.scores_words = scores_words  # type: ignore[attr-defined]
+    if modality == "image":
+        query = searcher.encode_item("photo 3")[0]
+    for filter in ({}, {"parity": "odd"}, {"number": {"gte": 3, "lt": 17}}, {"none": 1}):
+        for offset, top_k, num_candidates in ((0, 4, 5), (3, 9, 5), (0, 50, 100), (40, 5, 10)):
+            expected, actual = (
+                each.search(
+                    query,
+                    modality,
+                    target,
+                    top_k=top_k,
+                    offset=offset,
+                    num_candidates=num_candidates,
+                    filter=filter,
+                    explain=modality == "text",
+                    query_text=TEXT,
+                )
+                for each in (searcher, TwoStageSearcher(remote))
+            )
+            assert_same(actual, expected, align_error=1e-5 if scores_words else 0)
+
+
+@pytest.mark.parametrize(
+    ("target", "scores_words", "explain", "calls"),
+    [
+        ("images", False, False, ["search"]),
+        ("images", False, True, ["search"]),
+        ("images", True, False, ["search"]),
+        # The words' best regions are asked for, of the page alone.
+        ("images", True, True, ["search", "fetch_tokens"]),
+        ("texts", False, True, ["search"]),
+        ("texts", True, True, ["search"]),
+    ],
+)
+def test_both_stages_take_one_call(
+    remote: EngineIndex,
+    server: MemoryServer,
+    searcher: TwoStageSearcher,
+    query: Encoding,
+    target: Target,
+    scores_words: bool,
+    explain: bool,
+    calls: list[str],
+) -> None:
+    modality = "text" if target == "images" else "image"
+    if modality == "image":
+        query = searcher.encode_item("photo 3")[0]
+    remote.client.scores_words = scores_words  # type: ignore[attr-defined]
+    server.calls.clear()
+    TwoStageSearcher(remote).search(
+        query, modality, target, top_k=5, explain=explain, query_text=TEXT
+    )
+    assert server.calls == calls
+
+
+def test_what_is_removed_after_it_was_found_is_found_whole(
+    remote: EngineIndex, server: MemoryServer, searcher: TwoStageSearcher
+) -> None:
+    photo, modality = searcher.encode_item("photo 3")
+    tokens = photo.item_tokens(0)
+    side, files = remote.side("texts"), searcher.index.side("texts")
+    second_stage = SecondStageQuery(tokens, modality)
+    rows = side.order(photo.embedding[0].numpy(), 4, 4, second_stage).rows
+    server.sides[1, "texts"].clear()
+    server.calls.clear()
+    assert side.lengths(rows).tolist() == files.lengths(rows).tolist()
+    assert side.align(tokens, modality, rows).tolist() == (
+        files.align(tokens, modality, rows).tolist()
+    )
+    assert server.calls == []
+
+
+def test_an_item_becomes_a_query_in_one_call_for_a_side(
+    remote: EngineIndex, server: MemoryServer, searcher: TwoStageSearcher
+) -> None:
+    for item_id, calls in (("photo 3", 1), ("text 4", 2)):
+        server.calls.clear()
+        encoding, modality = TwoStageSearcher(remote).encode_item(item_id)
+        expected, its_modality = searcher.encode_item(item_id)
+        assert modality == its_modality
+        assert torch.equal(encoding.embedding, expected.embedding)
+        assert torch.equal(encoding.tokens, expected.tokens)
+        assert server.calls == calls * ["fetch_tokens"]
+
+
+def test_without_tokens_the_first_stage_decides_and_without_that_nothing(
+    remote: EngineIndex,
+    server: MemoryServer,
+    searcher: TwoStageSearcher,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leave_tokens_out(remote, monkeypatch)
+    photo = searcher.encode_item("photo 3")[0]
+    expected = searcher.search(photo, "image", "texts", top_k=5, rerank=False)
+    whole = searcher.search(photo, "image", "texts", top_k=5)
+    assert_same(TwoStageSearcher(remote).search(photo, "image", "texts", top_k=5), whole, 0)
+    server.down = {"fetch_tokens"}
+    result = TwoStageSearcher(remote).search(photo, "image", "texts", top_k=5)
+    assert (result.reranked, result.degraded) == (False, ["rerank_unavailable"])
+    assert [hit.id for hit in result.hits] == [hit.id for hit in expected.hits]
+    server.down = {"search"}
+    with pytest.raises(EngineUnavailableError, match="memory: no answer to search"):
+        TwoStageSearcher(remote).search(photo, "image", "texts", top_k=5)
+
+
+def test_what_is_removed_or_replaced_before_its_tokens_are_asked_for_scores_nothing(
+    remote: EngineIndex, server: MemoryServer, searcher: TwoStageSearcher
+) -> None:
+    photo = searcher.encode_item("photo 3")[0]
+    side = remote.side("texts")
+    rows = side.order(photo.embedding[0].numpy(), 4, 4).rows
+    removed, replaced, *_ = (item.id for item in side.items.by_rows(rows.tolist()))
+    stored = server.sides[1, "texts"]
+    del stored[removed]
+    newer = stored[replaced].item._replace(row=99, text="newer")
+    stored[replaced] = stored[replaced]._replace(item=newer)
+    scores = side.align(photo.item_tokens(0), "image", rows)
+    assert scores[:2].tolist() == [0, 0]
+    assert np.all(scores[2:] != 0)
+    assert side.lengths(rows).tolist()[:2] == [0, 0]
+    assert side.items.by_rows(rows[1:2].tolist())[0].text != "newer"
+    assert not side.embedding(int(rows[0])).any()
+    assert not side.embedding(int(rows[1])).any()
+
+
+def test_no_more_is_asked_for_than_one_search_finds(remote: EngineIndex, query: Encoding) -> None:
+    searcher = TwoStageSearcher(remote)
+    remote.client.max_results = 10  # type: ignore[misc]
+    found = searcher.search(query, "text", "images", top_k=4, offset=6, num_candidates=5)
+    assert [hit.rank for hit in found.hits] == [7, 8, 9, 10]
+    with pytest.raises(InputError, match=r"at most 10 candidates, as memory .* got 11"):
+        searcher.search(query, "text", "images", top_k=1, num_candidates=11)
+    with pytest.raises(InputError, match=r"at most 10 hits, skipped ones included, .* got 15"):
+        searcher.search(query, "text", "images", top_k=5, offset=6, num_candidates=5)
+    # Of those that pass there are fewer.
+    few = {"number": {"lt": 3}}
+    result = searcher.search(query, "text", "images", top_k=5, offset=50, filter=few,
+                             num_candidates=5)  # fmt: skip
+    assert result.hits == []
+
+
+def test_a_longer_order_begins_with_a_shorter_one_where_searches_are_not_exact(
+    remote: EngineIndex, query: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine finds the best three of four items, and others of a wider search."""
+    exact = remote.client.search
+
+    def search(*args: Any, **options: Any) -> list[FoundItem]:
+        generation, target, asked, count, filter = args
+        found = exact(generation, target, asked, 1000, filter, **options)
+        kept = [each for place, each in enumerate(found) if (place + count) % 4]
+        return kept[:count]
+
+    monkeypatch.setattr(remote.client, "search", search)
+    embedding = query.embedding[0].numpy()
+    longest = remote.side("images").order(embedding, 17, 3)
+    assert len(longest.rows) == len(set(longest.rows.tolist())) == 17
+    for count in range(17):
+        rows, match, candidates = remote.side("images").order(embedding, count, 3)
+        assert candidates == 3
+        assert rows.tolist() == longest.rows[:count].tolist()
+        assert match.tolist() == longest.match[:count].tolist()
+
+
+def test_scores_of_other_words_are_not_taken_for_those_of_these(
+    remote: EngineIndex, searcher: TwoStageSearcher, query: Encoding
+) -> None:
+    remote.client.scores_words = True  # type: ignore[attr-defined]
+    side, expected = remote.side("images"), searcher.index.side("images")
+    words, others = query.item_tokens(0), torch.flip(query.item_tokens(0), [1])
+    second_stage = SecondStageQuery(words, "text")
+    rows = side.order(query.embedding[0].numpy(), 5, 5, second_stage).rows
+    for asked in (words, others, words[:2]):
+        np.testing.assert_allclose(
+            side.align(asked, "text", rows), expected.align(asked, "text", rows), atol=1e-5
+        )

@@ -1,0 +1,214 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aladin_index.format.manifest import (
+    DIGEST,
+    MANIFEST,
+    AnnEntry,
+    CollectionEntry,
+    FidelityPoint,
+    FileEntry,
+    Manifest,
+    ModelEntry,
+    RecallPoint,
+    Tuning,
+    check_lengths,
+    describe_files,
+    read_manifest,
+    write_manifest,
+)
+from aladin_network.errors import IndexCorruptError, IndexMismatchError
+
+MANIFEST_JSON = """{
+  "schema_version": 2,
+  "generation": 3,
+  "metric": "inner_product",
+  "default_candidates": 100,
+  "fingerprint": "f00d",
+  "made_by": "tune",
+  "model": {
+    "id": "abc",
+    "files": {
+      "config.json": {
+        "bytes": 2,
+        "sha256": "1234"
+      }
+    }
+  },
+  "images": {
+    "count": 7,
+    "left_out": 1,
+    "embedding_dim": 256,
+    "token_dim": 128,
+    "token_count": 343,
+    "token_dtype": "int8",
+    "filter_fields": [
+      "year"
+    ],
+    "ann": {
+      "asked": "auto",
+      "memory_budget_bytes": 1000000,
+      "factory": "HNSW32_SQ8",
+      "search_width": 128,
+      "oversample": 2.0,
+      "recall": 0.995,
+      "recall_at": 7,
+      "recall_queries": 200,
+      "recall_wanted": 0.99,
+      "curve": [
+        {
+          "search_width": 128,
+          "oversample": 2.0,
+          "recall": 0.995,
+          "search_ms": 0.25
+        }
+      ]
+    },
+    "tuning": {
+      "candidates": 60,
+      "fidelity": 0.98,
+      "fidelity_wanted": 0.97,
+      "at": 10,
+      "queries": 50,
+      "curve": [
+        {
+          "candidates": 60,
+          "fidelity": 0.98,
+          "search_ms": 1.5
+        }
+      ]
+    }
+  },
+  "texts": null,
+  "calibration": null,
+  "fitted_photos_indexed": 0.25,
+  "files": {
+    "images/ann.faiss": {
+      "bytes": 10,
+      "sha256": "5678"
+    }
+  }
+}
+"""
+
+
+def example() -> Manifest:
+    return Manifest(
+        schema_version=2,
+        generation=3,
+        metric="inner_product",
+        default_candidates=100,
+        fingerprint="f00d",
+        made_by="tune",
+        model=ModelEntry(id="abc", files={"config.json": FileEntry(bytes=2, sha256="1234")}),
+        images=CollectionEntry(
+            count=7,
+            left_out=1,
+            embedding_dim=256,
+            token_dim=128,
+            token_count=343,
+            token_dtype="int8",
+            filter_fields=["year"],
+            ann=AnnEntry(
+                memory_budget_bytes=1_000_000,
+                factory="HNSW32_SQ8",
+                search_width=128,
+                oversample=2.0,
+                recall=0.995,
+                recall_at=7,
+                recall_queries=200,
+                recall_wanted=0.99,
+                curve=[RecallPoint(search_width=128, oversample=2.0, recall=0.995, search_ms=0.25)],
+            ),
+            tuning=Tuning(
+                candidates=60,
+                fidelity=0.98,
+                fidelity_wanted=0.97,
+                at=10,
+                queries=50,
+                curve=[FidelityPoint(candidates=60, fidelity=0.98, search_ms=1.5)],
+            ),
+        ),
+        texts=None,
+        fitted_photos_indexed=0.25,
+        files={"images/ann.faiss": FileEntry(bytes=10, sha256="5678")},
+    )
+
+
+def test_the_format_on_disk_is_this_and_reads_back(tmp_path: Path) -> None:
+    write_manifest(tmp_path, example())
+    assert (tmp_path / MANIFEST).read_text() == MANIFEST_JSON
+    assert read_manifest(tmp_path) == example()
+    assert read_manifest(tmp_path).targets == ["images"]
+
+
+def test_a_side_that_was_tuned_has_candidates_of_its_own() -> None:
+    assert example().candidates("images") == 60
+    assert example().candidates("texts") == 100
+
+
+@pytest.mark.parametrize("name", [MANIFEST, DIGEST])
+def test_any_changed_byte_is_noticed(tmp_path: Path, name: str) -> None:
+    write_manifest(tmp_path, example())
+    content = (tmp_path / name).read_bytes()
+    for place in range(0, len(content), 17):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        (tmp_path / name).write_bytes(changed)
+        with pytest.raises(IndexCorruptError, match=r"manifest\.json"):
+            read_manifest(tmp_path)
+
+
+def rewrite(folder: Path, **changes: object) -> None:
+    """Write a manifest with other keys, and the checksum that belongs to it."""
+    write_manifest(folder, example())
+    data = json.loads((folder / MANIFEST).read_text()) | changes
+    (folder / MANIFEST).write_text(json.dumps(data))
+    digest = describe_files(folder, [MANIFEST])[MANIFEST].sha256
+    (folder / DIGEST).write_text(f"{digest}\n")
+
+
+def test_a_manifest_of_before_tells_nothing_of_who_made_it(tmp_path: Path) -> None:
+    write_manifest(tmp_path, example())
+    data = json.loads((tmp_path / MANIFEST).read_text())
+    del data["made_by"]
+    (tmp_path / MANIFEST).write_text(json.dumps(data))
+    digest = describe_files(tmp_path, [MANIFEST])[MANIFEST].sha256
+    (tmp_path / DIGEST).write_text(f"{digest}\n")
+    assert read_manifest(tmp_path) == replace(example(), made_by=None)
+
+
+def test_another_schema_version_is_refused(tmp_path: Path) -> None:
+    rewrite(tmp_path, schema_version=1)
+    with pytest.raises(IndexMismatchError, match="expected 2, got 1"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{"surprise": 1}, {"generation": "3"}, {"metric": "l2"}])
+def test_unknown_keys_and_wrong_values_are_refused(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    rewrite(tmp_path, **changes)
+    with pytest.raises(IndexCorruptError, match=next(iter(changes))):
+        read_manifest(tmp_path)
+
+
+def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
+    with pytest.raises(IndexCorruptError, match=r"manifest\.json: cannot be read"):
+        read_manifest(tmp_path)
+
+
+def test_lengths_are_compared(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"123")
+    files = describe_files(tmp_path, ["a"])
+    assert files["a"].bytes == 3
+    assert files["a"].sha256.startswith("a665a45920422f9d")  # sha256 of "123"
+    check_lengths(tmp_path, files)
+    (tmp_path / "a").write_bytes(b"1234")
+    with pytest.raises(IndexCorruptError, match="expected 3 bytes, got 4"):
+        check_lengths(tmp_path, files)
+    (tmp_path / "a").unlink()
+    with pytest.raises(IndexCorruptError, match="a: missing"):
+        check_lengths(tmp_path, files)

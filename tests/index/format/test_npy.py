@@ -1,0 +1,45 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from aladin_index.format.npy import map_npy, write_npy
+from aladin_network.errors import IndexCorruptError
+
+
+def test_parts_make_the_file_that_numpy_would_write(tmp_path: Path) -> None:
+    whole = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)
+    parts = (whole[:4], whole[4:4], whole[4:])
+    write_npy(tmp_path / "parts.npy", np.float16, whole.shape, iter(parts))
+    np.testing.assert_array_equal(np.load(tmp_path / "parts.npy"), whole.astype(np.float16))
+
+
+@pytest.mark.parametrize("parts", [[np.zeros((3, 2))], [np.zeros((4, 3))], []])
+def test_parts_that_do_not_add_up_are_refused(tmp_path: Path, parts: list[np.ndarray]) -> None:
+    with pytest.raises(ValueError, match=r"a\.npy"):
+        write_npy(tmp_path / "a.npy", np.float32, (4, 2), parts)
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_a_map_shows_the_array_and_cannot_reach_the_file(tmp_path: Path, count: int) -> None:
+    array = np.arange(2 * count, dtype=np.int64).reshape(count, 2)
+    write_npy(tmp_path / "a.npy", np.int64, (count, 2), [array])
+    before = (tmp_path / "a.npy").read_bytes()
+    mapped = map_npy(tmp_path / "a.npy", np.int64, (count, 2), random=True)
+    np.testing.assert_array_equal(mapped, array)
+    mapped[:] = -1
+    assert (tmp_path / "a.npy").read_bytes() == before
+
+
+def test_anything_else_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    write_npy(path, np.float32, (2, 2), [np.zeros((2, 2))])
+    with pytest.raises(IndexCorruptError, match=r"a\.npy: expected float32 \(3, 2\), got"):
+        map_npy(path, np.float32, (3, 2))
+    with pytest.raises(IndexCorruptError, match=r"expected int8"):
+        map_npy(path, np.int8, (2, 2))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(IndexCorruptError, match="not a readable array"):
+        map_npy(path, np.float32, (2, 2))
+    np.save(path, np.array([{"pickled": 1}]), allow_pickle=True)
+    with pytest.raises(IndexCorruptError, match="not a readable array"):
+        map_npy(path, np.float32, (2, 2))

@@ -1,0 +1,140 @@
+import contextlib
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from aladin_index.build.builder import build_index
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.format.layout import generation_folder
+from aladin_index.format.manifest import read_manifest
+from aladin_index.generations.reader import open_index
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import BuildSettings
+from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.errors import (
+    IndexCorruptError,
+    IndexMismatchError,
+    IndexNotReadyError,
+    SearchIndexError,
+)
+
+
+def test_an_open_index_holds_what_was_built(
+    published: Path, images: list[ImageItem], texts: list[TextItem]
+) -> None:
+    with open_index(published) as index:
+        assert index.generation == 1
+        assert index.manifest.targets == ["images", "texts"]
+        photo = index.side("images").items.by_id("photo 7")
+        assert photo is not None
+        assert (photo.uri, photo.path) == (images[7].uri, str(images[7].path))
+        assert photo.metadata == images[7].metadata
+        text = index.side("texts").items.by_id("text 9")
+        assert text is not None
+        assert (text.text, text.image_id, text.path) == (texts[9].text, "photo 4", None)
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty", "a file"])
+def test_where_nothing_was_published_nothing_is_ready(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a file").touch()
+    with pytest.raises(IndexNotReadyError):
+        open_index(tmp_path / name)
+
+
+def files(index: Path) -> list[Path]:
+    folder = generation_folder(index, 1)
+    manifest = read_manifest(folder)
+    return [folder / name for name in manifest.files] + [
+        index / "model" / name for name in manifest.model.files
+    ]
+
+
+def test_a_wrong_length_or_a_missing_file_is_refused_at_once_by_name(index_copy: Path) -> None:
+    for path in files(index_copy):
+        content = path.read_bytes()
+        for changed in (content[:-1], content + b"\0", b""):
+            path.write_bytes(changed)
+            with pytest.raises(IndexCorruptError, match="bytes, got") as caught:
+                open_index(index_copy)
+            assert caught.value.file == path
+        path.unlink()
+        with pytest.raises(IndexCorruptError, match="missing") as caught:
+            open_index(index_copy)
+        assert caught.value.file == path
+        path.write_bytes(content)
+    open_index(index_copy).close()
+
+
+def test_damage_that_cannot_be_read_is_an_error_of_the_index(index_copy: Path) -> None:
+    """Opening hashes nothing, so that a changed byte may pass; but no foreign error comes out."""
+    for path in files(index_copy):
+        content = path.read_bytes()
+        path.write_bytes(bytes(byte ^ 0xFF for byte in content[:256]) + content[256:])
+        with contextlib.suppress(SearchIndexError):
+            open_index(index_copy).close()
+        path.write_bytes(content)
+
+
+def test_another_model_is_refused(index_copy: Path, tiny_checkpoint: Path) -> None:
+    model = load_checkpoint(tiny_checkpoint).model
+    next(model.parameters()).data += 0.5
+    shutil.rmtree(index_copy / "model")
+    save_checkpoint(index_copy / "model", model)
+    with pytest.raises(SearchIndexError, match="model"):
+        open_index(index_copy)
+    other = load_checkpoint(index_copy / "model")
+    shutil.rmtree(index_copy / "model")
+    shutil.copytree(tiny_checkpoint, index_copy / "model")
+    with pytest.raises(IndexMismatchError, match="model: expected"):
+        open_index(index_copy, checkpoint=other)
+
+
+def test_a_loaded_checkpoint_is_used_again(published: Path) -> None:
+    with open_index(published) as first:
+        second = open_index(published, checkpoint=first.checkpoint)
+        second.close()
+        assert second.checkpoint is first.checkpoint
+
+
+def test_readers_see_the_old_generation_or_the_new_one(
+    tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
+) -> None:
+    """Readers open and search all the while that generations of different sizes are published."""
+    out = tmp_path / "index"
+    sizes = {generation: 3 * generation for generation in range(1, 6)}
+    build_index(tiny_checkpoint, out, images[:3], None)
+    checkpoint = load_checkpoint(tiny_checkpoint)
+    seen: set[int] = set()
+    faults: list[object] = []
+    done = threading.Event()
+
+    def read() -> None:
+        last = 0
+        while not done.is_set() or last < 5:
+            try:
+                with open_index(out, checkpoint=checkpoint) as index:
+                    searcher = TwoStageSearcher(index)
+                    query, modality = searcher.encode_item("photo 1")
+                    hits = searcher.search(query, modality, "images", top_k=99).hits
+                    if len(hits) != sizes[index.generation] or index.generation < last:
+                        faults.append((index.generation, len(hits), last))
+                        return
+                    last = index.generation
+                    seen.add(last)
+            except Exception as error:
+                faults.append(error)
+                return
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for generation in range(2, 6):
+        settings = BuildSettings(ann="exact")
+        build_index(tiny_checkpoint, out, images[: sizes[generation]], None, settings)
+    done.set()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert faults == []
+    assert {1, 5} <= seen

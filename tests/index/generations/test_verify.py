@@ -1,0 +1,108 @@
+import dataclasses
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from aladin_index.build.builder import build_index
+from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.add import new_items
+from aladin_index.encode.source_items import ImageItem, TextItem, stored_form
+from aladin_index.generations.verify import verify_index
+from aladin_index.items.uploaded_photos import UploadedPhoto
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import IndexCorruptError, IndexNotReadyError
+from aladin_network.inference import encode_photos
+from aladin_network.photos.decoding import read_image
+from aladin_network.types import NullProgress
+
+
+class Bytes(NullProgress):
+    """Counts what is read."""
+
+    total, done = 0, 0
+
+    def start(self, total: int | None, unit: str) -> None:
+        assert unit == "bytes"
+        self.total = total or 0
+
+    def advance(self, count: int = 1) -> None:
+        self.done += count
+
+
+def test_a_sound_index_is_read_whole(published: Path) -> None:
+    progress = Bytes()
+    report = verify_index(published, progress)
+    assert report.generations == [1]
+    assert report.files == 3 + 2 * 6  # the model's, and six of each side
+    assert progress.done == progress.total == report.bytes
+
+
+def test_one_changed_byte_anywhere_is_named(index_copy: Path) -> None:
+    paths = [path for path in index_copy.rglob("*") if path.is_file() and path.stat().st_size]
+    assert len(paths) == 3 + 2 * 6 + 2 + 1  # manifest, its checksum and CURRENT
+    for path in paths:
+        content = path.read_bytes()
+        changed = bytearray(content)
+        changed[len(content) // 2] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(IndexCorruptError) as caught:
+            verify_index(index_copy)
+        named = "manifest.json" if path.name == "manifest.sha256" else path.name
+        assert caught.value.file.name == named
+        assert named in str(caught.value)
+        path.write_bytes(content)
+    verify_index(index_copy)
+
+
+def test_all_damaged_files_are_named(index_copy: Path) -> None:
+    folder = index_copy / "generations" / "000001"
+    (folder / "images" / "tokens.npy").unlink()
+    (folder / "texts" / "ann.faiss").write_bytes(b"")
+    with pytest.raises(IndexCorruptError) as caught:
+        verify_index(index_copy)
+    assert "images/tokens.npy: cannot be read (No such file" in str(caught.value)
+    assert "texts/ann.faiss: expected" in str(caught.value)
+
+
+def test_older_generations_are_read_too(
+    index_copy: Path, tiny_checkpoint: Path, texts: list[TextItem]
+) -> None:
+    build_index(tiny_checkpoint, index_copy, None, texts)
+    assert verify_index(index_copy).generations == [1, 2]
+    (index_copy / "generations" / "000001" / "images" / "tokens.npy").write_bytes(b"")
+    with pytest.raises(IndexCorruptError, match=r"000001/images/tokens\.npy"):
+        verify_index(index_copy)
+
+
+def test_what_was_added_later_is_read_too(
+    index_copy: Path, images: list[ImageItem], tiny_checkpoint: Path
+) -> None:
+    photo = UploadedPhoto(images[0].path.read_bytes())
+    checkpoint = load_checkpoint(tiny_checkpoint)
+    encoding = encode_photos(checkpoint.model, [read_image(images[0].path)])
+    item = stored_form(images[0], (1, 1))._replace(id="uploaded", path=photo.path)
+    before = verify_index(index_copy)
+    with closing(ChangesWriter(index_copy, checkpoint.model_id)) as writer:
+        new = dataclasses.replace(new_items([item], encoding), photos=[photo])
+        writer.add("images", new, "error")
+    report = verify_index(index_copy)
+    assert report.files == before.files + 2  # a database and a photo
+    assert report.bytes == before.bytes + len(photo.data)
+    (index_copy / photo.path).write_bytes(photo.data[:-1] + b"x")
+    with pytest.raises(IndexCorruptError, match=f"{photo.path}: expected sha256"):
+        verify_index(index_copy)
+    (index_copy / photo.path).unlink()
+    with pytest.raises(IndexCorruptError, match=f"{photo.path}: cannot be read"):
+        verify_index(index_copy)
+    photo.write(index_copy)
+    database = index_copy / "changes" / "000001" / "images.sqlite"
+    content = bytearray(database.read_bytes())
+    content[4096:8192] = bytes(4096)
+    database.write_bytes(content)
+    with pytest.raises(IndexCorruptError, match=r"changes/000001/images\.sqlite"):
+        verify_index(index_copy)
+
+
+def test_no_index_is_not_sound(tmp_path: Path) -> None:
+    with pytest.raises(IndexNotReadyError):
+        verify_index(tmp_path)

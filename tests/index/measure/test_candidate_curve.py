@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from aladin_index.changes.writer import NewItems
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.measure.curve import candidate_curve
+from aladin_index.measure.curve_points import CandidateCurve
+from aladin_index.measure.evaluate import EvaluationQueries, Question
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.errors import InputError
+from aladin_network.scoring.metrics import Ranks, retrieval_ranks, summarize
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import NullProgress
+
+NUMBERS = (3, 9)
+
+
+@pytest.fixture(scope="module")
+def curve(tied: TwoStageSearcher, tied_queries: EvaluationQueries) -> CandidateCurve:
+    return candidate_curve(tied, tied_queries, NUMBERS)
+
+
+def test_the_points_ascend_from_matching_alone_to_all_items(curve: CandidateCurve) -> None:
+    # 6 is the default of these indexes, 27 the number of images.
+    assert [point.candidates for point in curve.points] == [1, 3, 6, 9, 27]
+    assert curve.default_candidates == {"text_to_image": 6, "image_to_text": 6}
+    assert curve.items == {"text_to_image": 27, "image_to_text": 20}
+    assert (curve.texts, curve.images) == (20, 12)
+    for point in curve.points:
+        for time in point.times:
+            assert 0 < time.median_ms <= time.p95_ms
+
+
+def test_the_ends_are_the_ranks_of_score_matrices(
+    tied: TwoStageSearcher, tied_queries: EvaluationQueries, curve: CandidateCurve
+) -> None:
+    ends = {
+        "matching": ranks_of_all(tied, tied_queries, decimals=5, rerank=False),
+        "fitted": ranks_of_all(tied, tied_queries, rerank=True),
+        "papers": ranks_of_all(tied, tied_queries, rerank=True, fusion=1.0),
+    }
+    first, last = curve.points[0], curve.points[-1]
+    for quality, ranks in (
+        (first.fitted, ends["matching"]),
+        (first.papers, ends["matching"]),
+        (last.fitted, ends["fitted"]),
+        (last.papers, ends["papers"]),
+    ):
+        metrics = summarize(ranks)
+        assert quality.text_to_image.r1.value == pytest.approx(metrics.text_to_image.r1)
+        assert quality.image_to_text.r1.value == pytest.approx(metrics.image_to_text.r1)
+        assert quality.rsum.value == pytest.approx(metrics.rsum)
+    # These networks are random: what matters is that the ends differ.
+    assert len({summarize(ranks).rsum for ranks in ends.values()}) > 1
+
+
+def ranks_of_all(
+    searcher: TwoStageSearcher,
+    queries: EvaluationQueries,
+    decimals: int | None = None,
+    **options: object,
+) -> Ranks:
+    """Rank all pairs by the scores of searches for everything; cosines of copies need rounding."""
+
+    def scores(questions: Sequence[Question], modality: str, target: str) -> np.ndarray:
+        side = searcher.index.side(target)  # type: ignore[arg-type]
+        matrix = np.zeros((len(questions), side.count), dtype=np.float32)
+        for row, (query, _) in enumerate(questions):
+            hits = searcher.search(
+                query,
+                modality,  # type: ignore[arg-type]
+                target,  # type: ignore[arg-type]
+                top_k=side.count,
+                num_candidates=side.count,
+                **options,  # type: ignore[arg-type]
+            ).hits
+            for hit in hits:
+                matrix[row, side.items.by_id(hit.id).row] = hit.score  # type: ignore[union-attr]
+        return matrix if decimals is None else matrix.round(decimals)
+
+    images, texts = searcher.index.side("images"), searcher.index.side("texts")
+    image_rows = [images.items.by_id(next(iter(right))).row for _, right in queries.texts]  # type: ignore[union-attr]
+    by_text = retrieval_ranks(
+        torch.from_numpy(scores(queries.texts, "text", "images")).T, torch.tensor(image_rows)
+    )
+    image_of_text = torch.full((texts.count,), -1)
+    for row, (_, right) in enumerate(queries.images):
+        for item_id in right:
+            image_of_text[texts.items.by_id(item_id).row] = row  # type: ignore[union-attr]
+    assert (image_of_text >= 0).all()
+    by_image = retrieval_ranks(
+        torch.from_numpy(scores(queries.images, "image", "texts")), image_of_text
+    )
+    return Ranks(by_text.text_to_image, by_image.image_to_text)
+
+
+def test_gains_start_at_nothing_and_agreement_ends_complete(curve: CandidateCurve) -> None:
+    for rule in ("fitted", "papers"):
+        qualities = [getattr(point, rule) for point in curve.points]
+        assert qualities[0].rsum_gain == (0.0, 0.0, 0.0)
+        assert qualities[-1].text_to_image.agreement == 1.0
+        assert qualities[-1].image_to_text.agreement == 1.0
+        assert qualities[0].text_to_image.agreement < 1.0
+        for quality in qualities:
+            assert quality.rsum_gain.value == pytest.approx(
+                quality.rsum.value - qualities[0].rsum.value
+            )
+            for estimate in (quality.rsum, quality.rsum_gain, quality.text_to_image.r1):
+                assert estimate.low <= estimate.value <= estimate.high
+
+
+def test_agreement_is_the_share_of_the_exhaustive_top_ten(
+    tied: TwoStageSearcher, tied_queries: EvaluationQueries, curve: CandidateCurve
+) -> None:
+    kept: list[float] = []
+    for query, _ in tied_queries.texts:
+        tops = [
+            {
+                hit.id
+                for hit in tied.search(
+                    query, "text", "images", top_k=10, num_candidates=number, fusion=1.0
+                ).hits
+            }
+            for number in (3, 27)
+        ]
+        kept.append(len(tops[0] & tops[1]) / 10)
+    assert curve.points[1].papers.text_to_image.agreement == pytest.approx(sum(kept) / len(kept))
+
+
+def test_ranks_that_are_known(
+    tmp_path: Path, made_up: Callable[..., NewItems], write_made_up: Callable[..., int]
+) -> None:
+    # Cosines with the text put photo a before b, c and d; words and regions the other way round.
+    angles = np.zeros((4, 16), dtype=np.float32)
+    angles[:, 0] = [0.9, 0.8, 0.6, 0.0]
+    angles[:, 1] = np.sqrt(1 - angles[:, 0] ** 2)
+    regions = np.zeros((4, 8), dtype=np.float32)
+    regions[:, 0] = [0.0, 0.6, 0.8, 1.0]
+    regions[:, 1] = np.sqrt(1 - regions[:, 0] ** 2)
+    photos = replace(
+        made_up(["a", "b", "c", "d"]),
+        embeddings=angles,
+        tokens=regions,
+        lengths=np.ones(4, dtype=np.int64),
+    )
+    text = np.zeros((1, 16), dtype=np.float32)
+    text[0, 0] = 1
+    word = np.zeros((1, 8), dtype=np.float32)
+    word[0, 0] = 1
+    texts = replace(
+        made_up(["t"]), embeddings=text, tokens=word, lengths=np.ones(1, dtype=np.int64)
+    )
+    write_made_up(tmp_path / "index", images=photos, texts=texts)
+    query = Encoding(
+        torch.from_numpy(text), torch.from_numpy(word)[None], torch.ones(1, 1, dtype=torch.bool)
+    )
+    asking = Encoding(
+        torch.from_numpy(angles[2:3]),
+        torch.from_numpy(regions[2:3])[None],
+        torch.ones(1, 1, dtype=torch.bool),
+    )
+    queries = EvaluationQueries(
+        [Question(query, {"c"})], [Question(asking, {"t"})], torch.tensor([0])
+    )
+    with open_index(tmp_path / "index") as index:
+        found = candidate_curve(TwoStageSearcher(index), queries, [2, 3])
+    # One candidate: a b c d. Two: b a, d c. Three: c b a, d. All: d c b a.
+    assert [point.candidates for point in found.points] == [1, 2, 3, 4]
+    assert [point.papers.text_to_image.r1.value for point in found.points] == [0, 0, 100, 0]
+    # The right photo is among five in any case, and the only text is found.
+    assert [point.papers.rsum.value for point in found.points] == [500, 500, 600, 500]
+    assert found.points[2].papers.rsum_gain == pytest.approx((100, 100, 100))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"), [([], "none"), ([0, 5], "0,5"), ([5, 5], "5,5"), ([10, 5], "10,5")]
+)
+def test_numbers_that_make_no_curve(
+    searcher: TwoStageSearcher,
+    tied_queries: EvaluationQueries,
+    numbers: list[int],
+    shown: str,
+) -> None:
+    with pytest.raises(InputError, match=f"expected ascending ones from 1, got {shown}$"):
+        candidate_curve(searcher, tied_queries, numbers)
+
+
+def test_an_index_without_tokens_has_no_curve(
+    search_index: SearchIndex, tied_queries: EvaluationQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = search_index.side("images")
+    bare = replace(images, base=replace(images.base, entry=replace(images.entry, token_count=0)))
+    monkeypatch.setattr(SearchIndex, "side", lambda _, target: {"images": bare}[target])
+    with pytest.raises(InputError, match="no tokens of its images: nothing is re-ranked"):
+        candidate_curve(TwoStageSearcher(search_index), tied_queries, [5])
+
+
+def test_progress_is_told_of_questions_and_of_those_that_are_timed(
+    tied: TwoStageSearcher, tied_queries: EvaluationQueries
+) -> None:
+    progress = Counter()
+    candidate_curve(tied, tied_queries, [4], progress)
+    assert progress.pieces == [["questions", 32, 32], ["timed questions", 32, 32]]
+
+
+class Counter(NullProgress):
+    """Remembers unit, total and count of each piece of work."""
+
+    def __init__(self) -> None:
+        self.pieces: list[list[object]] = []
+
+    def start(self, total: int | None, unit: str) -> None:
+        self.pieces.append([unit, total, 0])
+
+    def advance(self, count: int = 1) -> None:
+        self.pieces[-1][2] += count  # type: ignore[operator]

@@ -1,0 +1,124 @@
+import pytest
+import torch
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.measure.evaluate import (
+    EvaluationText,
+    evaluate_index,
+    evaluation_queries,
+    rank_as_served,
+)
+from aladin_index.search.results import Hit, StageResult, Stages
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.scoring.metrics import retrieval_ranks
+from aladin_network.types import NullProgress
+
+
+@pytest.fixture
+def captions(texts: list[TextItem]) -> list[EvaluationText]:
+    """The first nine texts: two of each of the first four photos, one of the fifth."""
+    return [EvaluationText(item.id, item.text, item.image_id or "") for item in texts[:9]]
+
+
+def test_with_all_as_candidates_the_ranks_are_those_of_the_score_matrix(
+    searcher: TwoStageSearcher,
+    images: list[ImageItem],
+    texts: list[TextItem],
+) -> None:
+    progress = Counter()
+    queries = evaluation_queries(
+        searcher,
+        [item.id for item in images],
+        [EvaluationText(item.id, item.text, item.image_id or "") for item in texts],
+    )
+    served = evaluate_index(searcher, queries, compared_queries=4, progress=progress)
+    scores = torch.zeros(23, 16)
+    for column, item in enumerate(texts):
+        query, _ = searcher.encode_item(item.id)
+        for hit in searcher.search(query, "text", "images", top_k=23).hits:
+            scores[int(hit.id.split()[1]), column] = hit.score
+    expected = retrieval_ranks(scores, torch.arange(16) // 2)
+    # Queries come fresh from the network, the matrix from stored ones: near ties may swap.
+    for direction in range(2):
+        off = (served.ranks[direction] - expected[direction]).abs()
+        assert off.max() <= 1
+        assert off.float().mean() <= 0.2
+    assert served.ranks.image_to_text.shape == (8,)  # photos without a caption do not ask
+    assert served.text_to_image.agreement == served.image_to_text.agreement == 1.0
+    assert (served.text_to_image.compared, served.image_to_text.compared) == (4, 4)
+    assert served.text_to_image.median_ms > 0
+    r1 = float((served.ranks.text_to_image < 1).double().mean()) * 100
+    assert served.metrics.text_to_image.r1 == pytest.approx(r1)
+    assert progress.done == progress.total == 16 + 8
+
+
+def test_what_the_first_stage_misses_ranks_last(
+    searcher: TwoStageSearcher, images: list[ImageItem], captions: list[EvaluationText]
+) -> None:
+    queries = evaluation_queries(searcher, [item.id for item in images], captions)
+    served = evaluate_index(searcher, queries, num_candidates=3)
+    outside = 0
+    for text, rank in zip(captions, served.ranks.text_to_image.tolist(), strict=True):
+        query, _ = searcher.encode_item(text.id)
+        found = searcher.search(query, "text", "images", top_k=3, num_candidates=3).hits
+        if text.image_id not in {hit.id for hit in found}:
+            outside += 1
+            assert rank == 22
+        else:
+            assert rank < 3
+    assert outside > 0
+    assert served.text_to_image.agreement < 1
+
+
+def test_the_weight_can_be_overridden(
+    searcher: TwoStageSearcher, images: list[ImageItem], captions: list[EvaluationText]
+) -> None:
+    queries = evaluation_queries(searcher, [item.id for item in images], captions)
+    by_match = evaluate_index(searcher, queries, fusion=0.0)
+    for place, text in enumerate(captions):
+        query, _ = searcher.encode_item(text.id)
+        hits = searcher.search(query, "text", "images", top_k=23, rerank=False).hits
+        expected = [hit.id for hit in hits].index(text.image_id)
+        assert by_match.ranks.text_to_image[place] == expected
+
+
+@pytest.mark.parametrize(
+    ("right", "rank"),
+    [
+        ({"a"}, 0),
+        ({"b"}, 2),  # c scores as much: it outranks the right one
+        ({"c"}, 2),
+        ({"b", "c"}, 1),  # the two right ones do not stand in each other's way
+        ({"d", "a"}, 0),
+        ({"x"}, 9),
+        ({"x", "y"}, 8),
+    ],
+)
+def test_ties_count_against_us(right: set[str], rank: int) -> None:
+    hits = [
+        Hit(
+            id=name,
+            rank=place + 1,
+            score=score,
+            per_word=None,
+            stages=Stages(StageResult(1, 0.0), None),
+            uri=None,
+            text=None,
+            metadata={},
+            evidence=None,
+        )
+        for place, (name, score) in enumerate([("a", 3.0), ("b", 2.0), ("c", 2.0), ("d", 1.0)])
+    ]
+    assert rank_as_served(hits, right, 10) == rank
+
+
+class Counter(NullProgress):
+    """Counts the queries."""
+
+    total, done = 0, 0
+
+    def start(self, total: int | None, unit: str) -> None:
+        assert unit == "queries"
+        self.total = total or 0
+
+    def advance(self, count: int = 1) -> None:
+        self.done += count

@@ -1,0 +1,133 @@
+import aladin_index.measure.fidelity
+import numpy as np
+import pytest
+import torch
+from aladin_index.measure.fidelity import (
+    ExhaustiveTops,
+    TuneQueries,
+    exhaustive_tops,
+    fewest_candidates,
+    fidelity_of,
+    two_stage_ms,
+)
+from aladin_network.scoring.fusion import DirectionFusion
+from torch.nn import functional as F
+
+COUNT, QUERIES, DIM, TOKEN_DIM = 120, 9, 8, 4
+FUSION = DirectionFusion(weight=0.6, align_std=0.5, match_std=0.2)
+
+
+def unit_vectors(count: int, dim: int, seed: int) -> np.ndarray:
+    generator = torch.Generator().manual_seed(seed)
+    return F.normalize(torch.randn(count, dim, generator=generator), dim=1).numpy()
+
+
+@pytest.fixture
+def embeddings() -> np.ndarray:
+    vectors = unit_vectors(COUNT, DIM, 0)
+    vectors[50] = vectors[10]  # two items with the same cosine to everything
+    return vectors
+
+
+@pytest.fixture
+def tokens() -> list[np.ndarray]:
+    # float16 takes sixteenths as they are, so the reference need not round.
+    lengths = np.random.default_rng(0).integers(1, 6, COUNT)
+    flat = np.round(unit_vectors(int(lengths.sum()), TOKEN_DIM, 1) * 16) / 16
+    return np.split(flat.astype(np.float32), np.cumsum(lengths)[:-1])
+
+
+@pytest.fixture
+def queries() -> TuneQueries:
+    words = [
+        torch.from_numpy(unit_vectors(2 + place % 3, TOKEN_DIM, 10 + place))
+        for place in range(QUERIES)
+    ]
+    return TuneQueries("text", unit_vectors(QUERIES, DIM, 2), words)
+
+
+def fused_scores(
+    embeddings: np.ndarray, tokens: list[np.ndarray], queries: TuneQueries, place: int
+) -> list[float]:
+    """Score every item for one query by both stages, in loops."""
+    scores = []
+    for embedding, regions in zip(embeddings, tokens, strict=True):
+        align = sum(
+            max(float(word.numpy() @ region) for region in regions)
+            for word in queries.tokens[place]
+        )
+        match = float(embedding @ queries.embeddings[place])
+        scores.append(0.6 * align / 0.5 + 0.4 * match / 0.2)
+    return scores
+
+
+@pytest.mark.parametrize("scores_at_a_time", [2**26, COUNT])
+def test_tops_are_those_of_scoring_every_item(
+    make_side,
+    embeddings: np.ndarray,
+    tokens: list[np.ndarray],
+    queries: TuneQueries,
+    scores_at_a_time: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(aladin_index.measure.fidelity, "_SCORES_AT_A_TIME", scores_at_a_time)
+    side = make_side(embeddings, tokens)
+    tops = exhaustive_tops(side, queries, FUSION, 10)
+    for place in range(QUERIES):
+        scores = fused_scores(embeddings, tokens, queries, place)
+        expected = sorted(range(COUNT), key=lambda row: -scores[row])[:10]
+        assert tops.rows[place].tolist() == expected
+        match = embeddings @ queries.embeddings[place]
+        order = sorted(range(COUNT), key=lambda row: (-match[row], row))
+        assert tops.places[place].tolist() == [order.index(row) for row in expected]
+
+
+def test_what_is_found_is_what_two_stages_keep(
+    make_side, embeddings: np.ndarray, tokens: list[np.ndarray], queries: TuneQueries
+) -> None:
+    side = make_side(embeddings, tokens)
+    tops = exhaustive_tops(side, queries, FUSION, 10)
+    for candidates in (10, 17, 40, 119, COUNT):
+        shares = []
+        for place in range(QUERIES):
+            scores = fused_scores(embeddings, tokens, queries, place)
+            found = side.candidates(queries.embeddings[place], candidates)[0].tolist()
+            served = sorted(found, key=lambda row: -scores[row])[:10]
+            shares.append(len(set(served) & set(tops.rows[place].tolist())) / 10)
+        kept = fidelity_of(side, side.ann, queries, tops, candidates)
+        assert kept == pytest.approx(np.mean(shares))
+        # The first stage is exact here: the places tell as much.
+        assert kept == pytest.approx((tops.places < candidates).mean())
+    assert two_stage_ms(side, side.ann, queries, FUSION, 20) > 0
+
+
+@pytest.mark.parametrize(
+    ("places", "fidelity", "candidates"),
+    [
+        # Both queries' best two are at places 0 to 7: three of four are below 5.
+        ([[0, 7], [3, 4]], 0.5, 4),
+        ([[0, 7], [3, 4]], 0.75, 5),
+        ([[0, 7], [3, 4]], 0.76, 8),
+        ([[0, 7], [3, 4]], 1.0, 8),
+        ([[0, 1], [0, 1]], 1.0, 2),
+        # Never fewer candidates than hits that are compared.
+        ([[0, 7], [3, 4]], 0.1, 2),
+    ],
+)
+def test_the_fewest_candidates_worked_by_hand(
+    places: list[list[int]], fidelity: float, candidates: int
+) -> None:
+    tops = ExhaustiveTops(np.zeros((2, 2), dtype=np.int64), np.array(places))
+    assert fewest_candidates(tops, fidelity) == candidates
+
+
+def test_the_fewest_candidates_are_the_fewest(
+    make_side, embeddings: np.ndarray, tokens: list[np.ndarray], queries: TuneQueries
+) -> None:
+    side = make_side(embeddings, tokens)
+    tops = exhaustive_tops(side, queries, FUSION, 10)
+    for fidelity in (0.6, 0.9, 0.99, 1.0):
+        fewest = fewest_candidates(tops, fidelity)
+        assert fidelity_of(side, side.ann, queries, tops, fewest) >= fidelity - 1e-9
+        if fewest > 10:
+            assert fidelity_of(side, side.ann, queries, tops, fewest - 1) < fidelity

@@ -1,0 +1,86 @@
+import math
+
+import pytest
+import torch
+from aladin_index.measure.curve_points import Draws, PhotoBootstrap
+from aladin_network.scoring.metrics import Ranks, paired_bootstrap
+
+# Three photos with two, one and three captions, the captions in no order.
+IMAGE_OF_TEXT = torch.tensor([0, 2, 1, 2, 0, 2])
+
+
+def slow_percentiles(values: list[float]) -> tuple[float, float]:
+    """The 2.5 and 97.5 percentiles, linear between neighbours."""
+    ordered = sorted(values)
+    found: list[float] = []
+    for share in (0.025, 0.975):
+        place = share * (len(ordered) - 1)
+        low, part = math.floor(place), place - math.floor(place)
+        high = min(low + 1, len(ordered) - 1)
+        found.append(ordered[low] * (1 - part) + ordered[high] * part)
+    return found[0], found[1]
+
+
+def test_against_photos_drawn_one_by_one() -> None:
+    of_texts, of_images = [0.0, 100.0, 100.0, 0.0, 100.0, 0.0], [100.0, 0.0, 50.0]
+    generator = torch.Generator().manual_seed(3)
+    drawn = torch.randint(3, (40, 3), generator=generator).tolist()
+    texts: list[float] = []
+    images: list[float] = []
+    for photos in drawn:
+        values = [
+            value
+            for photo in photos
+            for value, own in zip(of_texts, IMAGE_OF_TEXT.tolist(), strict=True)
+            if own == photo
+        ]
+        texts.append(sum(values) / len(values))
+        images.append(sum(of_images[photo] for photo in photos) / 3)
+    bootstrap = PhotoBootstrap(IMAGE_OF_TEXT, resamples=40, seed=3)
+    text_draws = bootstrap.mean_of_texts(torch.tensor(of_texts, dtype=torch.float64))
+    image_draws = bootstrap.mean_of_images(torch.tensor(of_images, dtype=torch.float64))
+    assert text_draws.resampled.tolist() == pytest.approx(texts)
+    assert text_draws.estimate() == pytest.approx((50.0, *slow_percentiles(texts)))
+    assert image_draws.estimate() == pytest.approx((50.0, *slow_percentiles(images)))
+    differences = [of_text - of_image for of_text, of_image in zip(texts, images, strict=True)]
+    assert (text_draws - image_draws).estimate() == pytest.approx(
+        (0.0, *slow_percentiles(differences))
+    )
+
+
+def test_a_difference_of_rsums_is_that_of_the_paired_bootstrap() -> None:
+    random = torch.Generator().manual_seed(0)
+    image_of_text = torch.randint(12, (60,), generator=random)
+    image_of_text[:12] = torch.arange(12)  # every photo has a caption
+    ours, theirs = (
+        Ranks(
+            torch.randint(12, (60,), generator=random), torch.randint(12, (12,), generator=random)
+        )
+        for _ in range(2)
+    )
+    bootstrap = PhotoBootstrap(image_of_text, resamples=200, seed=5)
+
+    def rsum(ranks: Ranks) -> Draws:
+        draws = [
+            part
+            for k in (1, 5, 10)
+            for part in (
+                bootstrap.mean_of_texts(100 * (ranks.text_to_image < k).double()),
+                bootstrap.mean_of_images(100 * (ranks.image_to_text < k).double()),
+            )
+        ]
+        total = draws[0]
+        for part in draws[1:]:
+            total = total + part
+        return total
+
+    estimate = (rsum(ours) - rsum(theirs)).estimate()
+    expected = paired_bootstrap(ours, theirs, image_of_text, resamples=200, seed=5)
+    assert estimate == pytest.approx(expected)
+    assert estimate.low < estimate.value < estimate.high
+
+
+def test_what_all_photos_share_has_no_interval() -> None:
+    bootstrap = PhotoBootstrap(IMAGE_OF_TEXT, resamples=20)
+    sure = bootstrap.mean_of_texts(torch.full((6,), 7.0, dtype=torch.float64))
+    assert sure.estimate() == pytest.approx((7.0, 7.0, 7.0))

@@ -1,0 +1,37 @@
+import pytest
+import torch
+from aladin_index.measure.curve_points import search_times
+from aladin_index.measure.evaluate import EvaluationQueries
+from aladin_index.search.results import SearchResult, StageTimes
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.types import NullProgress
+
+
+def test_each_question_is_asked_with_all_numbers_before_the_next(
+    tied: TwoStageSearcher, monkeypatch: pytest.MonkeyPatch, tied_queries: EvaluationQueries
+) -> None:
+    asked: list[tuple[int, int, int]] = []
+    search = TwoStageSearcher.search
+    questions = tied_queries.texts[:3]
+
+    def recorded(self: TwoStageSearcher, *args: object, **options: object) -> SearchResult:
+        number, top_k = options["num_candidates"], options["top_k"]
+        asked.append((number, top_k, torch.get_num_threads()))  # type: ignore[arg-type]
+        result = search(self, *args, **options)  # type: ignore[arg-type]
+        # The question's number and that of the candidates are in the time.
+        row = (len(asked) - 1) // 2
+        took_ms = StageTimes(retrieve=10.0 * row, rerank=asked[-1][0], look_up=1000.0)
+        return SearchResult(**(vars(result) | {"took_ms": took_ms}))
+
+    monkeypatch.setattr(TwoStageSearcher, "search", recorded)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        times = search_times(tied, questions, "text", "images", [1, 15], NullProgress())
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    few, many = (1, 1, 1), (15, 10, 1)
+    assert [sorted(asked[start : start + 2]) for start in (0, 2, 4)] == [[few, many]] * 3
+    assert [each.median_ms for each in times] == pytest.approx([11.0, 25.0])
+    assert [each.p95_ms for each in times] == pytest.approx([20.0, 34.0])

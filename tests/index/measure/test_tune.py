@@ -1,0 +1,180 @@
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from aladin_index.build.builder import build_index
+from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_index.format.layout import live_generation
+from aladin_index.generations.history import pending_changes
+from aladin_index.generations.reader import open_index
+from aladin_index.generations.verify import verify_index
+from aladin_index.measure.fidelity import (
+    TuneQueries,
+    exhaustive_tops,
+    fidelity_of,
+    queries_of_encoding,
+    stored_queries,
+)
+from aladin_index.measure.tune import TuneOptions, tune_index
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_index.settings import BuildSettings
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import ConfigError
+from aladin_network.inference import encode_texts
+from aladin_network.model import AladinModel
+
+OPTIONS = TuneOptions(fidelity=0.9, at=3, num_queries=20, max_candidates=20)
+
+
+def test_the_new_generation_is_searched_as_was_found_best(index_copy: Path) -> None:
+    report = tune_index(index_copy, OPTIONS)
+    assert report.generation == live_generation(index_copy) == 2
+    with open_index(index_copy) as index:
+        assert index.manifest.images == report.sides["images"]
+        for target in ("images", "texts"):
+            entry, side = report.sides[target], getattr(index, target)
+            tuning = entry.tuning
+            assert tuning is not None
+            assert (tuning.at, tuning.fidelity_wanted) == (3, 0.9)
+            assert index.manifest.candidates(target) == tuning.candidates
+            queries = stored_queries(index.texts if target == "images" else index.images, 20)
+            assert tuning.queries == len(queries.tokens)
+            fusion = index.checkpoint.fusion.text_to_image
+            if target == "texts":
+                fusion = index.checkpoint.fusion.image_to_text
+            tops = exhaustive_tops(side, queries, fusion, 3)
+            for point in tuning.curve:
+                assert point.fidelity == fidelity_of(
+                    side, side.ann, queries, tops, point.candidates
+                )
+            if tuning.candidates > 3 and tuning.fidelity >= 0.9:
+                fewer = fidelity_of(side, side.ann, queries, tops, tuning.candidates - 1)
+                assert fewer < 0.9 <= tuning.fidelity
+            assert entry.ann.recall_at == tuning.candidates
+            assert entry.ann.recall == 1.0
+        # A search that does not say takes as many.
+        query, _ = TwoStageSearcher(index).encode_item("text 3")
+        result = TwoStageSearcher(index).search(query, "text", "images", top_k=3)
+        assert result.candidates == index.manifest.candidates("images")
+
+
+def test_agreement_with_the_served_exhaustive_order(index_copy: Path) -> None:
+    report = tune_index(index_copy, TuneOptions(fidelity=0.8, at=3, num_queries=50))
+    tuning = report.sides["images"].tuning
+    assert tuning is not None
+    shares = []
+    with open_index(index_copy) as index:
+        searcher = TwoStageSearcher(index)
+        for number in range(16):
+            query, _ = searcher.encode_item(f"text {number}")
+            tops = [
+                {
+                    hit.id
+                    for hit in searcher.search(
+                        query, "text", "images", top_k=3, num_candidates=candidates
+                    ).hits
+                }
+                for candidates in (23, tuning.candidates)
+            ]
+            shares.append(len(tops[0] & tops[1]) / 3)
+    assert np.mean(shares) == pytest.approx(tuning.fidelity)
+
+
+def test_files_are_shared_and_the_old_generation_stays(index_copy: Path) -> None:
+    tune_index(index_copy, OPTIONS)
+    first, second = (index_copy / "generations" / name for name in ("000001", "000002"))
+    for path in first.glob("*/*"):
+        assert path.samefile(second / path.relative_to(first))
+    assert (first / "manifest.json").read_text() != (second / "manifest.json").read_text()
+    assert verify_index(index_copy).generations == [1, 2]
+
+
+def test_files_are_copied_where_they_cannot_be_shared(
+    index_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_self: object, *_names: object) -> None:
+        raise OSError("no second names here")
+
+    monkeypatch.setattr("os.link", refuse)
+    tune_index(index_copy, OPTIONS)
+    first, second = (index_copy / "generations" / name for name in ("000001", "000002"))
+    assert not (first / "images/ann.faiss").samefile(second / "images/ann.faiss")
+    assert verify_index(index_copy).generations == [1, 2]
+
+
+def test_pending_changes_go_along(index_copy: Path) -> None:
+    model_id = load_checkpoint(index_copy / "model").model_id
+    with closing(ChangesWriter(index_copy, model_id)) as writer:
+        writer.delete("images", ["photo 3"])
+    tune_index(index_copy, OPTIONS)
+    assert pending_changes(index_copy)["images"] == (0, 1)
+    with open_index(index_copy) as index:
+        assert index.generation == 2
+        assert index.side("images").items.by_id("photo 3") is None
+        assert index.side("images").count == 22
+
+
+def test_what_cannot_be_reached_is_said_and_the_best_is_stored(index_copy: Path) -> None:
+    report = tune_index(
+        index_copy, TuneOptions(fidelity=1.0, at=2, num_queries=20, max_candidates=2)
+    )
+    tuning = report.sides["images"].tuning
+    assert tuning is not None
+    assert tuning.candidates == 2
+    assert tuning.fidelity < 1.0
+    assert any(
+        warning.startswith(f"images: 2 candidates keep {tuning.fidelity:.4f} of the exhaustive")
+        for warning in report.warnings
+    )
+
+
+def test_photos_alone_need_queries_for_the_fidelity(
+    tiny_checkpoint: Path, images: list[ImageItem], texts: list[TextItem], tmp_path: Path
+) -> None:
+    build_index(tiny_checkpoint, tmp_path, images, None, BuildSettings(default_candidates=7))
+    report = tune_index(tmp_path, OPTIONS)
+    entry = report.sides["images"]
+    assert entry.tuning is None
+    assert (entry.ann.recall, entry.ann.recall_at) == (1.0, 7)
+    assert "no text queries: the index has only images, so give --queries" in report.warnings[0]
+
+    def make_queries(model: AladinModel) -> dict[str, TuneQueries]:
+        words = encode_texts(model, [item.text for item in texts])
+        return {"text": queries_of_encoding(words, "text")}
+
+    # With all photos as candidates every fidelity can be had.
+    all_photos = replace(OPTIONS, max_candidates=len(images))
+    report = tune_index(tmp_path, all_photos, make_queries)
+    tuning = report.sides["images"].tuning
+    assert tuning is not None
+    assert tuning.queries == 16
+    assert report.warnings == []
+
+
+def test_stored_queries_are_what_the_index_holds(index_copy: Path) -> None:
+    with open_index(index_copy) as index:
+        assert index.texts is not None
+        queries = stored_queries(index.texts, 100)
+        assert queries.modality == "text"
+        for row in range(16):
+            query, _ = TwoStageSearcher(index).encode_item(f"text {row}")
+            np.testing.assert_array_equal(queries.embeddings[row], query.embedding[0].numpy())
+            assert torch.equal(queries.tokens[row], query.item_tokens(0))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"fidelity": 1.5}, "fidelity: expected more than 0 and at most 1, got 1.5"),
+        ({"ann_recall": 0.0}, "ann_recall: expected more than 0"),
+        ({"at": 0}, "at: expected at least 1"),
+        ({"at": 50, "max_candidates": 20}, "at: expected at most max_candidates, 20, got 50"),
+    ],
+)
+def test_impossible_options_are_refused(options: dict[str, float], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        TuneOptions(**options)

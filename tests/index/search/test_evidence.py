@@ -1,0 +1,78 @@
+"""The best region of each word, by hand."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from aladin_index.search.evidence import region_boxes, word_evidence
+from aladin_network.errors import InputError
+
+# (words, regions): of (1, 0) and (0.6, 0.8) with (0, 1), (0.8, 0.6) and (-1, 0).
+COSINES = np.array([[0.0, 0.8, -1.0], [0.8, 0.96, -0.6]], dtype=np.float32)
+BOXES = [(0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0), (0.0, 0.0, 1.0, 1.0)]
+
+
+def test_each_word_finds_its_best_region() -> None:
+    evidence = word_evidence(COSINES, "red star", [(0, 3), (4, 8)], BOXES)
+    assert [entry[:5] for entry in evidence] == [
+        ("red", 0, 3, 1, BOXES[1]),
+        ("star", 4, 8, 1, BOXES[1]),
+    ]
+    assert [entry.score for entry in evidence] == pytest.approx([0.8, 0.96])
+    assert [entry.share for entry in evidence] == pytest.approx([0.8 / 1.76, 0.96 / 1.76])
+
+
+def test_a_trimmed_last_word_has_no_evidence() -> None:
+    evidence = word_evidence(COSINES, "red star.", [(0, 3), (4, 8), (8, 9)], BOXES)
+    assert [entry.token for entry in evidence] == ["red", "star"]
+
+
+def test_without_the_size_of_the_photo_there_are_no_boxes() -> None:
+    evidence = word_evidence(COSINES, "ab", [(0, 1), (1, 2)], [])
+    assert [entry.box for entry in evidence] == [None, None]
+
+
+def test_nothing_to_align_has_no_evidence() -> None:
+    spans = [(0, 1), (1, 2)]
+    assert word_evidence(COSINES[:0], "ab", spans, []) == []
+    assert word_evidence(COSINES[:, :0], "ab", spans, []) == []
+
+
+def test_another_text_is_refused() -> None:
+    spans = [(place, place + 1) for place in range(4)]
+    with pytest.raises(InputError, match="the query has 2 words, its text 4: 'abcd'"):
+        word_evidence(COSINES, "abcd", spans, BOXES)
+
+
+def network(reads: str, zero_tokens: int) -> Any:
+    edges = torch.arange(5) / 4
+    columns = torch.stack([edges[:-1], torch.zeros(4), edges[1:], torch.ones(4)], dim=1)
+    encoder = SimpleNamespace(region_boxes=lambda *_: columns, reads=reads)
+    head = SimpleNamespace(zero_tokens=zero_tokens)
+    return SimpleNamespace(image=SimpleNamespace(encoder=encoder), alignment=head)
+
+
+@pytest.mark.parametrize("zero_tokens", [0, 1])
+def test_boxes_are_those_of_the_last_cells_where_the_first_is_the_aggregate(
+    zero_tokens: int,
+) -> None:
+    found = region_boxes(network("photo", zero_tokens), 3 + zero_tokens, (9, 9))
+    assert found == [(0.25, 0, 0.5, 1), (0.5, 0, 0.75, 1), (0.75, 0, 1, 1)]
+    assert region_boxes(network("photo", zero_tokens), 3 + zero_tokens, None) == []
+
+
+@pytest.mark.parametrize("zero_tokens", [0, 1])
+def test_regions_bring_their_own_boxes(zero_tokens: int) -> None:
+    model, own = network("regions", zero_tokens), np.array(BOXES, dtype=np.float32)
+    assert region_boxes(model, 3 + zero_tokens, (9, 9), own) == BOXES
+    assert region_boxes(model, 2 + zero_tokens, None, own) == BOXES[1:]
+    assert region_boxes(model, 3 + zero_tokens, (9, 9)) == []
+
+
+def test_a_region_beyond_the_boxes_has_no_place() -> None:
+    evidence = word_evidence(COSINES, "ab", [(0, 1), (1, 2)], BOXES[:1])
+    assert [(entry.region, entry.box) for entry in evidence] == [(1, None), (1, None)]
+    evidence = word_evidence(COSINES[:, ::2], "ab", [(0, 1), (1, 2)], BOXES[:1])
+    assert [(entry.region, entry.box) for entry in evidence] == [(0, BOXES[0])] * 2

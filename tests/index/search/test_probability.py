@@ -1,0 +1,373 @@
+"""Probabilities of hits: the numbers, and what they do not depend on."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from aladin_index.format.disk import only_builder
+from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.measure.publish_entries import publish_entries
+from aladin_index.search.backend import Ordered
+from aladin_index.search.probability import QueryPool, find_pool
+from aladin_index.search.ranking import Ranking
+from aladin_index.search.results import Hit, SearchResult
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.calibration.calibration import Calibration, TextLengths
+from aladin_network.errors import InputError
+from aladin_network.scoring.fusion import Direction
+from aladin_network.scoring.scores import Encoding
+
+Search = Callable[..., SearchResult]
+
+DIRECTIONS: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
+
+# Fewer than the photos, so that some hits are beyond.
+POOL = 20
+
+
+@pytest.fixture(scope="module")
+def calibrated(
+    published: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    make_calibration: Callable[..., Calibration],
+) -> Iterator[TwoStageSearcher]:
+    """Searches an index of 23 photos and 16 texts with made-up probabilities."""
+    root = tmp_path_factory.mktemp("calibrated") / "index"
+    shutil.copytree(published, root)
+    with only_builder(root), open_index(root) as index:
+        calibration = make_calibration(index.manifest.model.id, pool=POOL)
+        publish_entries(root, index.manifest, {}, "calibrate", calibration)
+    with open_index(root) as index:
+        yield TwoStageSearcher(index)
+
+
+@pytest.fixture(scope="module")
+def text(calibrated: TwoStageSearcher) -> Encoding:
+    """A text of nine words, as a query."""
+    return calibrated.encode_item("text 0")[0]
+
+
+@pytest.fixture(scope="module")
+def ask(calibrated: TwoStageSearcher, text: Encoding) -> Search:
+    """Searches the photos for the text: ``ask(top_k=5, min_probability=0.5)``."""
+
+    def search(top_k: int = 23, **options: Any) -> SearchResult:
+        return calibrated.search(text, "text", "images", top_k=top_k, **options)
+
+    return search
+
+
+def logistic(log_odds: float) -> float:
+    return 1 / (1 + math.exp(-log_odds))
+
+
+def by_hand(result: SearchResult, words: dict[str, int], less: float = 0.0) -> dict[str, float]:
+    """Work the made-up probabilities out, from an answer with all that was searched.
+
+    The probability of any match is under the empty name.
+    """
+    hits = {hit.id: hit for hit in result.hits}
+    pool = sorted(hits, key=lambda name: -hits[name].stages.match.score)[:POOL]
+
+    def per_word(name: str) -> float:
+        align = hits[name].stages.align
+        assert align is not None
+        return align.score / words[name]
+
+    def gap(name: str, score: Callable[[str], float]) -> float:
+        return score(name) - max(score(other) for other in pool if other != name)
+
+    found = {
+        name: logistic(
+            4 * per_word(name)
+            - 0.5 * math.log(words[name])
+            + gap(name, lambda each: hits[each].stages.match.score)
+            + less
+        )
+        for name in hits
+    }
+    best = max(pool, key=per_word)
+    return found | {"": logistic(8 * gap(best, per_word) + 1 + less)}
+
+
+def test_a_text_judges_photos_by_both_stages_scores(ask: Search, text: Encoding) -> None:
+    result = ask()
+    words = int(text.mask.sum())
+    expected = by_hand(result, {hit.id: words for hit in result.hits})
+    assert len(result.hits) == 23 > POOL
+    assert len({round(hit.probability or 0, 6) for hit in result.hits}) == 23
+    for hit in result.hits:
+        assert hit.probability == pytest.approx(expected[hit.id], abs=1e-6)
+    assert result.match_probability == pytest.approx(expected[""], abs=1e-6)
+    assert result.no_match is False
+
+
+def test_a_photo_judges_texts_each_by_its_own_number_of_words(
+    calibrated: TwoStageSearcher,
+) -> None:
+    query, _ = calibrated.encode_item("photo 3")
+    result = calibrated.search(query, "image", "texts", top_k=16)
+    lengths = {
+        hit.id: round(hit.stages.align.score / hit.per_word)  # type: ignore[union-attr, operator]
+        for hit in result.hits
+    }
+    assert len(set(lengths.values())) > 5
+    expected = by_hand(result, lengths, less=-1.0)
+    for hit in result.hits:
+        assert hit.probability == pytest.approx(expected[hit.id], abs=1e-6)
+    assert result.match_probability == pytest.approx(expected[""], abs=1e-6)
+
+
+@pytest.mark.parametrize("candidates", [5, POOL, 21, 23, 500])
+@pytest.mark.parametrize("rerank", [True, False])
+def test_a_pair_has_one_probability(ask: Search, candidates: int, rerank: bool) -> None:
+    whole = ask()
+    expected = {hit.id: hit.probability for hit in whole.hits}
+    options: dict[str, Any] = {"num_candidates": candidates, "rerank": rerank}
+    for (top_k, offset), fusion in itertools.product(
+        [(1, 0), (4, 0), (4, 4), (3, 19), (10, 15), (23, 0), (5, 23)], [None, 0.0, 0.5, 1.0]
+    ):
+        result = ask(top_k=top_k, offset=offset, fusion=fusion, **options)
+        assert len(result.hits) == max(min(top_k, 23 - offset), 0)
+        assert result.match_probability == pytest.approx(whole.match_probability, abs=1e-6)
+        for hit in result.hits:
+            assert hit.probability == pytest.approx(expected[hit.id], abs=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"rerank": False}, {"fusion": 0.5, "offset": 7}])
+def test_probabilities_change_nothing_else(
+    searcher: TwoStageSearcher, ask: Search, text: Encoding, options: dict[str, Any]
+) -> None:
+    plain = searcher.search(text, "text", "images", top_k=9, num_candidates=8, **options)
+    judged = ask(top_k=9, num_candidates=8, **options)
+
+    def told(hit: Hit) -> dict[str, Any]:
+        return {name: value for name, value in vars(hit).items() if name != "probability"}
+
+    assert list(map(told, judged.hits)) == list(map(told, plain.hits))
+    assert (plain.match_probability, plain.no_match) == (None, None)
+    assert all(hit.probability is None for hit in plain.hits)
+    assert all(hit.probability is not None for hit in judged.hits)
+
+
+def test_the_pool_is_of_what_passes_the_filter(ask: Search, text: Encoding) -> None:
+    result = ask(filter={"number": {"lt": 6}})
+    assert len(result.hits) == 6
+    words = int(text.mask.sum())
+    expected = by_hand(result, {hit.id: words for hit in result.hits})
+    for hit in result.hits:
+        assert hit.probability == pytest.approx(expected[hit.id], abs=1e-6)
+    nothing = ask(filter={"number": 99})
+    assert (nothing.hits, nothing.match_probability, nothing.no_match) == ([], None, None)
+
+
+def test_hits_that_are_not_likely_enough_are_left_out_and_the_rest_keep_their_ranks(
+    ask: Search,
+) -> None:
+    whole = ask().hits
+    least = float(np.median([hit.probability for hit in whole]))  # type: ignore[list-item]
+    likely = [hit for hit in whole if hit.probability >= least]  # type: ignore[operator]
+    assert 0 < len(likely) < len(whole)
+    assert ask(min_probability=least).hits == likely
+    pages = [ask(min_probability=least, top_k=6, offset=offset) for offset in (0, 6, 12, 18)]
+    assert [hit.id for page in pages for hit in page.hits] == [hit.id for hit in likely]
+    assert [hit.rank for page in pages for hit in page.hits] == [hit.rank for hit in likely]
+    assert ask(min_probability=0.0).hits == whole
+
+
+def test_no_match_where_nothing_is_likely(ask: Search) -> None:
+    none = ask(min_probability=1.0)
+    assert (none.hits, none.no_match) == ([], True)
+    # A later page knows nothing of the hits of the first one.
+    later = ask(min_probability=1.0, offset=5)
+    assert (later.hits, later.no_match) == ([], False)
+
+
+@pytest.fixture
+def with_lengths(
+    published: Path, tmp_path: Path, make_calibration: Callable[..., Calibration]
+) -> Iterator[Callable[..., TwoStageSearcher]]:
+    """Opens searchers of a calibration that says "no match" to everything that it judges."""
+    opened: list[SearchIndex] = []
+    root = Path(shutil.copytree(published, tmp_path / "index"))
+
+    def make(lengths: TextLengths | None, auroc: float = 0.9) -> TwoStageSearcher:
+        calibration = make_calibration("any", pool=POOL, auroc=auroc)
+        fitted_on = dataclasses.replace(calibration.fitted_on, text_lengths=lengths)
+        of_direction = {
+            direction: dataclasses.replace(
+                calibration.of(direction),
+                aligned=dataclasses.replace(calibration.of(direction).aligned, no_match_below=1.0),
+            )
+            for direction in DIRECTIONS
+        }
+        strict = dataclasses.replace(calibration, fitted_on=fitted_on, **of_direction)
+        with only_builder(root), open_index(root) as index:
+            publish_entries(root, index.manifest, {}, "calibrate", strict)
+        opened.append(open_index(root))
+        return TwoStageSearcher(opened[-1])
+
+    yield make
+    for index in opened:
+        index.close()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "auroc", "because"),
+    [
+        (TextLengths(low=5, high=30), 0.9, None),
+        (TextLengths(low=30, high=40), 0.9, "text_length"),
+        (TextLengths(low=1, high=2), 0.9, "text_length"),
+        (None, 0.9, "unknown_text_lengths"),
+        (TextLengths(low=5, high=30), 0.74, "weak_calibration"),
+    ],
+)
+def test_nothing_is_said_where_the_calibration_may_not_judge(
+    with_lengths: Callable[..., TwoStageSearcher],
+    text: Encoding,
+    lengths: TextLengths | None,
+    auroc: float,
+    because: str | None,
+) -> None:
+    searcher = with_lengths(lengths, auroc)
+    judged = because is None
+    found = searcher.search(text, "text", "images", top_k=5)
+    assert found.no_match is (True if judged else None)
+    assert (found.probabilities_reliable, found.unreliable_because) == (judged, because)
+    # The numbers are in the answer all the same.
+    assert found.match_probability is not None
+    assert all(hit.probability is not None for hit in found.hits)
+    # A least probability leaves nothing out for a number that means nothing.
+    likely = searcher.search(text, "text", "images", top_k=5, min_probability=1.0)
+    assert len(likely.hits) == (0 if judged else 5)
+    assert likely.degraded == ([] if judged else ["min_probability"])
+    assert likely.no_match is (True if judged else None)
+    # Without any candidate nothing is judged either.
+    nothing = searcher.search(text, "text", "images", top_k=5, filter={"number": 99})
+    assert (nothing.hits, nothing.match_probability) == ([], None)
+    assert (nothing.no_match, nothing.probabilities_reliable) == (None, None)
+
+
+def test_a_photo_is_judged_by_the_lengths_of_the_texts_that_it_is_compared_with(
+    with_lengths: Callable[..., TwoStageSearcher],
+) -> None:
+    searcher = with_lengths(TextLengths(low=1, high=30))
+    query, _ = searcher.encode_item("photo 3")
+    lengths = searcher.index.side("texts").lengths(np.arange(16))
+    median = math.ceil(np.median(lengths))
+    assert lengths.min() < median < lengths.max()
+    assert searcher.search(query, "image", "texts", top_k=3).no_match is True
+    for low, high, because in (
+        (median - 1, median + 1, None),
+        (median + 1, 40, "text_length"),
+        (1, median - 2, "text_length"),
+    ):
+        searcher = with_lengths(TextLengths(low=low, high=high))
+        found = searcher.search(query, "image", "texts", top_k=3)
+        assert found.unreliable_because == because
+
+
+def test_no_match_below_the_threshold(
+    published: Path, tmp_path: Path, make_calibration: Callable[..., Calibration], text: Encoding
+) -> None:
+    root = tmp_path / "index"
+    shutil.copytree(published, root)
+    calibration = make_calibration("any")
+
+    def search(no_match_below: float) -> SearchResult:
+        models = dataclasses.replace(
+            calibration.text_to_image.aligned, no_match_below=no_match_below
+        )
+        direction = dataclasses.replace(calibration.text_to_image, aligned=models)
+        strict = dataclasses.replace(calibration, text_to_image=direction)
+        with only_builder(root), open_index(root) as index:
+            publish_entries(root, index.manifest, {}, "calibrate", strict)
+        with open_index(root) as index:
+            return TwoStageSearcher(index).search(text, "text", "images", top_k=1)
+
+    probability = search(0.0).match_probability
+    assert probability is not None
+    for no_match_below, no_match in ((0.999 * probability, False), (1.001 * probability, True)):
+        result = search(no_match_below)
+        assert (result.no_match, len(result.hits)) == (no_match, 1)
+        assert result.match_probability == probability
+
+
+@pytest.mark.parametrize("rerank", [True, False])
+def test_without_time_for_the_second_stage_the_first_judges_alone(
+    ask: Search, rerank: bool
+) -> None:
+    result = ask(rerank=rerank, deadline_s=time.monotonic() - 1)
+    assert result.reranked is False
+    assert result.degraded == (["rerank_timeout"] if rerank else [])
+    for hit in result.hits:
+        assert hit.probability == pytest.approx(logistic(3 * hit.stages.match.score), abs=1e-6)
+    best = max(hit.stages.match.score for hit in result.hits)
+    assert result.match_probability == pytest.approx(logistic(2 * best - 1), abs=1e-6)
+
+
+def test_items_of_one_modality_have_no_probability(
+    calibrated: TwoStageSearcher, text: Encoding
+) -> None:
+    result = calibrated.search(text, "text", "texts", top_k=3)
+    assert [hit.probability for hit in result.hits] == [None] * 3
+    assert (result.match_probability, result.no_match) == (None, None)
+    with pytest.raises(InputError, match="only images for a text and texts for an image"):
+        calibrated.search(text, "text", "texts", top_k=3, min_probability=0.5)
+
+
+def test_the_least_probability_takes_a_calibration_and_lies_between_0_and_1(
+    searcher: TwoStageSearcher, ask: Search, text: Encoding
+) -> None:
+    with pytest.raises(InputError, match="the index is not calibrated"):
+        searcher.search(text, "text", "images", top_k=3, min_probability=0.5)
+    for value in (-0.1, 1.1):
+        with pytest.raises(InputError, match="min_probability: expected 0 to 1"):
+            ask(min_probability=value)
+
+
+def test_the_alignment_of_the_pool_is_that_of_the_first_stages_best() -> None:
+    # Ranked in blocks of three: the pool is the first two by their cosines.
+    ranking = Ranking(
+        rows=np.array([7, 5, 9]),
+        scores=np.array([3.0, 2.0, 1.0], dtype=np.float32),
+        match=np.array([0.1, 0.3, 0.2], dtype=np.float32),
+        match_ranks=np.array([3, 1, 2]),
+        align=np.array([30.0, 20.0, 10.0], dtype=np.float32),
+        align_ranks=np.array([1, 2, 3]),
+    )
+    rows, match = np.array([5, 9]), np.array([0.3, 0.2], dtype=np.float32)
+    asked: list[list[int]] = []
+
+    def score(rows: np.ndarray) -> np.ndarray:
+        asked.append(rows.tolist())
+        return rows.astype(np.float32)
+
+    inside = QueryPool(rows, match, heads_ranking=True)
+    assert (inside.align(ranking, score).tolist(), inside.unranked, asked) == ([20, 10], 0, [])
+    apart = QueryPool(rows, match, heads_ranking=False)
+    assert (apart.align(ranking, score).tolist(), apart.unranked) == ([5, 9], 2)
+    assert asked == [[5, 9]]
+
+
+def test_few_candidates_do_not_make_a_smaller_pool(
+    calibrated: TwoStageSearcher, text: Encoding
+) -> None:
+    side = calibrated.index.side("images")
+    embedding = text.embedding[0].numpy()
+    ordered = side.order(embedding, 23, 23)
+    for candidates in (1, POOL - 1, POOL, 23):
+        part = slice(max(candidates, 3))
+        found = Ordered(ordered.rows[part], ordered.match[part], candidates)
+        pool = find_pool(side, embedding, None, found, candidates, size=POOL, ranks_head=True)
+        assert pool.rows.tolist() == ordered.rows[:POOL].tolist()
+        assert pool.heads_ranking == (candidates >= POOL)

@@ -1,0 +1,218 @@
+from typing import Any
+
+import aladin_index.tokens.alignment
+import numpy as np
+import pytest
+import torch
+from aladin_index.kernel.binding import load_kernel
+from aladin_index.settings import TOKEN_DTYPES
+from aladin_index.tokens.alignment import (
+    alignment_of_queries,
+    alignment_with_all,
+    alignment_with_candidates,
+    token_similarities,
+)
+from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.store import TokenStore
+from aladin_network.errors import IndexCorruptError
+from aladin_network.scoring.scores import maxsim
+from aladin_network.types import NullProgress
+from numpy.typing import NDArray
+
+ENGINES = ["torch"] if load_kernel() is None else ["native", "torch"]
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each engine in turn."""
+    if request.param == "torch":
+        monkeypatch.setattr(aladin_index.tokens.alignment, "load_kernel", lambda: None)
+    return request.param
+
+
+class Recorder(NullProgress):
+    """Remembers how many items there were, and were done."""
+
+    total = done = 0
+
+    def start(self, total: int, unit: str) -> None:
+        assert unit == "items"
+        self.total = total
+
+    def advance(self, count: int = 1) -> None:
+        self.done += count
+
+
+def unit_vectors(count: int, seed: int = 0) -> NDArray[np.float32]:
+    """Random directions of 8 dimensions."""
+    vectors = np.random.default_rng(seed).standard_normal((count, 8))
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+LENGTHS = np.random.default_rng(0).integers(0, 9, 60)
+ITEMS = np.split(unit_vectors(int(LENGTHS.sum())), np.cumsum(LENGTHS)[:-1])
+QUERY = unit_vectors(5, seed=1)
+
+
+def make_store(dtype: Any = "float16") -> TokenStore:
+    tokens = np.concatenate(ITEMS)
+    codec = TokenCodec.train(dtype, tokens)
+    return TokenStore.from_arrays(codec, codec.pack(tokens), LENGTHS)
+
+
+def by_loops(words: NDArray[np.float32], regions: NDArray[np.float32]) -> float:
+    if len(regions) == 0:
+        return 0.0
+    return sum(max(float(word @ region) for region in regions) for word in words)
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(("dtype", "error"), [("float16", 5e-3), ("int8", 5e-2)])
+@pytest.mark.parametrize("modality", ["text", "image"])
+def test_scores_are_the_sum_over_words_of_the_best_region(
+    dtype: str, error: float, modality: Any
+) -> None:
+    rows = np.random.default_rng(2).permutation(60)[:40]
+    scores = alignment_with_candidates(torch.from_numpy(QUERY), modality, make_store(dtype), rows)
+    for row, score in zip(rows, scores, strict=True):
+        pair = (QUERY, ITEMS[row]) if modality == "text" else (ITEMS[row], QUERY)
+        assert score == pytest.approx(by_loops(*pair), abs=error)
+
+
+@pytest.mark.parametrize("dtype", TOKEN_DTYPES)
+@pytest.mark.parametrize("modality", ["text", "image"])
+def test_scores_are_those_of_maxsim_on_the_stored_tokens(
+    engine: str, dtype: str, modality: Any
+) -> None:
+    store, rows = make_store(dtype), np.arange(60)
+    block = store.read(rows)
+    padded = torch.zeros(60, 8, 8)
+    mask = torch.arange(8) < torch.from_numpy(block.lengths).unsqueeze(1)
+    padded[mask] = block.tokens()
+    query, real = torch.from_numpy(QUERY).unsqueeze(0), torch.ones(1, 5, dtype=torch.bool)
+    if modality == "text":
+        expected = maxsim(query, padded, real, mask)[0]
+    else:
+        expected = maxsim(padded, query, mask, real)[:, 0]
+    scores = alignment_with_candidates(query[0], modality, store, rows)
+    # The kernel rounds queries to 16 bits where the store is not float16: 1e-5 a product.
+    atol = 1e-5 if engine == "torch" or dtype == "float16" else 8e-5
+    np.testing.assert_allclose(scores, expected.numpy(), atol=atol)
+
+
+@pytest.mark.parametrize("dtype", TOKEN_DTYPES)
+@pytest.mark.parametrize("modality", ["text", "image"])
+def test_scores_are_the_sums_of_the_similarities_that_are_told(
+    engine: str, dtype: Any, modality: Any
+) -> None:
+    # Words with one large value are rounded most coarsely, and a text that repeats itself adds the
+    # same error up: the product of the decoded tokens is further than 1e-4 from the scores.
+    random = np.random.default_rng(4)
+    lengths = [90, 1, 0, 17, 60]
+    flat = random.standard_normal((5, 512)).astype(np.float32) / np.sqrt(np.float32(512))
+    peaky = random.standard_normal((1, 512)) + 150 * (np.arange(512) == 3)
+    peaky = (peaky / np.linalg.norm(peaky)).astype(np.float32)
+    tokens = np.repeat(flat, lengths, axis=0)
+    codec = TokenCodec.train(dtype, tokens)
+    store = TokenStore.from_arrays(codec, codec.pack(tokens), lengths)
+    query = torch.from_numpy(np.repeat(peaky, 80, axis=0))
+    scores = alignment_with_candidates(query, modality, store, np.arange(5))
+    furthest = 0.0
+    every = token_similarities(query, modality, store, np.arange(5))
+    for row, (score, told) in enumerate(zip(scores, every, strict=True)):
+        assert (told.shape, told.dtype) == ((80, lengths[row]), np.float32)
+        decoded = query.numpy() @ store.read(np.array([row])).tokens().numpy().T
+        np.testing.assert_allclose(told, decoded, atol=2e-4)
+        if lengths[row]:
+            best = told.max(axis=1 if modality == "text" else 0)
+            assert best.sum(dtype=np.float64) == pytest.approx(score, abs=1e-5 + 1e-6 * len(best))
+            best = decoded.max(axis=1 if modality == "text" else 0)
+            furthest = max(furthest, abs(best.sum(dtype=np.float64) - score))
+    if engine == "native" and dtype == "int8":
+        assert furthest > 1e-4
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_query_without_tokens_is_like_nothing() -> None:
+    found = token_similarities(torch.zeros(0, 8), "text", make_store(), np.array([1, 3]))
+    assert [each.shape for each in found] == [(0, LENGTHS[1]), (0, LENGTHS[3])]
+
+
+@pytest.mark.usefixtures("engine")
+def test_no_item_is_compared() -> None:
+    query, rows = torch.zeros(2, 8), np.empty(0, dtype=np.int64)
+    assert token_similarities(query, "text", make_store(), rows) == []
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_query_without_tokens_scores_nothing() -> None:
+    empty = torch.zeros(0, 8)
+    scores = alignment_with_candidates(empty, "text", make_store(), np.arange(60))
+    assert scores.tolist() == [0.0] * 60
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("modality", ["text", "image"])
+def test_several_queries_score_as_each_alone(
+    monkeypatch: pytest.MonkeyPatch, modality: Any, threads: int
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(aladin_index.tokens.alignment, "_CANDIDATES_A_THREAD", 7)
+    store, random = make_store("int8"), np.random.default_rng(3)
+    queries = [torch.from_numpy(unit_vectors(count, seed=count)) for count in (3, 0, 20, 7)]
+    rows = [random.permutation(60)[:count] for count in (10, 30, 0, 41)]
+    together = alignment_of_queries(queries, modality, store, rows)
+    alone = [
+        alignment_with_candidates(query, modality, store, candidates)
+        for query, candidates in zip(queries, rows, strict=True)
+    ]
+    assert [scores.tolist() for scores in together] == [scores.tolist() for scores in alone]
+    assert alignment_of_queries([], modality, store, []) == []
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("modality", ["text", "image"])
+def test_all_items_score_as_candidates_do(
+    monkeypatch: pytest.MonkeyPatch, modality: Any, threads: int
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(aladin_index.tokens.alignment, "_CANDIDATES_A_THREAD", 4)
+    monkeypatch.setattr(aladin_index.tokens.alignment, "_ITEMS_AT_A_TIME", 9)
+    store, rows = make_store("4bit"), np.arange(60)
+    queries = [torch.from_numpy(unit_vectors(count, seed=count)) for count in (3, 0, 20)]
+    progress = Recorder()
+    scores = alignment_with_all(queries, modality, store, progress)
+    expected = alignment_of_queries(queries, modality, store, [rows] * 3)
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+    assert progress.total == progress.done == 60
+    assert alignment_with_all([], modality, store).shape == (0, 60)
+
+
+@pytest.mark.parametrize("at_a_time", [1, 13])
+def test_torch_scores_a_bounded_number_of_tokens_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, at_a_time: int
+) -> None:
+    query, store = torch.from_numpy(QUERY), make_store()
+    whole = aladin_index.tokens.alignment.torch_alignment(query, "text", store, np.arange(60))
+    monkeypatch.setattr(aladin_index.tokens.alignment, "_TOKENS_AT_A_TIME", at_a_time)
+    parts = aladin_index.tokens.alignment.torch_alignment(query, "text", store, np.arange(60))
+    np.testing.assert_allclose(parts, whole, atol=1e-6)
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_row_that_is_not_there_is_the_callers_mistake() -> None:
+    with pytest.raises(IndexError):
+        alignment_with_candidates(torch.from_numpy(QUERY), "text", make_store(), np.array([60]))
+
+
+@pytest.mark.skipif("native" not in ENGINES, reason="the native kernel is not compiled here")
+def test_a_damaged_store_is_said_to_be_one() -> None:
+    store = make_store("4bit")
+    assert store.stored.centroid_ids is not None
+    store.stored.centroid_ids[:] = 9999
+    with pytest.raises(IndexCorruptError, match="centroid"):
+        alignment_with_candidates(torch.from_numpy(QUERY), "text", store, np.arange(60))
+    with pytest.raises(IndexCorruptError, match="centroid"):
+        alignment_with_all([torch.from_numpy(QUERY)], "text", store)

@@ -1,0 +1,107 @@
+"""Progress on stderr."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+from aladin_network.types import Progress
+from aladin_service.commands.progress import LineProgress, duration, stderr_progress
+
+
+class Clock:
+    """Seconds that pass only when told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_line_every_ten_seconds_with_rate_time_left_and_figures() -> None:
+    clock, stream = Clock(), io.StringIO()
+    progress = LineProgress(stream, clock)
+    progress.start(1000, "photos")
+    for _ in range(200):
+        clock.now_s += 0.125
+        progress.note(loss=1.2345)
+        progress.advance()
+    lines = stream.getvalue().splitlines()
+    assert lines == [
+        "80/1,000 photos, 8 photos/s, 1 min 55 s left  loss=1.23",
+        "160/1,000 photos, 8 photos/s, 1 min 45 s left  loss=1.23",
+    ]
+
+
+def test_the_rate_is_that_of_the_last_half_minute() -> None:
+    clock, stream = Clock(), io.StringIO()
+    progress = LineProgress(stream, clock)
+    progress.start(1000, "steps")
+    progress.advance(500)  # a resumed run counts what it finds done
+    for _ in range(60):
+        clock.now_s += 1
+        progress.advance(2)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "520/1,000 steps, 52 steps/s, 9.2 s left"
+    assert lines[-1] == "620/1,000 steps, 2 steps/s, 3 min 10 s left"
+
+
+def test_a_piece_of_work_ends_with_one_line_and_the_next_starts_afresh() -> None:
+    clock, stream = Clock(), io.StringIO()
+    progress = LineProgress(stream, clock)
+    progress.start(4, "photos")
+    progress.note(left_out=1)
+    clock.now_s += 2
+    progress.advance(4)
+    progress.start(None, "bytes")
+    clock.now_s += 4
+    progress.advance(1000)
+    progress.close()
+    assert stream.getvalue().splitlines() == [
+        "4/4 photos, in 2.0 s, 2 photos/s  left_out=1",
+        "1,000 bytes, in 4.0 s, 250 bytes/s",
+    ]
+
+
+def test_work_that_did_nothing_writes_nothing() -> None:
+    stream = io.StringIO()
+    progress = LineProgress(stream, Clock())
+    progress.advance()
+    progress.start(10, "photos")
+    progress.close()
+    assert stream.getvalue() == ""
+
+
+class Terminal(io.StringIO):
+    """A stderr that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["file", "terminal"])
+def test_stderr_shows_the_work_on_files_and_terminals(
+    stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("COLUMNS", "200")
+    with stderr_progress() as progress:
+        assert isinstance(progress, Progress)
+        progress.start(3, "photos")
+        progress.note(loss=0.5, stage="teacher")
+        progress.advance(3)
+    shown = stream.getvalue()
+    assert "3/3" in shown
+    assert "photos" in shown
+    assert "loss=0.5" in shown
+    assert "stage=teacher" in shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.04, "0.0 s"), (8.21, "8.2 s"), (185, "3 min 05 s"), (7440, "2 h 04 min")],
+)
+def test_durations_are_for_people(seconds: float, words: str) -> None:
+    assert duration(seconds) == words

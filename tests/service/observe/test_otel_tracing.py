@@ -1,0 +1,279 @@
+"""Spans of requests and searches, kept in memory instead of being sent."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+import time
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from aladin_network.errors import IndexNotReadyError
+from aladin_service.client.answers import TookMs
+from aladin_service.http.error_responses import install_error_handlers
+from aladin_service.http.request_context import RequestContext
+from aladin_service.observe.logs import RequestRecord, current_request, note_search
+from aladin_service.observe.metrics import Metrics
+from aladin_service.observe.tracing import open_tracing
+from aladin_service.queries import SearchOptions, TextQuery
+from aladin_service.search.job import Answered, SearchJob
+from fastapi import FastAPI
+
+pytest.importorskip("opentelemetry.sdk", reason="needs aladin-search[otel]")
+
+from aladin_service.observe import otel_tracing
+from aladin_service.observe.otel_tracing import OtelTracing, stage_times
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+ANSWERED = Answered(
+    body=b"{}",
+    generation=7,
+    degraded=("rerank_timeout",),
+    took_ms=TookMs(decode=2, encode=10, retrieve=3, rerank=5, total=40),
+    cached=True,
+    batch=4,
+    queue_ms=8,
+)
+TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+@pytest.fixture
+def exporter() -> InMemorySpanExporter:
+    """Holds the spans that have ended."""
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def ask(exporter: InMemorySpanExporter) -> Callable[..., list[str | None]]:
+    """Sends one request to a small application; returns the trace ids that its routes saw."""
+    tracing, app = OtelTracing(SimpleSpanProcessor(exporter)), FastAPI()
+    install_error_handlers(app)
+    app.add_middleware(RequestContext, metrics=Metrics(), tracing=tracing)
+    seen: list[str | None] = []
+
+    @app.post("/v1/search/{target}")
+    async def search(target: str) -> None:
+        del target
+        record = current_request()
+        assert record is not None
+        seen.append(record.trace_id)
+        received_s = time.monotonic() - 0.04
+        job = SearchJob(
+            query=TextQuery("a private query"),
+            target="images",
+            options=SearchOptions(),
+            received_s=received_s,
+        )
+        note_search("text", job, ANSWERED)
+
+    @app.get("/not-ready")
+    async def not_ready() -> None:
+        raise IndexNotReadyError("no index is live yet")
+
+    def send(
+        method: str = "POST", path: str = "/v1/search/images", **headers: str
+    ) -> list[str | None]:
+        async def run() -> None:
+            transport = httpx.ASGITransport(app, client=("192.0.2.7", 5000))
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                await client.request(method, path, headers=headers)
+
+        asyncio.run(run())
+        return seen
+
+    return send
+
+
+def spans_of(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
+    """Return the spans by name."""
+    return {span.name: span for span in exporter.get_finished_spans()}
+
+
+def milliseconds(span: ReadableSpan, since: ReadableSpan) -> tuple[float, float]:
+    """Return when a span started and ended, after the start of another."""
+    assert span.start_time is not None
+    assert span.end_time is not None
+    assert since.start_time is not None
+    return (span.start_time - since.start_time) / 1e6, (span.end_time - since.start_time) / 1e6
+
+
+def test_a_request_is_a_span_by_the_semantic_conventions(
+    exporter: InMemorySpanExporter, ask: Callable[..., list[str | None]]
+) -> None:
+    ask()
+    span = spans_of(exporter)["POST /v1/search/{target}"]
+    assert span.kind == SpanKind.SERVER
+    assert span.parent is None
+    attributes = dict(span.attributes or {})
+    assert len(str(attributes.pop("aladin.request_id"))) == 32
+    assert attributes == {
+        "http.request.method": "POST",
+        "http.route": "/v1/search/{target}",
+        "http.response.status_code": 200,
+        "url.scheme": "http",
+        "url.path": "/v1/search/images",
+        "network.protocol.version": "1.1",
+        "client.address": "192.0.2.7",
+        "server.address": "test",
+    }
+    assert span.resource.attributes["service.name"] == "aladin"
+    assert "private" not in "".join(each.to_json() for each in exporter.get_finished_spans())
+
+
+def test_a_search_and_its_stages_are_below_it_at_the_times_that_they_took(
+    exporter: InMemorySpanExporter, ask: Callable[..., list[str | None]]
+) -> None:
+    ask()
+    spans = spans_of(exporter)
+    request, search = spans["POST /v1/search/{target}"], spans["search"]
+    assert search.parent == request.get_span_context()
+    assert dict(search.attributes or {}) == {
+        "aladin.target": "images",
+        "aladin.lane": "text",
+        "aladin.batch_size": 4,
+        "aladin.encoding_cached": True,
+        "aladin.generation": 7,
+        "aladin.degraded": ("rerank_timeout",),
+    }
+    expected_ms = {
+        "queue": (0, 8),
+        "decode": (8, 10),
+        "encode": (10, 20),
+        "retrieve": (32, 35),
+        "rerank": (35, 40),
+    }
+    for name, times in expected_ms.items():
+        assert spans[name].parent == search.get_span_context()
+        assert milliseconds(spans[name], search) == pytest.approx(times, abs=0.001)
+    assert milliseconds(search, search) == pytest.approx((0, 40), abs=0.001)
+    assert search.end_time is not None
+    assert abs(search.end_time - time.time_ns()) < 60e9  # of this minute, not since the start
+
+
+def test_stages_that_took_no_time_are_left_out() -> None:
+    took_ms = TookMs(decode=0, encode=4, retrieve=1, rerank=0, total=6)
+    stages = stage_times(ANSWERED._replace(took_ms=took_ms, queue_ms=0.5))
+    assert [stage.name for stage in stages] == ["queue", "encode", "retrieve"]
+    assert [(stage.start_ms, stage.end_ms) for stage in stages] == [(0, 0.5), (0.5, 4.5), (5, 6)]
+
+
+def test_the_callers_trace_goes_on(
+    exporter: InMemorySpanExporter, ask: Callable[..., list[str | None]]
+) -> None:
+    seen = ask(traceparent=f"00-{TRACE_ID}-{PARENT_ID}-01")
+    span = spans_of(exporter)["POST /v1/search/{target}"]
+    assert span.parent is not None
+    assert f"{span.parent.span_id:016x}" == PARENT_ID
+    assert {f"{each.context.trace_id:032x}" for each in exporter.get_finished_spans()} == {TRACE_ID}
+    assert seen == [TRACE_ID]
+
+
+def test_a_trace_that_the_caller_does_not_sample_is_not_made(
+    exporter: InMemorySpanExporter, ask: Callable[..., list[str | None]]
+) -> None:
+    seen = ask(traceparent=f"00-{TRACE_ID}-{PARENT_ID}-00")
+    assert exporter.get_finished_spans() == ()
+    assert seen == [TRACE_ID]  # the log still names it
+
+
+def test_a_broken_traceparent_begins_a_trace_of_its_own(
+    exporter: InMemorySpanExporter, ask: Callable[..., list[str | None]]
+) -> None:
+    (trace_id,) = ask(traceparent="00-nonsense-01")
+    assert spans_of(exporter)["POST /v1/search/{target}"].parent is None
+    assert trace_id is not None
+    assert trace_id != TRACE_ID
+    assert len(trace_id) == 32
+
+
+def test_a_failure_of_the_service_is_an_error_and_a_fault_of_the_client_is_none(
+    exporter: InMemorySpanExporter, ask: Callable[..., list[str | None]]
+) -> None:
+    ask("GET", "/not-ready")
+    ask("BREW", "/nothing")
+    spans = spans_of(exporter)
+    failed, unknown = spans["GET /not-ready"], spans["HTTP"]
+    assert failed.status.status_code == StatusCode.ERROR
+    assert dict(failed.attributes or {})["error.type"] == "index_not_ready"
+    assert unknown.status.status_code == StatusCode.UNSET
+    attributes = dict(unknown.attributes or {})
+    assert attributes["http.request.method"] == "_OTHER"
+    assert attributes["http.response.status_code"] == 404
+    assert "http.route" not in attributes
+
+
+def test_closing_sends_what_is_not_sent_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "photos")
+    exporter = InMemorySpanExporter()
+    # By itself it would send nothing within a test.
+    tracing = OtelTracing(BatchSpanProcessor(exporter, schedule_delay_millis=600_000))
+    span = tracing.begin({"method": "GET", "path": "/", "headers": []})
+    span.end("/", 200, RequestRecord("id"))
+    assert exporter.get_finished_spans() == ()
+    tracing.close()
+    (sent,) = exporter.get_finished_spans()
+    assert sent.name == "GET /"
+    assert sent.resource.attributes["service.name"] == "photos"
+
+
+def test_closing_does_not_wait_for_a_collector_that_takes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(otel_tracing, "_CLOSE_S", 0.05)
+    taken = threading.Event()
+
+    class Stuck(InMemorySpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            taken.wait(30)
+            return super().export(spans)
+
+    tracing = OtelTracing(BatchSpanProcessor(Stuck(), schedule_delay_millis=600_000))
+    tracing.begin({"method": "GET", "path": "/", "headers": []}).end("/", 200, RequestRecord("id"))
+    tracing.close()
+    taken.set()
+    assert "the last traces were not sent" in caplog.text
+
+
+def test_spans_go_where_opentelemetrys_variable_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[str, bytes]] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            taken.append((self.path, body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            del format, args
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
+        thread = threading.Thread(target=collector.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{collector.server_port}"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        tracing = open_tracing(wanted=False)
+        assert tracing is not None
+        trace = tracing.begin({"method": "GET", "path": "/v1/index", "headers": []})
+        trace.end("/v1/index", 200, RequestRecord("id"))
+        tracing.close()
+        collector.shutdown()
+        thread.join()
+    ((path, body),) = taken
+    assert path == "/v1/traces"
+    assert b"GET /v1/index" in gzip_or_plain(body)
+    assert bytes.fromhex(trace.trace_id) in gzip_or_plain(body)
+
+
+def gzip_or_plain(body: bytes) -> bytes:
+    """Return a body as it was before it was packed, if it was."""
+    return gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body

@@ -1,0 +1,53 @@
+"""Whether traces are made, and what is said where they cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from aladin_network.errors import ConfigError
+from aladin_service.observe.tracing import open_tracing
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of OpenTelemetry is set on the machine that tests."""
+    for name in (*ENDPOINTS, "OTEL_SDK_DISABLED"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_traces_are_off_unless_something_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert open_tracing(wanted=False) is None
+    monkeypatch.setenv(ENDPOINTS[0], "http://127.0.0.1:1")
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    assert open_tracing(wanted=True) is None
+
+
+def test_nothing_of_it_is_imported_unless_it_is_on() -> None:
+    # Its API alone is a dependency of FastAPI's.
+    program = (
+        "import sys, aladin_service.http.request_context;"
+        "from aladin_service.observe.tracing import open_tracing;"
+        "assert open_tracing(wanted=False) is None;"
+        "imported = {'.'.join(name.split('.')[:2]) for name in sys.modules};"
+        "sys.exit(bool(imported & {'opentelemetry.sdk', 'opentelemetry.exporter'}))"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.mark.parametrize("name", [*ENDPOINTS, "ALADIN_TRACES"])
+def test_without_the_packages_it_says_what_to_install(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name in ENDPOINTS:
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.delitem(sys.modules, "aladin_service.observe.otel_tracing", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    with pytest.raises(ConfigError) as caught:
+        open_tracing(wanted=name == "ALADIN_TRACES")
+    message = str(caught.value)
+    assert message.startswith(f"{name} asks for traces, but the module opentelemetry")
+    assert message.endswith("install aladin-search[otel]")

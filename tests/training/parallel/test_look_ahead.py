@@ -1,0 +1,85 @@
+"""What comes next is made ready in a thread, in order, with nothing lost or left behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+
+import pytest
+from aladin_training.parallel.threads import look_ahead
+
+
+def threads_of_ours() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith("look-ahead")]
+
+
+def test_everything_comes_once_and_in_order() -> None:
+    assert list(look_ahead((n for n in range(20)), 3)) == list(range(20))
+    assert list(look_ahead((n for n in ()), 1)) == []
+    assert list(look_ahead((n for n in [None, 0, None]), 2)) == [None, 0, None]
+    assert not threads_of_ours()
+
+
+def test_no_more_is_made_than_asked_for() -> None:
+    made = 0
+
+    def count() -> Generator[int]:
+        nonlocal made
+        for number in range(100):
+            made += 1
+            yield number
+
+    items = look_ahead(count(), 2)
+    for number in range(5):
+        assert next(items) == number
+        assert made <= number + 1 + 2
+    items.close()
+    assert made <= 7
+
+
+def test_the_next_is_made_while_one_is_worked_on() -> None:
+    second_is_made = threading.Event()
+
+    def two() -> Generator[int]:
+        yield 1
+        second_is_made.set()
+        yield 2
+
+    items = look_ahead(two(), 1)
+    assert next(items) == 1
+    assert second_is_made.wait(5)
+    assert list(items) == [2]
+
+
+def test_an_error_comes_in_the_place_of_its_item() -> None:
+    def breaking() -> Generator[int]:
+        yield 1
+        yield 2
+        raise KeyError("three")
+
+    items = look_ahead(breaking(), 5)
+    assert [next(items), next(items)] == [1, 2]
+    with pytest.raises(KeyError, match="three"):
+        next(items)
+    assert not threads_of_ours()
+
+
+@pytest.mark.parametrize("how", ["closed", "dropped"])
+def test_stopping_early_ends_the_thread_and_closes_the_source(how: str) -> None:
+    closed = threading.Event()
+
+    def endless() -> Generator[int]:
+        try:
+            while True:
+                yield 0
+        finally:
+            closed.set()
+
+    items = look_ahead(endless(), 2)
+    next(items)
+    assert threads_of_ours()
+    if how == "closed":
+        items.close()
+    del items
+    assert closed.is_set()
+    assert not threads_of_ours()

@@ -1,0 +1,122 @@
+"""The layers of an encoder, found in any network: which are tuned, and how fast each learns.
+
+The modules of the transformers library are registered in the order in which they compute:
+embeddings (a stem), a list of layers (blocks, stages), then norms and projections.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from aladin_network.errors import ConfigError
+from torch import nn
+
+from aladin_training.config.stage import TuneConfig
+
+
+class LayerStack(NamedTuple):
+    """Where the layers of an encoder are.
+
+    Attributes:
+        prefix: of their parameters' names, with a dot at its end.
+        depth: number of layers.
+    """
+
+    prefix: str
+    depth: int
+
+
+def find_layers(encoder: nn.Module) -> LayerStack | None:
+    """Find the list of layers that holds most of an encoder's weights.
+
+    Args:
+        encoder: any module.
+
+    Returns:
+        The list, of those that are inside no other one; None: the encoder has none.
+    """
+    found: dict[str, nn.ModuleList] = {}
+    for name, module in encoder.named_modules():
+        inside = any(name.startswith(f"{outer}.") for outer in found)
+        if isinstance(module, nn.ModuleList) and len(module) and not inside:
+            found[name] = module
+    if not found:
+        return None
+    largest = max(found, key=lambda name: _size(found[name]))
+    return LayerStack(f"{largest}.", len(found[largest]))
+
+
+def parameter_depths(encoder: nn.Module) -> dict[str, int]:
+    """Return how deep each parameter lies, by its name.
+
+    Args:
+        encoder: any module with a list of layers.
+
+    Returns:
+        0 in front of the layers, 1 to L in the layers, L + 1 behind them.
+
+    Raises:
+        ConfigError: the encoder has no list of layers.
+    """
+    stack = _layers_of(encoder)
+    depths: dict[str, int] = {}
+    depth = 0
+    for name, _ in encoder.named_parameters():
+        if name.startswith(stack.prefix):
+            depths[name] = 1 + int(name.removeprefix(stack.prefix).partition(".")[0])
+            depth = stack.depth + 1  # of whatever follows
+        else:
+            depths[name] = depth
+    return depths
+
+
+def tuned_names(encoder: nn.Module, config: TuneConfig) -> frozenset[str]:
+    """Return the names of the parameters that a stage trains.
+
+    Args:
+        encoder: for "lora" with its adapters.
+        config: of the stage.
+
+    Raises:
+        ConfigError: the encoder has fewer layers, or none.
+    """
+    names = [name for name, _ in encoder.named_parameters()]
+    if config.mode == "full":
+        return frozenset(names)
+    if config.mode == "lora":
+        return frozenset(name for name in names if ".lora_" in name)
+    stack = _layers_of(encoder)
+    layers = config.layers or stack.depth
+    if layers > stack.depth:
+        raise ConfigError(f"layers is {layers}, the encoder has {stack.depth}")
+    depths = parameter_depths(encoder)
+    return frozenset(name for name in names if depths[name] > stack.depth - layers)
+
+
+def lr_factors(encoder: nn.Module, config: TuneConfig) -> dict[str, float]:
+    """Return each parameter's share of the encoder's learning rate, by its name.
+
+    The last of L layers and what follows it learn at the full rate, layer l at
+    ``lr_decay ** (L - l)`` of it, the embeddings at ``lr_decay ** L``.
+
+    Raises:
+        ConfigError: the rate decays, and the encoder has no list of layers.
+    """
+    if config.lr_decay == 1:
+        return {name: 1.0 for name, _ in encoder.named_parameters()}
+    count = _layers_of(encoder).depth
+    return {
+        name: config.lr_decay ** max(0, count - depth)
+        for name, depth in parameter_depths(encoder).items()
+    }
+
+
+def _layers_of(encoder: nn.Module) -> LayerStack:
+    stack = find_layers(encoder)
+    if stack is None:
+        raise ConfigError('this encoder has no list of layers; tune it with mode "full"')
+    return stack
+
+
+def _size(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())

@@ -1,0 +1,192 @@
+"""An encoder from frozen to tuned and back.
+
+The parts of the network that a stage may train, reset or slow down.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import cast
+
+from aladin_network.encoders.base import Freezable
+from aladin_network.errors import ConfigError
+from aladin_network.model import AladinModel
+from torch import nn
+from transformers import PreTrainedModel
+
+from aladin_training.adapters.layers import lr_factors, tuned_names
+from aladin_training.adapters.lora import add_adapters, check_targets, merge_adapters
+from aladin_training.config.stage import EncoderPart, Part, ResettablePart, TuneConfig
+
+
+def encoder_of(model: AladinModel, part: EncoderPart) -> Freezable:
+    """Return one of the network's encoders."""
+    tower = model.image if part == "image_encoder" else model.text
+    return cast(Freezable, tower.encoder)
+
+
+def check_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
+    """Find out whether a stage can tune the encoders as it says.
+
+    Raises:
+        ConfigError: it names layers or matrices that an encoder lacks, peft is not installed, or
+            an encoder has no gradient checkpointing.
+    """
+    for part, config in tune.items():
+        encoder = encoder_of(model, part)
+        try:
+            lr_factors(encoder, config)
+            if config.mode == "lora":
+                check_targets(encoder, config.targets)
+            else:
+                tuned_names(encoder, config)
+            if config.checkpointing:
+                _checkpointed(encoder)
+        except ConfigError as error:
+            raise ConfigError(f"tune.{part}: {error}") from error
+
+
+def start_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
+    """Thaw the encoders that a stage tunes, and give them adapters.
+
+    Their batch norms stay on their running statistics: a batch says less of the photos of the
+    world than those did that the encoder was trained on.
+
+    Args:
+        model: changed in place.
+        tune: of the stage.
+
+    Raises:
+        ConfigError: see `check_tuning`.
+    """
+    for part, config in tune.items():
+        encoder = encoder_of(model, part)
+        encoder.frozen = False
+        encoder.fixed_statistics = True
+        if config.checkpointing:
+            _checkpointed(encoder).activation_checkpointing_enable(
+                activation_checkpointing_kwargs={"use_reentrant": False}
+            )
+        if config.mode == "lora":
+            add_adapters(encoder, config)
+
+
+def merge_tuned(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
+    """Make a tuned network plain again: one weight for each of its matrices.
+
+    Args:
+        model: changed in place; its scores stay what they are.
+        tune: of the stage.
+    """
+    for part, config in tune.items():
+        if config.mode == "lora":
+            merge_adapters(encoder_of(model, part))
+
+
+def end_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
+    """Leave the encoders as the network's configuration wants them.
+
+    Args:
+        model: changed in place, without adapters.
+        tune: of the stage.
+    """
+    for part, config in tune.items():
+        encoder = encoder_of(model, part)
+        if config.checkpointing:
+            _checkpointed(encoder).activation_checkpointing_disable()
+        encoder.fixed_statistics = False
+        encoder.frozen = getattr(model.config, part).frozen
+        encoder.requires_grad_(True)
+    for part in tune:  # once all are told: one encoder may share the weights of the other
+        encoder_of(model, part).freeze()
+
+
+def _checkpointed(encoder: nn.Module) -> PreTrainedModel:
+    """Find the network that can compute its inner states twice."""
+    for module in encoder.modules():
+        if isinstance(module, PreTrainedModel) and module.supports_gradient_checkpointing:
+            return module
+    raise ConfigError("this encoder has no gradient checkpointing")
+
+
+# Longest prefix first: a tower's encoder is a part of its own.
+_PREFIXES: tuple[tuple[str, Part], ...] = (
+    ("image.encoder.", "image_encoder"),
+    ("text.encoder.", "text_encoder"),
+    ("image.", "image_trunk"),
+    ("text.", "text_trunk"),
+    ("alignment.", "alignment"),
+    ("matching.", "matching"),
+    ("attention.", "attention"),
+)
+
+
+# What stands before the model's own names where a task, or a branch of one, holds the model.
+_IN_TASK = re.compile(r"^(?:_branches\.\d+\.)?model\.")
+
+
+def part_of(parameter_name: str) -> Part | None:
+    """Return the part that a parameter of the model, or of a task around it, belongs to."""
+    name = _IN_TASK.sub("", parameter_name)
+    return next((part for prefix, part in _PREFIXES if name.startswith(prefix)), None)
+
+
+def set_trained_parts(
+    model: AladinModel,
+    parts: tuple[Part, ...] | None,
+    tune: Mapping[EncoderPart, TuneConfig] = MappingProxyType({}),
+) -> None:
+    """Let gradients reach `parts` only (None: all); an encoder stays frozen unless it is tuned.
+
+    Args:
+        model: the network.
+        parts: to be trained.
+        tune: encoders of which some weights are trained, or all, see `start_tuning`.
+    """
+    # Not whether its output is: an image encoder may share the text encoder's weights.
+    frozen = {
+        "image_encoder": model.config.image_encoder.frozen,
+        "text_encoder": model.config.text_encoder.frozen,
+    }
+    for name, parameter in model.named_parameters():
+        part = part_of(name)
+        wanted = parts is None or part in parts
+        parameter.requires_grad_(wanted and not frozen.get(cast(str, part), False))
+    for part, config in tune.items():
+        encoder = encoder_of(model, part)
+        chosen = tuned_names(encoder, config)
+        for name, parameter in encoder.named_parameters():
+            parameter.requires_grad_(name in chosen)
+
+
+def reset_part(model: AladinModel, part: ResettablePart) -> None:
+    """Give one part new random weights."""
+    towers = {"image_trunk": model.image, "text_trunk": model.text}
+    heads: dict[str, nn.Module | None] = {
+        "alignment": model.alignment,
+        "matching": model.matching,
+        "attention": model.attention,
+    }
+    if part in heads:
+        head = heads[part]
+        modules = list(head.modules()) if head is not None else []
+    else:
+        tower = towers[part]
+        trunk = list(tower.trunk.modules()) if tower.trunk is not None else []
+        modules = [*trunk, tower]
+    # Children before parents, which may overrule them.
+    for module in reversed(modules):
+        reset = getattr(module, "reset_parameters", None)
+        if reset is not None:
+            reset()
+
+
+def set_training_mode(model: AladinModel) -> None:
+    """Put what is trained in training mode, what is not in evaluation mode."""
+    model.train()
+    for module in model.modules():
+        own = list(module.parameters())
+        if own and not any(parameter.requires_grad for parameter in own):
+            module.eval()

@@ -1,0 +1,300 @@
+"""Photos and captions of one split, ready for the network.
+
+Where a stage's batches come from, and which part of each is this process's.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+from aladin_network.encoders.base import to_device
+from aladin_network.errors import DataError
+from aladin_network.inference import FeatureCache
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.types import NullProgress, Progress
+from aladin_training.batches.batch import Batch, OfflineBatch
+from aladin_training.batches.inputs import InputStore, NetworkInputs, image_digest
+from aladin_training.batches.items import check_regions, region_items, usable_photos
+from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw, Share
+from aladin_training.data import Record
+from aladin_training.data.regions import RegionStore
+from aladin_training.losses.negatives import negative_mask
+from aladin_training.parallel.numerics import Precision
+from aladin_training.parallel.threads import look_ahead
+
+# Of cached features, and of photos and captions that go through an encoder.
+CACHED_A_BATCH = 250
+READ_A_BATCH = 32
+
+
+class PairDataset:
+    """The photos of a split, each with its captions, as one network reads them."""
+
+    def __init__(self, store: InputStore, records: Sequence[Record], views: int) -> None:
+        """Tie photos and captions together, to be read by encoders.
+
+        Args:
+            store: of photos and captions, in the order of the records.
+            records: by row of the photo.
+            views: number of views of each photo.
+        """
+        self.views = views
+        self.records = list(records)
+        self.captions = [caption for record in records for caption in record.captions]
+        self.captions_of_photo: list[list[int]] = []
+        first = 0
+        for record in records:
+            self.captions_of_photo.append(list(range(first, first + len(record.captions))))
+            first += len(record.captions)
+        self.image_of_text = torch.tensor(
+            [photo for photo, rows in enumerate(self.captions_of_photo) for _ in rows]
+        )
+        self._store = store
+        self.inputs = store.unencoded
+        self._others: dict[str, NetworkInputs] = {}
+        self._reader: AladinModel | None = None
+
+    @classmethod
+    def prepare(
+        cls,
+        records: Sequence[Record],
+        model: AladinModel,
+        cache_root: Path,
+        views: Sequence[str],
+        precision: Precision,
+        progress: Progress,
+        regions: RegionStore | None = None,
+    ) -> PairDataset:
+        """Find the photos that can be used; nothing is encoded before a network reads them.
+
+        Args:
+            records: with captions.
+            model: its encoders preprocess; other networks read the set if theirs do alike.
+            cache_root: folder of all caches.
+            views: of `aladin_training.batches.items.view_names`.
+            precision: frozen encoders compute in.
+            progress: told of photos, now and when features are computed.
+            regions: of the photos, for a network that reads these.
+
+        Returns:
+            The set as an encoder in training reads it: photos and captions themselves.
+
+        Raises:
+            DataError: no photo can be used.
+            RegionError: photos have no regions.
+            InputError: the network reads regions and there are none, or it reads photos.
+        """
+        encoder = model.image.encoder
+        check_regions(encoder, regions)
+        if regions is not None:
+            items, kept = region_items(records, encoder, regions), list(records)
+        else:
+            cache = FeatureCache(cache_root, image_digest(encoder)) if encoder.frozen else None
+            items, usable = usable_photos([each.photo for each in records], views, cache, progress)
+            if not usable:
+                raise DataError(records[0].photo.path.parent, None, "no photo can be decoded")
+            kept = [records[row] for row in usable]
+        captions = [caption for record in kept for caption in record.captions]
+        store = InputStore(items, captions, model, cache_root, precision, progress)
+        return cls(store, kept, items.views)
+
+    def read_by(
+        self, model: AladinModel, others: Mapping[str, AladinModel] | None = None
+    ) -> PairDataset:
+        """Return the same set for networks with the weights that they have now.
+
+        What is frozen in a network is read from the cache of its own encoder, filled first
+        where that is new; what is trained reads photos and captions.
+
+        Args:
+            model: reads `Batch.images` and `Batch.texts`.
+            others: networks that look at the same batches, by the name that they give to
+                `Batch.seen_by`.
+        """
+        reading = copy.copy(self)
+        reading._reader, reading.inputs = model, self._store.inputs_of(model)
+        reading._others = {
+            name: self._store.inputs_of(each) for name, each in (others or {}).items()
+        }
+        return reading
+
+    @property
+    def digest(self) -> str:
+        """Identify photos, captions and their order; a resumed run must find the same."""
+        ids = [record.id for record in self.records]
+        content = json.dumps([ids, self.captions, self.captions_of_photo])
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def batch(
+        self,
+        rows: BatchRows,
+        negatives: Literal["image", "diagonal"] = "image",
+        share: Share | None = None,
+    ) -> Batch:
+        """Gather one training batch.
+
+        Args:
+            rows: of photos and captions.
+            negatives: "image": captions of one photo are no negatives of it; "diagonal": they
+                are if the photo stands in the batch twice.
+            share: only these photos with their captions; the negatives are of the whole batch.
+        """
+        shown = rows.photos if negatives == "image" else range(len(rows.photos))
+        photos = torch.tensor(shown)
+        per_photo = len(rows.captions) // len(rows.photos)
+        own = rows if share is None else rows.of(share)
+        matrix = negative_mask(photos, photos.repeat_interleave(per_photo))
+        batch = Batch(
+            images=self.inputs.photos.get(own.photos, own.views),
+            texts=self.inputs.texts.get(own.captions),
+            negatives=matrix,
+            offline=_offline(self.inputs, own.offline) if own.offline else None,
+        )
+        others = {name: self._as_read_by(each, batch, own) for name, each in self._others.items()}
+        return batch._replace(others=others)
+
+    def _as_read_by(self, inputs: NetworkInputs, batch: Batch, rows: BatchRows) -> Batch:
+        """Gather a batch for another network; what both read alike is read once."""
+        if inputs.photos is not self.inputs.photos:
+            batch = batch._replace(images=inputs.photos.get(rows.photos, rows.views))
+        if inputs.texts is not self.inputs.texts:
+            batch = batch._replace(texts=inputs.texts.get(rows.captions))
+        if rows.offline and inputs != self.inputs:
+            batch = batch._replace(offline=_offline(inputs, rows.offline))
+        return batch
+
+    @torch.inference_mode()
+    def encode(
+        self,
+        model: AladinModel,
+        keep: Callable[[Encoding], Encoding] = lambda encoding: encoding,
+        progress: Progress | None = None,
+    ) -> tuple[Encoding, Encoding]:
+        """Encode the whole split.
+
+        Args:
+            model: in evaluation mode; any network that preprocesses as the set's own.
+            keep: what is kept of each batch; all of it takes much memory for a large split.
+            progress: told of photos, then of captions.
+
+        Returns:
+            The images, and the texts in the order of `captions`.
+        """
+        device = next(model.parameters()).device
+        progress = progress or NullProgress()
+        inputs = self.inputs if model is self._reader else self._store.inputs_of(model)
+
+        def encoded(
+            count: int, cached: bool, get: Callable[[range], Any], encode: Callable[[Any], Encoding]
+        ) -> Encoding:
+            parts: list[Encoding] = []
+            rows = _chunks(count, CACHED_A_BATCH if cached else READ_A_BATCH)
+            for batch in look_ahead((get(each) for each in rows), 1):
+                parts.append(keep(encode(to_device(batch, device))))
+                progress.advance(parts[-1].size)
+            return concatenate(parts)
+
+        progress.start(len(self.captions_of_photo), "photos")
+        images = encoded(
+            len(self.captions_of_photo),
+            model.image.encoder.frozen,
+            lambda rows: inputs.photos.get(rows, [0] * len(rows)),
+            model.encode_images,
+        )
+        progress.start(len(self.captions), "captions")
+        texts = encoded(
+            len(self.captions), model.text.encoder.frozen, inputs.texts.get, model.encode_texts
+        )
+        return images, texts
+
+
+def _offline(inputs: NetworkInputs, drawn: OfflineDraw) -> OfflineBatch:
+    rows, views_bar, views_tilde = drawn
+    return OfflineBatch(
+        images_bar=inputs.photos.get(rows.images_bar, views_bar),
+        texts_bar=inputs.texts.get(rows.texts_bar),
+        images_tilde=inputs.photos.get(rows.images_tilde, views_tilde),
+        texts_tilde=inputs.texts.get(rows.texts_tilde),
+        cross=torch.tensor(rows.cross),
+    )
+
+
+def _chunks(total: int, size: int) -> list[range]:
+    return [range(start, min(total, start + size)) for start in range(0, total, size)]
+
+
+WHOLE = Share(rank=0, world=1)
+# While the network works on one batch the next is being made; more would only cost memory.
+BATCHES_AHEAD = 2
+
+
+class BatchSource(Protocol):
+    """The batches of a stage, a function of its seed and the epoch."""
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Number of batches, the same in every epoch."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Identify the data; a resumed run must find the same."""
+        ...
+
+    def epoch(self, number: int, start: int = 0, share: Share = WHOLE) -> Generator[Batch]:
+        """Yield the batches of an epoch from one on, as an unbroken epoch would have them.
+
+        Close it, or read it to its end, to end the threads behind it.
+
+        Args:
+            number: of the epoch, counted from 0.
+            start: batches that have been seen already; nothing is decoded for them.
+            share: whose photos and captions are wanted. The negatives are of the whole batch.
+        """
+        ...
+
+
+class PlannedBatches:
+    """Batches of a data set whose photos can be read in any order."""
+
+    def __init__(
+        self,
+        pairs: PairDataset,
+        plan: BatchPlan,
+        negatives: Literal["image", "diagonal"] = "image",
+    ) -> None:
+        """Tie a data set and the plan of a stage together.
+
+        Args:
+            pairs: photos and captions.
+            plan: which of them meet.
+            negatives: see `PairDataset.batch`.
+        """
+        self._pairs = pairs
+        self._plan = plan
+        self._negatives: Literal["image", "diagonal"] = negatives
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Number of batches, the same in every epoch."""
+        return self._plan.batches_per_epoch
+
+    @property
+    def digest(self) -> str:
+        """Identify the data; a resumed run must find the same."""
+        return self._pairs.digest
+
+    def epoch(self, number: int, start: int = 0, share: Share = WHOLE) -> Generator[Batch]:
+        """Yield the batches of an epoch from one on; see `BatchSource.epoch`."""
+        batches = (
+            self._pairs.batch(rows, self._negatives, share)
+            for rows in self._plan.epoch(number)[start:]
+        )
+        return look_ahead(batches, BATCHES_AHEAD)

@@ -1,0 +1,279 @@
+"""What the network reads in training: photos and captions, or their cached encoder output.
+
+The photos and captions of a split as each network reads them.
+
+A frozen encoder's output comes from the cache, which is filled when a network first asks; a
+trained encoder reads the photos and captions themselves. Two encoders share features only if
+their weights are the same: a digest of these is a part of the cache's key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol, cast
+
+import torch
+from aladin_network.config import dump_changes
+from aladin_network.encoders.base import (
+    Features,
+    ImageBatch,
+    ImageEncoder,
+    ImageInput,
+    TextBatch,
+    TextEncoder,
+    concatenate_features,
+    to_device,
+)
+from aladin_network.encoders.tokenized_text import TokenizedTextEncoder
+from aladin_network.inference import PHOTOS_AT_A_TIME, FeatureCache, content_digest
+from aladin_network.model import AladinModel
+from aladin_network.photos.regions import RegionSet
+from aladin_network.types import Progress
+from aladin_training.batches.items import ImageItems, in_threads
+from aladin_training.parallel.numerics import Precision, computing
+from PIL import Image
+from torch import Tensor, nn
+
+
+class PhotoInputs(Protocol):
+    """Photos by row, in several views."""
+
+    def get(self, rows: Sequence[int], views: Sequence[int]) -> ImageBatch | Features:
+        """Return a batch for `AladinModel.encode_images`; view 0 is the photo itself."""
+        ...
+
+
+class TextInputs(Protocol):
+    """Captions by row."""
+
+    def get(self, rows: Sequence[int]) -> TextBatch | Features:
+        """Return a batch for `AladinModel.encode_texts`."""
+        ...
+
+
+@dataclass(frozen=True)
+class CachedPhotos:
+    """Encoder output from the cache."""
+
+    cache: FeatureCache
+    items: ImageItems
+
+    def get(self, rows: Sequence[int], views: Sequence[int]) -> Features:
+        """Return the cached features of a batch."""
+        return self.cache.get(
+            [self.items.key(row, view) for row, view in zip(rows, views, strict=True)]
+        )
+
+
+@dataclass(frozen=True)
+class ReadPhotos:
+    """Photos read and preprocessed batch by batch, for encoders that are trained.
+
+    Any network of one configuration preprocesses alike, so these suit all of them. Only the
+    photos that threads are at work on are in memory decoded.
+    """
+
+    encoder: ImageEncoder
+    items: ImageItems
+
+    def get(self, rows: Sequence[int], views: Sequence[int]) -> ImageBatch:
+        """Return a batch of the encoder's input.
+
+        Raises:
+            ImageError: a photo cannot be read any more.
+        """
+        return self.encoder.collate(
+            list(in_threads(list(zip(rows, views, strict=True)), self._one))
+        )
+
+    def _one(self, place: tuple[int, int]) -> ImageInput:
+        row, view = place
+        return self.encoder.preprocess(self.items.load(row, [view])[0])
+
+
+@dataclass(frozen=True)
+class CachedTexts:
+    """Encoder output from the cache."""
+
+    cache: FeatureCache
+    keys: list[str]
+
+    def get(self, rows: Sequence[int]) -> Features:
+        """Return the cached features of a batch."""
+        return self.cache.get([self.keys[row] for row in rows])
+
+
+@dataclass(frozen=True)
+class TokenisedTexts:
+    """Captions tokenised batch by batch, for encoders that are trained."""
+
+    encoder: TextEncoder
+    texts: list[str]
+
+    def get(self, rows: Sequence[int]) -> TextBatch:
+        """Return the tokens of a batch; captions longer than the network takes are cut."""
+        return self.encoder.preprocess([self.texts[row] for row in rows], truncate=True)
+
+
+PHOTOS_A_PART = 64
+TEXTS_A_PART = 512
+# A GPU wants more than a processor's caches do.
+_PHOTOS_AT_A_TIME_ON_GPU = 32
+
+
+class NetworkInputs(NamedTuple):
+    """What one network reads of a split."""
+
+    photos: PhotoInputs
+    texts: TextInputs
+
+
+class InputStore:
+    """Photos and captions of a split, for any network."""
+
+    def __init__(
+        self,
+        items: ImageItems,
+        captions: list[str],
+        model: AladinModel,
+        cache_root: Path,
+        precision: Precision,
+        progress: Progress,
+    ) -> None:
+        """Name the photos and captions; nothing is encoded yet.
+
+        Args:
+            items: photos by row, or their regions.
+            captions: by row.
+            model: how photos and captions are preprocessed.
+            cache_root: folder of all caches.
+            precision: frozen encoders compute in; the cache keeps float16 anyway.
+            progress: told of photos and captions that are encoded.
+        """
+        self._items = items
+        self._captions = captions
+        self._cache_root = cache_root
+        self._precision: Precision = precision
+        self._progress = progress
+        self.unencoded = NetworkInputs(
+            ReadPhotos(model.image.encoder, items), TokenisedTexts(model.text.encoder, captions)
+        )
+        self._photos: dict[str, CachedPhotos] = {}
+        self._texts: dict[str, CachedTexts] = {}
+
+    def inputs_of(self, model: AladinModel) -> NetworkInputs:
+        """Return what a network reads; what two networks read alike is the same object.
+
+        Args:
+            model: with the weights for which the inputs are wanted.
+        """
+        image, text = model.image.encoder, model.text.encoder
+        return NetworkInputs(
+            self._cached_photos(image) if image.frozen else self.unencoded.photos,
+            self._cached_texts(text) if text.frozen else self.unencoded.texts,
+        )
+
+    def _cached_photos(self, encoder: ImageEncoder) -> CachedPhotos:
+        key = image_digest(encoder)
+        if key not in self._photos:
+            cache = FeatureCache(self._cache_root, key)
+            self._fill_photos(encoder, cache)
+            self._photos[key] = CachedPhotos(cache, self._items)
+        return self._photos[key]
+
+    def _cached_texts(self, encoder: TokenizedTextEncoder) -> CachedTexts:
+        key = text_digest(encoder)
+        if key not in self._texts:
+            cache = FeatureCache(self._cache_root, key)
+            keys = [content_digest(text.encode()) for text in self._captions]
+            self._fill_texts(encoder, cache, keys)
+            self._texts[key] = CachedTexts(cache, keys)
+        return self._texts[key]
+
+    def _fill_photos(self, encoder: ImageEncoder, cache: FeatureCache) -> None:
+        """Add what the cache lacks of the photos in all their views."""
+        views = range(self._items.views)
+        missing = [
+            (row, absent)
+            for row in range(len(self._items))
+            if (absent := [view for view in views if self._items.key(row, view) not in cache])
+        ]
+        self._progress.start(len(missing), "photos")
+        for start in range(0, len(missing), PHOTOS_A_PART):
+            part = missing[start : start + PHOTOS_A_PART]
+            loaded = list(in_threads(part, lambda place: self._items.load(*place)))
+            for view in views:
+                # Two rows may hold the same photo.
+                new = {
+                    self._items.key(row, view): photos[absent.index(view)]
+                    for (row, absent), photos in zip(part, loaded, strict=True)
+                    if view in absent and self._items.key(row, view) not in cache
+                }
+                if new:
+                    cache.add(list(new), _encode(encoder, list(new.values()), self._precision))
+            self._progress.advance(len(part))
+
+    def _fill_texts(
+        self, encoder: TokenizedTextEncoder, cache: FeatureCache, keys: list[str]
+    ) -> None:
+        """Add what the cache lacks of the captions."""
+        missing = {
+            key: text for key, text in zip(keys, self._captions, strict=True) if key not in cache
+        }
+        self._progress.start(len(missing), "captions")
+        device = _device(encoder)
+        by_length = sorted(missing.items(), key=lambda item: (len(item[1]), item[0]))
+        for start in range(0, len(by_length), TEXTS_A_PART):
+            part = by_length[start : start + TEXTS_A_PART]
+            batch = encoder.preprocess([text for _, text in part], truncate=True)
+            with torch.inference_mode(), computing(self._precision, device):
+                features = encoder(to_device(batch, device))
+            cache.add([key for key, _ in part], features)
+            self._progress.advance(len(part))
+
+
+def image_digest(encoder: ImageEncoder) -> str:
+    """Identify all that shapes a frozen image encoder's output."""
+    return _digest(encoder, "")
+
+
+def text_digest(encoder: TokenizedTextEncoder) -> str:
+    """Identify all that shapes a frozen text encoder's output."""
+    return _digest(encoder, encoder.tokenizer.to_str())
+
+
+def _digest(encoder: ImageEncoder | TokenizedTextEncoder, more: str) -> str:
+    # Where the weights come from, and whether they may change, shapes nothing.
+    config = dataclasses.replace(encoder.config, source=None, frozen=False)
+    # Fields to come shall not cost anybody the features that are cached.
+    content = json.dumps(dump_changes(config), sort_keys=True) + more + encoder.weights_digest()
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+@torch.inference_mode()
+def _encode(
+    encoder: ImageEncoder, photos: list[Image.Image | RegionSet], precision: Precision
+) -> Features:
+    """Encode the photos of one part."""
+    device = _device(encoder)
+    at_a_time = _PHOTOS_AT_A_TIME_ON_GPU if device.type == "cuda" else PHOTOS_AT_A_TIME
+    parts: list[Features] = []
+    for start in range(0, len(photos), at_a_time):
+        inputs = encoder.collate(
+            [encoder.preprocess(photo) for photo in photos[start : start + at_a_time]]
+        )
+        if isinstance(inputs, Tensor):
+            # Convolutions in this layout are about twice as fast on CPUs.
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        with computing(precision, device):
+            parts.append(encoder(to_device(inputs, device)))
+    return concatenate_features(parts)
+
+
+def _device(encoder: object) -> torch.device:
+    return next(cast(nn.Module, encoder).parameters()).device

@@ -1,0 +1,281 @@
+"""The views of a photo that training draws from: itself, its mirror image, random crops.
+
+What image encoders look at, by row: photos on disk, in several views.
+
+What region encoders look at in training and evaluation: ready-made regions, by row.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from aladin_network.config import ModelConfig
+from aladin_network.encoders.base import ImageEncoder
+from aladin_network.errors import ImageError, InputError
+from aladin_network.inference import FeatureCache, content_digest
+from aladin_network.photos.decoding import decode_image
+from aladin_network.photos.files import PhotoFile
+from aladin_network.photos.regions import RegionSet
+from aladin_network.types import Progress
+from aladin_training.data import Record
+from aladin_training.data.regions import RegionStore, region_keys
+from PIL import Image, ImageOps
+
+# A crop keeps this share of each side: enough that the captions stay true.
+_CROP_SIDE = (0.65, 0.95)
+
+PLAIN = ""
+
+
+def view_names(mirror: bool, crops: int) -> list[str]:
+    """Return the names of a photo's views; the first is the photo itself.
+
+    Args:
+        mirror: offer the mirror image.
+        crops: number of random crops offered, half of them mirrored.
+    """
+    return [PLAIN, *(["mirrored"] if mirror else []), *(f"crop-{n}" for n in range(1, crops + 1))]
+
+
+def apply_view(photo: Image.Image, view: str, photo_digest: str) -> Image.Image:
+    """Return one view of a photo.
+
+    Args:
+        photo: decoded.
+        view: of `view_names`.
+        photo_digest: of the photo's content; with the view's name it determines the crop.
+    """
+    if view == PLAIN:
+        return photo
+    if view == "mirrored":
+        return ImageOps.mirror(photo)
+    generator = random.Random(f"{view}:{photo_digest}")
+    side = generator.uniform(*_CROP_SIDE)
+    left, top = (generator.uniform(0, 1 - side) for _ in range(2))
+    box = (
+        left * photo.width,
+        top * photo.height,
+        (left + side) * photo.width,
+        (top + side) * photo.height,
+    )
+    crop = photo.resize(photo.size, Image.Resampling.BICUBIC, box=box)
+    return ImageOps.mirror(crop) if generator.random() < 0.5 else crop
+
+
+logger = logging.getLogger(__name__)
+
+THREADS = min(8, os.cpu_count() or 1)  # decoding releases the interpreter lock
+# Of photos that are only to be decoded for a test: a decoder may leave pixels out.
+_ANY_SIZE_PX = 1
+_READ_AHEAD = 64  # files in memory at a time
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class ImageItems(Protocol):
+    """Photos, or their regions, by row; any number of threads may read them."""
+
+    @property
+    def views(self) -> int:
+        """Number of views of each; view 0 is the photo itself."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of photos."""
+        ...
+
+    def key(self, row: int, view: int) -> str:
+        """Return the digest of a photo's content in a view: its key in a `FeatureCache`."""
+        ...
+
+    def load(self, row: int, views: Sequence[int]) -> list[Image.Image | RegionSet]:
+        """Read a photo once and return some of its views, as encoders preprocess them."""
+        ...
+
+
+@dataclass(frozen=True)
+class PhotoItems:
+    """Photos on disk.
+
+    Attributes:
+        files: where their bytes are.
+        names: of the views, see `aladin_training.batches.items.view_names`.
+        keys: ``keys[view][row]``.
+    """
+
+    files: list[PhotoFile]
+    names: list[str]
+    keys: list[list[str]]
+
+    @property
+    def views(self) -> int:
+        """Number of views of each photo."""
+        return len(self.names)
+
+    def __len__(self) -> int:
+        """Return the number of photos."""
+        return len(self.files)
+
+    def key(self, row: int, view: int) -> str:
+        """Return the digest of a photo's bytes and of the view's name."""
+        return self.keys[view][row]
+
+    def load(self, row: int, views: Sequence[int]) -> list[Image.Image | RegionSet]:
+        """Decode a photo and return some of its views.
+
+        Raises:
+            ImageError: the file has been damaged since `usable_photos` looked at it.
+        """
+        content = self.files[row].read()
+        photo = decode_image(content, self.files[row].source)
+        digest = content_digest(content)
+        return [apply_view(photo, self.names[view], digest) for view in views]
+
+
+def usable_photos(
+    files: Sequence[PhotoFile],
+    names: Sequence[str],
+    cache: FeatureCache | None,
+    progress: Progress,
+) -> tuple[PhotoItems, list[int]]:
+    """Find out which photos can be decoded; a damaged one is left out with a warning.
+
+    Args:
+        files: where their bytes are.
+        names: of the views.
+        cache: of an encoder; what it holds has been decoded before.
+        progress: told of photos.
+
+    Returns:
+        The usable photos, and their rows among `files`.
+
+    Raises:
+        ImageError: a photo file cannot be read.
+    """
+
+    def look(file: PhotoFile) -> list[str] | None:
+        content = file.read()
+        keys = [content_digest(content, name) for name in names]
+        known = cache is not None and keys[0] in cache
+        return keys if known or _is_sound(content, file) else None
+
+    progress.start(len(files), "photos")
+    keys: list[list[str]] = [[] for _ in names]
+    usable: list[int] = []
+    for row, found in enumerate(in_threads(files, look)):
+        progress.advance()
+        if found is not None:
+            usable.append(row)
+            for of_view, key in zip(keys, found, strict=True):
+                of_view.append(key)
+    return PhotoItems([files[row] for row in usable], list(names), keys), usable
+
+
+def in_threads(items: Sequence[S], work: Callable[[S], T]) -> Iterator[T]:
+    """Map over items in a few threads, in order, with bounded look-ahead."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        for start in range(0, len(items), _READ_AHEAD):
+            yield from pool.map(work, items[start : start + _READ_AHEAD])
+
+
+def _is_sound(content: bytes, file: PhotoFile) -> bool:
+    try:
+        decode_image(content, file.source, at_least_px=_ANY_SIZE_PX)
+    except ImageError as error:
+        logger.warning("left out: %s", error)
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class RegionItems:
+    """The regions of photos, read when they are asked for; see `ImageItems`.
+
+    Attributes:
+        store: of the regions.
+        keys: of the photos' regions, by row.
+    """
+
+    store: RegionStore
+    keys: list[str]
+
+    @property
+    def views(self) -> int:
+        """Return 1: there is no photo to mirror or to crop."""
+        return 1
+
+    def __len__(self) -> int:
+        """Return the number of photos."""
+        return len(self.keys)
+
+    def key(self, row: int, view: int) -> str:
+        """Return the name of a photo's regions in a `FeatureCache`; nothing is read for it."""
+        return content_digest(f"{self.store.fingerprint}:{self.keys[row]}".encode(), str(view))
+
+    def load(self, row: int, views: Sequence[int]) -> list[Image.Image | RegionSet]:
+        """Read a photo's regions.
+
+        Raises:
+            DataError: they cannot be used.
+        """
+        regions = self.store.read(self.keys[row])
+        return [regions for _ in views]
+
+
+def region_items(
+    records: Sequence[Record], encoder: ImageEncoder, store: RegionStore
+) -> RegionItems:
+    """Find the regions of all photos, and look whether the network can read them.
+
+    Args:
+        records: at least one photo.
+        encoder: of the network; it reads regions.
+        store: of the regions.
+
+    Raises:
+        RegionError: photos have no regions.
+        InputError: the network cannot read the first photo's.
+    """
+    items = RegionItems(store, region_keys(records, store))
+    encoder.preprocess(store.read(items.keys[0]))
+    return items
+
+
+def with_detector(config: ModelConfig, store: RegionStore) -> ModelConfig:
+    """Note in a network's configuration which detector made the regions, if these say so.
+
+    Args:
+        config: of a recipe; a detector that it names stays.
+        store: of the regions that are trained on.
+    """
+    encoder = config.image_encoder
+    if encoder.detector is not None:
+        return config
+    detector = store.read(next(iter(store.keys()))).detector
+    return replace(config, image_encoder=replace(encoder, detector=detector))
+
+
+def check_regions(encoder: ImageEncoder, store: RegionStore | None) -> None:
+    """Refuse photos where a network reads regions, and regions where it reads photos.
+
+    Args:
+        encoder: of the network.
+        store: of the regions that were given; None: none were.
+
+    Raises:
+        InputError: the network reads the other.
+    """
+    if encoder.reads == "regions" and store is None:
+        raise InputError(
+            "this network reads regions, not photos: expected ready-made ones, as --regions or "
+            "as regions in a recipe's [data]"
+        )
+    if encoder.reads == "photo" and store is not None:
+        raise InputError(f"this network reads photos, not regions: {store.path} is of no use to it")

@@ -1,0 +1,287 @@
+"""Mined lists, and what they were mined from.
+
+Draw offline negatives for the pairs of a batch (AOQ).
+
+Mined lists on disk: one safetensors file.
+
+tensors     texts, images (int32), see `OfflineNegatives`
+metadata    schema_version, what the lists were mined from, sha256 of both tensors
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from aladin_network.checkpoint import check_readable, write_tensors
+from aladin_network.config import STRICT, dump_config, parse_config
+from aladin_network.errors import ConfigError, DataError, InputError, StaleNegativesError
+from aladin_network.files import atomic_file
+from aladin_network.scoring.scores import ScoreName
+from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
+from aladin_training.mining.sweep import NO_ROW
+from jaxtyping import Int32
+from pydantic import ConfigDict
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinedFrom:
+    """All that decides what is in the lists.
+
+    Attributes:
+        data: digest of the photos and captions and of their order, see `PairDataset.digest`.
+        model_id: of the checkpoint that scored, see `aladin_network.checkpoint.Checkpoint`; None
+            where lists are expected and any network may have mined them.
+        score: of that network.
+        num_texts: captions asked for, for each photo.
+        num_images: photos asked for, for each caption.
+    """
+
+    data: str
+    model_id: str | None
+    score: ScoreName
+    num_texts: int = NUM_TEXTS
+    num_images: int = NUM_IMAGES
+
+
+@dataclass(frozen=True)
+class OfflineNegatives:
+    """The hardest negatives of every training photo and caption (AOQ).
+
+    Attributes:
+        texts: for each photo the captions, not its own, that score highest, best first; rows of
+            the data set's captions, -1 at the end where there are fewer.
+        images: for each caption the photos, not its own, that score highest; rows of photos.
+        mined_from: what the lists belong to.
+    """
+
+    texts: Int32[Tensor, "photos num_texts"]
+    images: Int32[Tensor, "captions num_images"]
+    mined_from: MinedFrom
+
+
+# The paper draws again while the two negatives belong together; short lists may offer nothing else.
+MAX_DRAWS = 20
+
+
+class OfflineRows(NamedTuple):
+    """For each pair (i, t) of a batch the rows of its offline negatives.
+
+    Attributes:
+        images_bar: photos from the captions' lists.
+        texts_bar: captions from the photos' lists.
+        images_tilde: the photos that `texts_bar` describe.
+        texts_tilde: a random caption of each of `images_bar`.
+        cross: whether (images_bar, texts_bar) and (images_tilde, texts_tilde) may serve as
+            negative pairs; if not, the loss drops the pair's cross terms.
+    """
+
+    images_bar: list[int]
+    texts_bar: list[int]
+    images_tilde: list[int]
+    texts_tilde: list[int]
+    cross: list[bool]
+
+
+def sample_offline(
+    pairs: Sequence[tuple[int, int]],
+    negatives: OfflineNegatives,
+    captions_of_photo: Sequence[Sequence[int]],
+    photo_of_caption: Sequence[int],
+    generator: random.Random,
+    coupled: bool = False,
+) -> OfflineRows:
+    """Draw the offline negatives of every pair.
+
+    The photo and the caption come from independent uniform draws out of the pair's two lists,
+    both drawn again while they belong together (AOQ), `MAX_DRAWS` times at most.
+
+    Args:
+        pairs: rows of photo and caption.
+        negatives: mined lists; none is empty, for `mine_negatives` refuses a single photo.
+        captions_of_photo: rows of each photo's captions.
+        photo_of_caption: row of each caption's photo, as plain integers.
+        generator: all randomness comes from it, so that training resumes exactly.
+        coupled: what the official code does instead: one rank r takes the caption of rank r and
+            the photo of rank r // ratio, the ratio being that of the lists' lengths (300 / 60);
+            nothing is drawn again and every cross term kept, even where it is a matching pair.
+
+    Returns:
+        The rows, in the order of the pairs.
+
+    Raises:
+        InputError: `coupled` and the lists of captions are the shorter ones.
+    """
+    width_texts, width_images = negatives.texts.shape[1], negatives.images.shape[1]
+    ratio = width_texts // width_images
+    if coupled and ratio < 1:
+        lengths = f"{width_texts} captions and {width_images} photos"
+        raise InputError(f"coupled draws need no fewer captions than photos, got {lengths}")
+    photos, captions = [photo for photo, _ in pairs], [caption for _, caption in pairs]
+    rows = OfflineRows([], [], [], [], [])
+    for texts, images in zip(
+        _unpadded(negatives.texts.numpy()[photos]),
+        _unpadded(negatives.images.numpy()[captions]),
+        strict=True,
+    ):
+        if coupled:
+            rank = generator.randrange(min(len(texts), len(images) * ratio))
+            text_bar, image_bar, cross = int(texts[rank]), int(images[rank // ratio]), True
+        else:
+            text_bar, image_bar, cross = _draw_apart(texts, images, photo_of_caption, generator)
+        rows.images_bar.append(image_bar)
+        rows.texts_bar.append(text_bar)
+        rows.images_tilde.append(photo_of_caption[text_bar])
+        rows.texts_tilde.append(generator.choice(captions_of_photo[image_bar]))
+        rows.cross.append(cross)
+    return rows
+
+
+def _draw_apart(
+    texts: npt.NDArray[np.int32],
+    images: npt.NDArray[np.int32],
+    photo_of_caption: Sequence[int],
+    generator: random.Random,
+) -> tuple[int, int, bool]:
+    """Draw a caption and a photo; the last value tells whether they belong to different photos."""
+
+    def draw() -> tuple[int, int]:
+        text = texts[generator.randrange(len(texts))]
+        return int(text), int(images[generator.randrange(len(images))])
+
+    text_bar, image_bar = draw()
+    for _ in range(MAX_DRAWS - 1):
+        if photo_of_caption[text_bar] != image_bar:
+            break
+        text_bar, image_bar = draw()
+    return text_bar, image_bar, photo_of_caption[text_bar] != image_bar
+
+
+def _unpadded(lists: npt.NDArray[np.int32]) -> list[npt.NDArray[np.int32]]:
+    """Cut each list to its rows; `NO_ROW` stands only at the end."""
+    lengths: list[int] = (lists != NO_ROW).sum(axis=1).tolist()
+    return [each[:length] for each, length in zip(lists, lengths, strict=True)]
+
+
+SCHEMA_VERSION = 1
+
+_TENSORS = ("images", "texts")
+# What each fact of `MinedFrom` is to a reader of the message.
+_FACTS = {
+    "data": "the data or its order",
+    "model_id": "the model",
+    "score": "the score",
+    "num_texts": "texts for each photo",
+    "num_images": "images for each caption",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Header:
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    schema_version: int
+    mined_from: MinedFrom
+    content: str
+
+
+def save_negatives(path: Path, negatives: OfflineNegatives) -> None:
+    """Write mined lists atomically; an older file in their place is replaced.
+
+    Args:
+        path: of the file.
+        negatives: from `mine_negatives`.
+    """
+    tensors = {
+        "texts": negatives.texts.contiguous(),
+        "images": negatives.images.contiguous(),
+    }
+    header = _Header(
+        schema_version=SCHEMA_VERSION,
+        mined_from=negatives.mined_from,
+        content=_content(tensors),
+    )
+    with atomic_file(path) as partial:
+        write_tensors(partial, tensors, {"header": json.dumps(dump_config(header))})
+
+
+def load_negatives(path: Path, expected: MinedFrom) -> OfflineNegatives:
+    """Read mined lists and make sure that they are those of the data and settings at hand.
+
+    Args:
+        path: written by `save_negatives`.
+        expected: what the lists have to be mined from; shorter lists are not cut from longer ones.
+
+    Raises:
+        DataError: there is no such file, or it is damaged.
+        StaleNegativesError: the lists were mined from something else; names each difference.
+    """
+    header, tensors = _read(path)
+    found = header.mined_from
+    differences = [
+        (words, _short(getattr(expected, name)), _short(getattr(found, name)))
+        for name, words in _FACTS.items()
+        if getattr(expected, name) != getattr(found, name)
+    ]
+    if expected.model_id is None:
+        differences = [each for each in differences if each[0] != _FACTS["model_id"]]
+    if differences:
+        raise StaleNegativesError(path, differences)
+    return OfflineNegatives(tensors["texts"], tensors["images"], found)
+
+
+def _read(path: Path) -> tuple[_Header, dict[str, Tensor]]:
+    """Read a file whole and make sure that it is what was written."""
+    try:
+        check_readable(path)
+        with safe_open(path, framework="pt") as file:
+            metadata: dict[str, str] = file.metadata() or {}
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in _TENSORS}
+    except FileNotFoundError:
+        raise DataError(path, None, "no such file; `aladin mine` writes it") from None
+    except PermissionError:
+        raise DataError(path, None, "cannot be read (Permission denied)") from None
+    except (OSError, SafetensorError) as error:
+        raise DataError(path, None, f"not a file of mined negatives ({error})") from error
+    header = _read_header(path, metadata.get("header", ""))
+    if _content(tensors) != header.content:
+        raise DataError(path, None, "damaged: the lists are not those that were written")
+    return header, tensors
+
+
+def _read_header(path: Path, text: str) -> _Header:
+    try:
+        data: Any = json.loads(text)
+    except ValueError:
+        raise DataError(path, None, "not a file of mined negatives (no header)") from None
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if version != SCHEMA_VERSION:
+        raise DataError(path, None, f"schema version {version}, expected {SCHEMA_VERSION}")
+    try:
+        return parse_config(_Header, data, "header")
+    except ConfigError as error:
+        raise DataError(path, None, str(error)) from error
+
+
+def _content(tensors: dict[str, Tensor]) -> str:
+    """Digest the lists; safetensors itself notices a file cut short, but no changed byte."""
+    digest = hashlib.sha256()
+    for name in _TENSORS:
+        digest.update(f"{name} {tuple(tensors[name].shape)} {tensors[name].dtype}".encode())
+        digest.update(tensors[name].numpy().data)
+    return digest.hexdigest()
+
+
+def _short(fact: object) -> object:
+    """Cut a digest to what tells two of them apart."""
+    return fact[:12] if isinstance(fact, str) else fact

@@ -1,0 +1,7 @@
+"""Recipes against each other: trained with several seeds, evaluated alike, reported in one table.
+
+OUT/runs/RECIPE/seed-S/       a run of `aladin_training.stages.run`, with its stored evaluation
+OUT/stages/                   finished stages that several runs begin with
+OUT/step_times.json           how long a training step of each recipe takes
+OUT/report.md, report.html    the report; its pictures are in OUT/figures/
+"""

@@ -1,0 +1,218 @@
+"""Stand-ins for what earlier stages leave: a step takes as long with them as with the real ones.
+
+How long a training step of each recipe takes, relative to the baseline's.
+
+Each recipe is measured against the baseline in one process, step by step in turn: a neighbour
+on the machine slows both alike, so the ratio holds even where the milliseconds do not.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+import json
+import logging
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from aladin_network.checkpoint import Checkpoint, Provenance
+from aladin_network.config import dump_config
+from aladin_network.errors import AladinError
+from aladin_network.files import write_json
+from aladin_network.model import AladinModel
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
+from aladin_network.types import NullProgress, Progress
+
+from aladin_training.batches.batch import Batch
+from aladin_training.batches.dataset import PairDataset
+from aladin_training.batches.offline import MinedFrom, OfflineNegatives
+from aladin_training.config.recipe import Recipe
+from aladin_training.config.stage import OfflineNegativesConfig
+from aladin_training.parallel.threads import torch_threads
+from aladin_training.stages.preparation import prepare_run
+from aladin_training.stages.setup import set_up_stage
+from aladin_training.streaming.stream import PhotoStream
+
+# Both scores take part, as with a fusion that has been fitted.
+_HALF = DirectionFusion(weight=0.5)
+
+
+class RandomSources:
+    """Teachers and anchors are copies of the network itself, mined lists are drawn at random."""
+
+    def __init__(self, model: AladinModel, train_set: PairDataset | PhotoStream) -> None:
+        """Stand in for the earlier stages of a recipe.
+
+        Args:
+            model: the recipe's network, any weights.
+            train_set: what lists would be mined from; at least two photos.
+        """
+        self._model = model
+        self._train_set = train_set
+
+    def checkpoint(self, stage: str) -> Checkpoint:
+        """Return a copy of the network."""
+        fusion = Fusion(text_to_image=_HALF, image_to_text=_HALF)
+        return Checkpoint(copy.deepcopy(self._model), fusion, Provenance(stage=stage), "random")
+
+    def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
+        """Return lists of random captions and photos, never a photo's own."""
+        assert isinstance(self._train_set, PairDataset)  # recipes mine in no stream
+        captions_of_photo = self._train_set.captions_of_photo
+        n_photos = len(captions_of_photo)
+        first_captions = torch.tensor([captions[0] for captions in captions_of_photo])
+        generator = torch.Generator().manual_seed(0)
+
+        def other_photos(photos: torch.Tensor, count: int) -> torch.Tensor:
+            steps = torch.randint(1, n_photos, (len(photos), count), generator=generator)
+            return (photos.unsqueeze(1) + steps) % n_photos  # (len(photos), count)
+
+        of_photos = other_photos(torch.arange(n_photos), config.num_texts)
+        of_captions = other_photos(self._train_set.image_of_text, config.num_images)
+        mined_from = MinedFrom(data=self._train_set.digest, model_id=None, score=config.score)
+        return OfflineNegatives(first_captions[of_photos].int(), of_captions.int(), mined_from)
+
+
+logger = logging.getLogger(__name__)
+
+ROUNDS = 30
+_WARM_UP = 3
+
+
+class StepTime(NamedTuple):
+    """A training step of a recipe beside one of the baseline.
+
+    Attributes:
+        ms: median of the recipe's, with forward and backward pass, optimizer and batch.
+        baseline_ms: median of the baseline's, in turn with them.
+        ratio: median over the rounds of the one divided by the other.
+    """
+
+    ms: float
+    baseline_ms: float
+    ratio: float
+
+
+def measure_step_times(
+    recipes: Sequence[Recipe],
+    baseline: Recipe,
+    rounds: int = ROUNDS,
+    progress: Progress | None = None,
+) -> dict[str, StepTime]:
+    """Time a training step of the final stage of each recipe, with random weights.
+
+    Args:
+        recipes: to be measured; the baseline may be among them.
+        baseline: with what each is compared.
+        rounds: steps of each that count.
+        progress: told of the recipes.
+
+    Returns:
+        Times by the recipe's name; a recipe that cannot be set up is left out, with a warning.
+    """
+    progress = progress or NullProgress()
+    progress.start(len(recipes), "step times")
+    times: dict[str, StepTime] = {}
+    with torch_threads(baseline.threads):
+        their_step = _steps(baseline)
+        for recipe in recipes:
+            try:
+                times[recipe.name] = _in_turn(_steps(recipe), their_step, rounds)
+            except AladinError as error:
+                logger.warning("%s: its step time cannot be measured: %s", recipe.name, error)
+            progress.advance()
+    return times
+
+
+def _in_turn(our_step: Callable[[], None], their_step: Callable[[], None], rounds: int) -> StepTime:
+    ours: list[float] = []
+    theirs: list[float] = []
+    for turn in range(-_WARM_UP, rounds):
+        # Whoever comes second finds warmer caches: they change places.
+        pair = [(our_step, ours), (their_step, theirs)]
+        for step, seconds in pair if turn % 2 else reversed(pair):
+            begun = time.perf_counter()
+            step()
+            if turn >= 0:
+                seconds.append(time.perf_counter() - begun)
+    return StepTime(
+        ms=1000 * statistics.median(ours),
+        baseline_ms=1000 * statistics.median(theirs),
+        ratio=statistics.median(our / their for our, their in zip(ours, theirs, strict=True)),
+    )
+
+
+def _steps(recipe: Recipe) -> Callable[[], None]:
+    """Set the final stage of a recipe up and return what takes its next training step."""
+    prepared = prepare_run(recipe, NullProgress())
+    sources = RandomSources(prepared.model, prepared.train_set)
+    with tempfile.TemporaryDirectory() as scratch:  # nothing is written before a run
+        trainer = set_up_stage(
+            recipe, recipe.final_stage, prepared, Path(scratch), sources, NullProgress()
+        )
+    trainer.start_epoch(0)
+    on_gpu = next(prepared.model.parameters()).is_cuda
+
+    def batches() -> Iterator[Batch]:
+        for epoch in itertools.count():
+            yield from trainer.epoch(epoch)
+
+    batch = batches()
+
+    def step() -> None:
+        trainer.train_step(next(batch))
+        if on_gpu:
+            torch.cuda.synchronize()
+
+    return step
+
+
+def load_step_times(file: Path, recipes: Sequence[Recipe], baseline: Recipe) -> dict[str, StepTime]:
+    """Read what has been measured of these very recipes.
+
+    Args:
+        file: written by `save_step_times`; may be missing.
+        recipes: whose times are asked for.
+        baseline: that they were compared with.
+
+    Returns:
+        Times by name, of the recipes that have one.
+    """
+    if not file.exists():
+        return {}
+    stored: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return {
+        recipe.name: StepTime(**stored[key]["time"])
+        for recipe in recipes
+        if (key := _key(recipe, baseline)) in stored
+    }
+
+
+def save_step_times(
+    file: Path, times: dict[str, StepTime], recipes: Sequence[Recipe], baseline: Recipe
+) -> None:
+    """Write times, each under all that it depends on.
+
+    Args:
+        file: replaced.
+        times: by name.
+        recipes: that were measured.
+        baseline: that they were compared with.
+    """
+    stored = {
+        _key(recipe, baseline): {"recipe": recipe.name, "time": times[recipe.name]._asdict()}
+        for recipe in recipes
+        if recipe.name in times
+    }
+    write_json(file, stored)
+
+
+def _key(recipe: Recipe, baseline: Recipe) -> str:
+    content = json.dumps([dump_config(recipe), dump_config(baseline)], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]

@@ -1,0 +1,213 @@
+"""Checked access to the fields of a JSON object; every fault names its place.
+
+What the columns of a table, or the fields of a ``.json`` beside a photo, say of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from aladin_network.errors import DataError
+from aladin_network.photos.files import CAPTIONS, ID, SPLIT, STATUS, SUCCESS, first_of, metadata_of
+
+
+class Place(NamedTuple):
+    """Where a record was read from.
+
+    Attributes:
+        file: the data file.
+        line: counted from 1; None where a file is one object.
+        part: of that object, e.g. ``images[3]``.
+    """
+
+    file: Path
+    line: int | None = None
+    part: str = ""
+
+    def __str__(self) -> str:
+        if self.part:
+            return self.part
+        return str(self.file) if self.line is None else f"line {self.line}"
+
+    def error(self, reason: str) -> DataError:
+        """Return the error to raise about this place."""
+        return DataError(self.file, self.line, f"{self.part}: {reason}" if self.part else reason)
+
+
+def parse_json(raw: bytes, place: Place) -> object:
+    """Parse JSON.
+
+    Raises:
+        DataError: it is not JSON in UTF-8.
+    """
+    try:
+        return json.loads(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise place.error(f"not UTF-8 at byte {error.start + 1} of the line") from None
+    except (ValueError, RecursionError) as error:
+        raise place.error(f"not JSON ({error})") from None
+
+
+class Fields:
+    """The fields of one JSON object."""
+
+    def __init__(self, data: object, place: Place, known: frozenset[str] | None = None) -> None:
+        """Check that `data` is an object.
+
+        Args:
+            data: parsed JSON.
+            place: where it was read.
+            known: the only fields it may have; None leaves that open, for foreign formats.
+
+        Raises:
+            DataError: it is no object, or has an unknown field.
+        """
+        if not isinstance(data, dict):
+            raise place.error(f"expected a JSON object, got {_kind(data)}")
+        self._data = cast(dict[str, Any], data)
+        self.place = place
+        unknown = sorted(self._data.keys() - known) if known is not None else []
+        if known is not None and unknown:
+            raise place.error(f"unknown field {unknown[0]!r}, known are {sorted(known)}")
+
+    def text(self, name: str) -> str:
+        """Return a text that must be there and not be blank."""
+        if name not in self._data:
+            raise self.place.error(f"lacks the field {name!r}")
+        return self._checked(self._data[name], name)
+
+    def optional_text(self, name: str) -> str | None:
+        """Return a text, or None if the field is missing or null."""
+        value = self._data.get(name)
+        return None if value is None else self._checked(value, name)
+
+    def optional_number(self, name: str) -> int | None:
+        """Return a whole number, or None if the field is missing or null."""
+        value = self._data.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise self.place.error(f"{name}: expected a whole number, got {_kind(value)}")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of texts, empty if the field is missing or null."""
+        return tuple(
+            self._checked(value, f"{name}[{number}]")
+            for number, value in enumerate(self._list(name))
+        )
+
+    def objects(self, name: str) -> list[Fields]:
+        """Return a list of objects that must be there."""
+        if name not in self._data:
+            raise self.place.error(f"lacks the field {name!r}")
+        prefix = f"{self.place.part}." if self.place.part else ""
+        return [
+            Fields(value, self.place._replace(part=f"{prefix}{name}[{number}]"))
+            for number, value in enumerate(self._list(name))
+        ]
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """Return an object, empty if the field is missing or null."""
+        value = self._data.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise self.place.error(f"{name}: expected an object, got {_kind(value)}")
+        return cast(dict[str, Any], value or {})
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._data
+
+    def _list(self, name: str) -> list[object]:
+        value = self._data.get(name)
+        if value is not None and not isinstance(value, list):
+            raise self.place.error(f"{name}: expected a list, got {_kind(value)}")
+        return cast(list[object], value or [])
+
+    def _checked(self, value: object, name: str) -> str:
+        if not isinstance(value, str):
+            raise self.place.error(f"{name}: expected a text, got {_kind(value)}")
+        if not value.strip():
+            raise self.place.error(f"{name}: is blank")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            # JSON can escape half of a surrogate pair; no tokenizer or database takes it.
+            raise self.place.error(f"{name}: is not valid Unicode")
+        return value
+
+
+_KINDS: Mapping[type, str] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def _kind(value: object) -> str:
+    return _KINDS[type(value)]
+
+
+class Description(NamedTuple):
+    """What a row says of its photo, or of its text.
+
+    Attributes:
+        id: None where there is no such column.
+        captions: none, one or several.
+        split: None if it does not say.
+        metadata: everything else.
+    """
+
+    id: str | None
+    captions: tuple[str, ...]
+    split: str | None
+    metadata: dict[str, Any]
+
+
+def has_failed(row: Mapping[str, Any]) -> bool:
+    """Whether img2dataset could not download the photo of a row."""
+    return row.get(STATUS, SUCCESS) not in (None, SUCCESS)
+
+
+def describe(row: Mapping[str, Any], place: Place, photo_column: str | None = None) -> Description:
+    """Tell id, captions, split and metadata of a row apart.
+
+    Args:
+        row: values by column.
+        place: named in errors.
+        photo_column: that names the photo; no metadata.
+
+    Raises:
+        DataError: a value is not of the kind that its column has.
+    """
+    present = [name for name, value in row.items() if value is not None]
+    captions, identity = first_of(CAPTIONS, present), first_of(ID, present)
+    return Description(
+        id=None if identity is None else _word(row[identity], identity, place),
+        captions=() if captions is None else _captions(row[captions], captions, place),
+        split=_word(row[SPLIT], SPLIT, place) if SPLIT in present else None,
+        metadata=metadata_of(row, [captions, identity, photo_column, SPLIT]),
+    )
+
+
+def _word(value: object, name: str, place: Place) -> str:
+    """Return an id or a split; tables hold ids as numbers, too."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise place.error(f"{name}: expected a text, got {type(value).__name__}")
+    word = str(value)
+    if not word.strip():
+        raise place.error(f"{name}: is blank")
+    return word
+
+
+def _captions(value: object, name: str, place: Place) -> tuple[str, ...]:
+    values = cast(list[object], value) if isinstance(value, list) else [value]
+    captions: list[str] = []
+    for caption in values:
+        if not isinstance(caption, str):
+            kind = type(caption).__name__
+            raise place.error(f"{name}: expected a text or a list of texts, got {kind}")
+        captions.append(caption.strip())
+    return tuple(caption for caption in captions if caption)

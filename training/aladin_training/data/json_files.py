@@ -1,0 +1,120 @@
+"""JSON lines, one photo a line: the project's own format.
+
+{"image": "path relative to the file", "captions": ["..."], "split": "train",
+ "id": "optional", "metadata": {}}
+
+Karpathy's JSON of Flickr8k, Flickr30K and COCO: all photos in one object.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from aladin_network.errors import DataError
+from aladin_network.photos.files import PhotoFile
+
+from aladin_training.data.fields import Fields, Place, parse_json
+from aladin_training.data.records import Entry, Record
+
+_KNOWN = frozenset({"image", "captions", "split", "id", "metadata"})
+
+
+def read_jsonl(file: Path) -> Iterator[Entry]:
+    """Read the photos of a JSONL file.
+
+    Raises:
+        DataError: a line is not JSON, lacks a field, or has an unknown or ill-typed one.
+    """
+    folder = file.absolute().parent
+    for line in read_lines(file, _KNOWN):
+        uri = line.text("image")
+        yield Entry(
+            line.place,
+            Record(
+                id=line.optional_text("id") or uri,
+                photo=PhotoFile(folder / uri),
+                uri=uri,
+                captions=line.texts("captions"),
+                split=line.optional_text("split"),
+                metadata=line.mapping("metadata"),
+            ),
+        )
+
+
+def read_lines(file: Path, known: frozenset[str] | None) -> Iterator[Fields]:
+    """Parse a JSONL file; blank lines are skipped.
+
+    Args:
+        file: UTF-8, with any line ends.
+        known: the fields that a line may have; None leaves that open.
+
+    Raises:
+        DataError: the file cannot be read, or a line is not a JSON object.
+    """
+    try:
+        # In bytes, so that a line that is not UTF-8 is still counted.
+        with file.open("rb") as lines:
+            for number, raw in enumerate(lines, start=1):
+                if number == 1:
+                    raw = raw.removeprefix(codecs.BOM_UTF8)
+                if raw.strip():
+                    place = Place(file, number)
+                    yield Fields(parse_json(raw, place), place, known)
+    except OSError as error:
+        raise DataError(file, None, error.strerror or "cannot be read") from error
+
+
+# COCO's photos of the official validation part that Karpathy trains on.
+_JOINED = {"restval": "train"}
+# COCO's own number of a photo, by which others name its regions.
+_COCO_ID = "cocoid"
+
+
+def read_karpathy(file: Path, images: Path | None = None) -> Iterator[Entry]:
+    """Read the photos of a Karpathy JSON; its "restval" joins "train".
+
+    Args:
+        file: e.g. ``dataset_flickr8k.json``.
+        images: folder of the photos; None: ``images/`` beside the file if it exists, else the
+            file's own folder.
+
+    Raises:
+        DataError: the file is not JSON of this format.
+    """
+    beside = file.absolute().parent
+    if images is None:
+        images = beside / "images" if (beside / "images").is_dir() else beside
+    for photo in _load(file).objects("images"):
+        # COCO's photos lie in subfolders named by `filepath`; the others have none.
+        subfolder = photo.optional_text("filepath")
+        filename = photo.text("filename")
+        uri = f"{subfolder}/{filename}" if subfolder else filename
+        split = photo.text("split")
+        coco_id = photo.optional_number(_COCO_ID)
+        yield Entry(
+            photo.place,
+            Record(
+                id=uri,
+                photo=PhotoFile(images.absolute() / uri),
+                uri=uri,
+                captions=tuple(sentence.text("raw") for sentence in photo.objects("sentences")),
+                split=_JOINED.get(split, split),
+                metadata={} if coco_id is None else {_COCO_ID: coco_id},
+            ),
+        )
+
+
+def _load(file: Path) -> Fields:
+    try:
+        data: object = json.loads(file.read_bytes())
+    except OSError as error:
+        raise DataError(file, None, error.strerror or "cannot be read") from error
+    except json.JSONDecodeError as error:
+        hint = "; give JSON lines the suffix .jsonl" if error.msg == "Extra data" else ""
+        raise DataError(file, error.lineno, f"not JSON ({error}){hint}") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(file, None, f"not JSON ({error})") from None
+    return Fields(data, Place(file))

@@ -1,0 +1,185 @@
+"""SCAN's "precomp" folders as data sets: captions, and arrays of ready-made regions.
+
+    {split}_ims.npy     (rows, 36, 2048) float32, the regions
+    {split}_caps.txt    one caption a line; those of one photo follow one another
+    {split}_ids.txt     one id a photo, or one a caption; may be missing
+
+Some of these folders repeat a photo's row for each of its five captions, so that there are as
+many rows as captions. SCAN's reader tells the two apart by the numbers of rows and captions, and
+so does this one, which then reads one row of five and says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from aladin_network.errors import DataError
+from aladin_network.photos.files import PhotoFile
+
+from aladin_training.data.fields import Place
+from aladin_training.data.records import Entry, Record
+
+logger = logging.getLogger(__name__)
+
+_IMAGES = "_ims.npy"
+_REPEATED = 5
+_KNOWN = ("train", "dev", "val", "test", "testall")
+# What SCAN calls "dev" is "val" everywhere else.
+_SPLITS = {"dev": "val"}
+# Groups of rows that are compared before five rows are taken for one photo.
+_GROUPS_COMPARED = 8
+
+
+class PrecompSplit(NamedTuple):
+    """One split of a folder.
+
+    Attributes:
+        name: as in the names of its files.
+        images: file of the regions.
+        keys: ``SPLIT/ID`` of each photo.
+        rows_a_photo: rows of the array that are the same photo; the first is read.
+        captions: of each photo.
+    """
+
+    name: str
+    images: Path
+    keys: list[str]
+    rows_a_photo: int
+    captions: list[tuple[str, ...]]
+
+
+def is_precomp(folder: Path) -> bool:
+    """Tell whether a folder is one of these, without listing what may be millions of photos."""
+    return any((folder / f"{name}{_IMAGES}").is_file() for name in _KNOWN)
+
+
+def read_precomp(folder: Path) -> Iterator[Entry]:
+    """Read the photos of a folder; there are no files of photos, only of their regions.
+
+    Raises:
+        DataError: see `open_precomp`.
+    """
+    folder = folder.absolute()
+    for split in open_precomp(folder):
+        place = Place(folder / f"{split.name}_caps.txt")
+        for key, captions in zip(split.keys, split.captions, strict=True):
+            yield Entry(
+                place,
+                Record(
+                    id=key,
+                    photo=PhotoFile(folder / key),
+                    uri=key,
+                    captions=captions,
+                    split=_SPLITS.get(split.name, split.name),
+                ),
+            )
+
+
+def open_precomp(folder: Path) -> list[PrecompSplit]:
+    """Find the splits of a folder, and what belongs together in each.
+
+    Raises:
+        DataError: a file is missing or damaged, or the numbers of rows do not fit.
+    """
+    return [
+        _open_split(folder, images.name.removesuffix(_IMAGES))
+        for images in sorted(folder.glob(f"*{_IMAGES}"))
+    ]
+
+
+def map_images(file: Path) -> np.ndarray:
+    """Map an array of regions; rows are read when they are asked for.
+
+    Returns:
+        (rows, regions, numbers).
+
+    Raises:
+        DataError: the file is no such array.
+    """
+    try:
+        images: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise DataError(file, None, error.strerror or "cannot be read") from error
+    except (ValueError, EOFError) as error:
+        raise DataError(file, None, f"expected an array of numbers ({error})") from None
+    if images.ndim != 3 or 0 in images.shape:
+        expected = "an array of shape (photos, regions, numbers)"
+        raise DataError(file, None, f"expected {expected}, found {images.shape}")
+    return images
+
+
+def _open_split(folder: Path, name: str) -> PrecompSplit:
+    file = folder / f"{name}{_IMAGES}"
+    images = map_images(file)
+    rows = len(images)
+    captions_file = folder / f"{name}_caps.txt"
+    captions = _lines(captions_file)
+    if not captions or len(captions) % rows:
+        expected = f"one caption a line, the same number for each of the {rows} rows of {file.name}"
+        raise DataError(captions_file, None, f"expected {expected}; found {len(captions)} lines")
+    rows_a_photo = _REPEATED if len(captions) == rows and _is_repeated(images) else 1
+    if rows_a_photo > 1:
+        logger.info(
+            "%s: %d rows for %d captions: each photo's row is there %d times, one is read",
+            *(file, rows, len(captions), rows_a_photo),
+        )
+    photos = rows // rows_a_photo
+    each = len(captions) // photos
+    return PrecompSplit(
+        name=name,
+        images=file,
+        keys=[f"{name}/{photo_id}" for photo_id in _ids(folder, name, photos, each)],
+        rows_a_photo=rows_a_photo,
+        captions=[
+            tuple(caption for caption in captions[first : first + each] if caption)
+            for first in range(0, len(captions), each)
+        ],
+    )
+
+
+def _is_repeated(images: np.ndarray) -> bool:
+    """Tell whether rows are the same five by five, by comparing some groups of them."""
+    if len(images) % _REPEATED:
+        return False
+    groups = len(images) // _REPEATED
+    for group in np.linspace(0, groups - 1, min(groups, _GROUPS_COMPARED)).astype(int):
+        rows = images[group * _REPEATED : (group + 1) * _REPEATED]
+        if not np.array_equal(rows, np.broadcast_to(rows[:1], rows.shape)):
+            return False
+    return True
+
+
+def _ids(folder: Path, name: str, photos: int, captions_a_photo: int) -> list[str]:
+    """Return the photos' ids; where each caption has one of its own, the photos' numbers."""
+    file = folder / f"{name}_ids.txt"
+    numbers = [str(number) for number in range(photos)]
+    if not file.exists():
+        return numbers
+    ids = _lines(file)
+    if len(ids) == photos * captions_a_photo and captions_a_photo > 1:
+        groups = [ids[n : n + captions_a_photo] for n in range(0, len(ids), captions_a_photo)]
+        if any(len(set(group)) > 1 for group in groups):
+            return numbers
+        ids = [group[0] for group in groups]
+    elif len(ids) != photos:
+        expected = f"an id for each of {photos} photos or {photos * captions_a_photo} captions"
+        raise DataError(file, None, f"expected {expected}, found {len(ids)}")
+    first: dict[str, int] = {}
+    for number, photo_id in enumerate(ids):
+        if not photo_id or photo_id in first:
+            raise DataError(file, None, f"expected an id of its own for each photo: {photo_id!r}")
+        first[photo_id] = number
+    return ids
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+    except OSError as error:
+        raise DataError(file, None, error.strerror or "cannot be read") from error
+    except UnicodeDecodeError as error:
+        raise DataError(file, None, f"not UTF-8 at byte {error.start + 1}") from None

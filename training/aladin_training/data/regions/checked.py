@@ -1,0 +1,210 @@
+"""From what a file says of a photo to regions that the network can read.
+
+Several sources as one: the files of the splits, or the chunks of a large download.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from aladin_network.errors import DataError, RegionError
+from aladin_network.photos.regions import GEOMETRY, RegionSet
+
+from aladin_training.data.fields import Place
+from aladin_training.data.regions.labels import DetectedObjects, RegionLabels
+from aladin_training.data.regions.store import (
+    FloatArray,
+    RawRegions,
+    RegionLayout,
+    RegionStore,
+    joint_fingerprint,
+)
+
+# Boxes are written with a few decimals, and detectors round: in fractions of the photo.
+_SLACK = 1e-3
+
+
+class CheckedRegions:
+    """The regions of one source, each photo checked when it is read; see `RegionStore`.
+
+    All vectors have one size, that of the source's first photo. Where nothing says the boxes but
+    the vectors themselves, which end in them as VinVL's do (x0, y0, x1, y1, width and height in
+    fractions of the photo), the boxes are taken from there. Where they come apart, a network that
+    was trained with both puts them together (`RegionsImageEncoder.preprocess`).
+    """
+
+    def __init__(self, layout: RegionLayout, labels: RegionLabels | None = None) -> None:
+        """Look at the first photo.
+
+        Args:
+            layout: of the source.
+            labels: that lie apart; a photo without them is not there.
+
+        Raises:
+            DataError: the source has no photo, none with labels, or the first cannot be used.
+        """
+        self.path = layout.path
+        self._layout = layout
+        self._labels = labels
+        keys = layout.keys()
+        self._keys = [key for key in keys if labels is None or key in labels]
+        if not self._keys:
+            raise _nothing(layout, labels)
+        self.fingerprint = joint_fingerprint(
+            layout.fingerprint, *([] if labels is None else [labels.fingerprint])
+        )
+        first = self._raw(self._keys[0])
+        self._numbers = first.vectors.shape[-1] if first.vectors.ndim else 0
+        self._ends_in_boxes = first.boxes is None and _last_boxes(first.vectors) is not None
+        self.read(self._keys[0])
+
+    def __contains__(self, key: object) -> bool:
+        """Tell whether a photo's regions, and its labels where they lie apart, are there."""
+        return key in self._layout and (self._labels is None or key in self._labels)
+
+    def __len__(self) -> int:
+        """Return the number of photos."""
+        return len(self._keys)
+
+    def keys(self) -> Iterator[str]:
+        """Return the name of each photo."""
+        return iter(self._keys)
+
+    def read(self, key: str) -> RegionSet:
+        """Read and check the regions of one photo.
+
+        Raises:
+            DataError: there is no such photo, or its regions cannot be used.
+        """
+        if key not in self:
+            raise DataError(self.path, None, f"no regions of a photo {key!r}")
+        raw = self._raw(key)
+        if raw.vectors.ndim != 2 or raw.vectors.shape[1] != self._numbers or not len(raw.vectors):
+            expected = f"vectors of shape (regions, {self._numbers}), as of the first photo"
+            raise raw.place.error(f"expected {expected}, found {raw.vectors.shape}")
+        try:
+            return RegionSet(raw.vectors, self._boxes(raw), raw.labels, raw.size_px, raw.detector)
+        except RegionError as error:
+            raise raw.place.error(str(error)) from None
+
+    def _boxes(self, raw: RawRegions) -> FloatArray | None:
+        if raw.boxes is not None:
+            return _fractions(raw, raw.boxes)
+        if not self._ends_in_boxes:
+            return None
+        boxes = _last_boxes(raw.vectors)
+        if boxes is None:
+            expected = f"the boxes in the last {GEOMETRY} numbers of each vector"
+            raise raw.place.error(f"expected {expected}, as in the first photo")
+        return boxes
+
+    def _raw(self, key: str) -> RawRegions:
+        raw = self._layout.read(key)
+        if self._labels is None:
+            return raw
+        return _joined(raw, self._labels.read(key), Place(self._labels.path, part=f"photo {key!r}"))
+
+
+def _joined(raw: RawRegions, objects: DetectedObjects, place: Place) -> RawRegions:
+    """Add labels that lie apart, and the boxes and the size where only they say them."""
+    if len(objects.labels) != len(raw.vectors):
+        raise place.error(
+            f"expected {len(raw.vectors)} labels, as {raw.place.file.name} has regions, found "
+            f"{len(objects.labels)}"
+        )
+    size_px = raw.size_px or objects.size_px
+    boxes = raw.boxes
+    # OSCAR's lists of objects lack the photo's size: their boxes cannot be placed.
+    if boxes is None and objects.boxes is not None and size_px is not None:
+        # Here, so that an error names the file that they are in.
+        boxes = _fractions(raw._replace(place=place, size_px=size_px), objects.boxes)
+    return raw._replace(labels=objects.labels, boxes=boxes, size_px=size_px)
+
+
+def _fractions(raw: RawRegions, boxes: FloatArray) -> FloatArray:
+    """Return the boxes in fractions of the photo; they are pixels if one is beyond 1."""
+    if boxes.shape != (len(raw.vectors), 4):
+        expected = f"shape ({len(raw.vectors)}, 4)"
+        raise raw.place.error(f"boxes: expected {expected}, found {boxes.shape}")
+    if not bool(np.any(boxes > 1 + _SLACK)):
+        return boxes
+    if raw.size_px is None:
+        raise raw.place.error(
+            "the boxes are in pixels and nothing says the photo's size: expected image_w and "
+            "image_h beside them or in the file of labels"
+        )
+    size = np.array([*raw.size_px, *raw.size_px], dtype=np.float32)
+    outside = (boxes < -_SLACK * size) | (boxes > (1 + _SLACK) * size)
+    faulty = np.flatnonzero(outside.any(axis=1))
+    if len(faulty):
+        found = [round(float(value), 2) for value in boxes[faulty[0]]]
+        width, height = raw.size_px
+        expected = f"inside of the photo's {width} x {height} px"
+        raise raw.place.error(f"boxes: expected {expected}, region {faulty[0]} has {found}")
+    return boxes / size
+
+
+def _last_boxes(vectors: FloatArray) -> FloatArray | None:
+    """Return the boxes that the vectors end in; None: they end in something else."""
+    if vectors.ndim != 2 or vectors.shape[1] <= GEOMETRY or not len(vectors):
+        return None
+    boxes, sizes = vectors[:, -GEOMETRY:-2], vectors[:, -2:]
+    inside = bool(np.all((boxes >= -_SLACK) & (boxes <= 1 + _SLACK)))
+    fits = inside and np.allclose(boxes[:, 2:] - boxes[:, :2], sizes, atol=_SLACK)
+    # Vectors that are zero at the end would make empty boxes.
+    return boxes if fits and bool(np.all(sizes > 0)) else None
+
+
+def _nothing(layout: RegionLayout, labels: RegionLabels | None) -> DataError:
+    first = next(iter(layout.keys()), None)
+    if first is None or labels is None:
+        return DataError(layout.path, None, "holds no photo's regions")
+    return DataError(labels.path, None, f"has labels of no photo of {layout.path}, e.g. {first!r}")
+
+
+class JoinedRegions:
+    """Photos of several sources; see `RegionStore`."""
+
+    def __init__(self, path: Path, stores: Sequence[RegionStore]) -> None:
+        """Join sources.
+
+        Args:
+            path: that names them all.
+            stores: at least one.
+
+        Raises:
+            DataError: two have the same photo.
+        """
+        self.path = path
+        self._store_of: dict[str, RegionStore] = {}
+        for store in stores:
+            keys = store.keys()
+            for key in keys:
+                first = self._store_of.setdefault(key, store)
+                if first is not store:
+                    raise DataError(store.path, None, f"the photo {key!r} is in {first.path}, too")
+        self.fingerprint = joint_fingerprint(*(store.fingerprint for store in stores))
+
+    def __contains__(self, key: object) -> bool:
+        """Tell whether one of the sources has a photo."""
+        return key in self._store_of
+
+    def __len__(self) -> int:
+        """Return the number of photos."""
+        return len(self._store_of)
+
+    def keys(self) -> Iterator[str]:
+        """Return the name of each photo."""
+        return iter(self._store_of)
+
+    def read(self, key: str) -> RegionSet:
+        """Read a photo from the source that has it.
+
+        Raises:
+            DataError: none has it, or its regions cannot be used.
+        """
+        if key not in self._store_of:
+            raise DataError(self.path, None, f"no regions of a photo {key!r}")
+        return self._store_of[key].read(key)

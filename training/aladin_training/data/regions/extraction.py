@@ -1,0 +1,169 @@
+"""From a data set's photos to a folder of their regions: a detector runs once, not every epoch."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from aladin_network.detectors.base import Detector, detect_all
+from aladin_network.errors import ConfigError, DataError, ImageError, InputError
+from aladin_network.files import atomic_file, write_json
+from aladin_network.photos.decoding import read_image
+from aladin_network.photos.region_files import write_region_npz
+from aladin_network.photos.regions import RegionSet
+from aladin_network.types import NullProgress, Progress
+from PIL import Image
+
+from aladin_training.data.records import Record
+from aladin_training.parallel.threads import look_ahead
+
+_LOG = logging.getLogger(__name__)
+
+MADE_BY = "detector.json"
+_AHEAD = 2
+
+
+class ExtractionReport(NamedTuple):
+    """What became of the photos.
+
+    Attributes:
+        written: whose regions were found now.
+        kept: whose regions were there.
+        left_out: ids and reasons of photos that cannot be used.
+    """
+
+    written: int
+    kept: int
+    left_out: tuple[tuple[str, str], ...]
+
+
+class _Read(NamedTuple):
+    record: Record
+    photo: Image.Image | InputError
+
+
+def extract_regions(
+    records: Iterable[Record],
+    detector: Detector,
+    out: Path,
+    *,
+    batch_size: int = 8,
+    readers: int = 1,
+    progress: Progress | None = None,
+) -> ExtractionReport:
+    """Write the regions of each photo into a file of its own, which `open_regions` reads.
+
+    May be killed at any moment and run again: a file is whole or not there, and a photo that has
+    one is not looked at.
+
+    Args:
+        records: of a data set.
+        detector: finds the regions.
+        out: folder of the files; a new one, or one of the same detector.
+        batch_size: photos that the detector gets at once, if it can take several.
+        readers: threads that read and decode photos, the next batches while one is looked at.
+        progress: told of every photo.
+
+    Returns:
+        What became of the photos; one that is damaged or missing is left out, with a warning.
+
+    Raises:
+        ConfigError: the folder holds regions of another detector.
+        DataError: a record cannot be read, or two photos have one id.
+    """
+    progress = progress or NullProgress()
+    _claim(out, detector)
+    kept = written = 0
+    left_out: list[tuple[str, str]] = []
+    wanted: list[Record] = []
+    seen: set[str] = set()
+    for record in records:
+        if record.id in seen:
+            raise DataError(out, None, f"two photos have the id {record.id!r}")
+        seen.add(record.id)
+        if region_file(out, record.id).exists():
+            kept += 1
+        else:
+            wanted.append(record)
+    progress.start(len(wanted), "photos")
+    for batch in look_ahead(_read_batches(wanted, batch_size, readers), _AHEAD):
+        for record, found in _detected(detector, batch):
+            if isinstance(found, RegionSet):
+                with atomic_file(region_file(out, record.id)) as partial:
+                    write_region_npz(partial, found)
+                written += 1
+            else:
+                _LOG.warning("left out %s: %s", record.id, found)
+                left_out.append((record.id, str(found)))
+        progress.advance(len(batch))
+    return ExtractionReport(written, kept, tuple(left_out))
+
+
+def region_file(out: Path, photo_id: str) -> Path:
+    """Return where a photo's regions are; an id may be a path, and its file lies in the folder."""
+    name = quote(photo_id, safe=" ")
+    if name.startswith("."):  # such files are hidden, and unfinished ones are called so
+        name = "%2E" + name[1:]
+    return out / f"{name}.npz"
+
+
+def _claim(out: Path, detector: Detector) -> None:
+    """Note whose regions a folder holds, or refuse to mix them with another detector's.
+
+    Raises:
+        ConfigError: they are another detector's.
+    """
+    note = out / MADE_BY
+    try:
+        made_by = json.loads(note.read_text(encoding="utf-8"))["detector"]
+    except FileNotFoundError:
+        if next(out.glob("*.np[yz]"), None) is not None:
+            raise ConfigError(f"{out}: holds regions, and nothing says of which detector") from None
+        write_json(note, {"detector": detector.id})
+        return
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{note}: cannot be read ({error})") from error
+    if made_by != detector.id:
+        raise ConfigError(f"{out}: holds regions of {made_by}, this detector is {detector.id}")
+
+
+def _read_batches(
+    records: Sequence[Record], batch_size: int, readers: int
+) -> Generator[list[_Read]]:
+    with ThreadPoolExecutor(readers, thread_name_prefix="reader") as pool:
+        for start in range(0, len(records), batch_size):
+            yield list(pool.map(_read, records[start : start + batch_size]))
+
+
+def _read(record: Record) -> _Read:
+    try:
+        return _Read(record, read_image(record.photo))
+    except ImageError as error:
+        return _Read(record, error)
+
+
+def _detected(
+    detector: Detector, batch: list[_Read]
+) -> Iterator[tuple[Record, RegionSet | InputError]]:
+    """Yield each photo's regions, or why it has none."""
+    photos = {place: read.photo for place, read in enumerate(batch)}
+    good = {place: each for place, each in photos.items() if isinstance(each, Image.Image)}
+    found: dict[int, RegionSet | InputError]
+    try:
+        found = dict(zip(good, detect_all(detector, list(good.values())), strict=True))
+    except InputError:  # of one of them: each by itself, so that the others are none the worse
+        found = {place: _detected_alone(detector, photo) for place, photo in good.items()}
+    for place, read in enumerate(batch):
+        yield read.record, read.photo if isinstance(read.photo, InputError) else found[place]
+
+
+def _detected_alone(detector: Detector, photo: Image.Image) -> RegionSet | InputError:
+    try:
+        return detector.detect(photo)
+    except InputError as error:
+        return error

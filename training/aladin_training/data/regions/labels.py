@@ -1,0 +1,225 @@
+"""Detected objects as JSON: what OSCAR, VinVL and scene_graph_benchmark write of one photo.
+
+Labels of regions, where they lie apart from the vectors: a table or one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+from aladin_network.errors import DataError
+
+from aladin_training.data.fields import Place, parse_json
+from aladin_training.data.regions.line_file import LineFile
+from aladin_training.data.regions.store import FloatArray, file_fingerprint, parse_count
+
+
+class DetectedObjects(NamedTuple):
+    """What is known of a photo's objects beside their vectors.
+
+    Attributes:
+        labels: the class of each.
+        boxes: (objects, 4) in pixels; None: not every object has one.
+        size_px: width and height of the photo; None: not said.
+    """
+
+    labels: tuple[str, ...]
+    boxes: FloatArray | None
+    size_px: tuple[int, int] | None
+
+
+def parse_objects(value: object, place: Place) -> DetectedObjects:
+    """Take the JSON of one photo apart.
+
+    Args:
+        value: a list of objects, each a name or ``{"class": ..., "rect": [x0, y0, x1, y1]}``; or
+            an object with such a list as ``objects``, or with the lists ``class`` (or
+            ``labels``) and ``boxes``, and perhaps ``image_w`` and ``image_h``.
+        place: for errors.
+
+    Raises:
+        DataError: it is something else.
+    """
+    if isinstance(value, list):
+        labels, boxes = _listed(cast(list[object], value), place)
+        return DetectedObjects(labels, boxes, None)
+    if not isinstance(value, dict):
+        raise place.error(f"expected the list of a photo's objects, found {_shown(value)}")
+    fields = cast(dict[str, Any], value)
+    size_px = image_size(fields, place)
+    if "objects" in fields:
+        objects = fields["objects"]
+        if not isinstance(objects, list):
+            raise place.error(f"objects: expected a list, found {_shown(objects)}")
+        labels, boxes = _listed(cast(list[object], objects), place)
+        return DetectedObjects(labels, boxes, size_px)
+    name = next((name for name in ("class", "labels") if name in fields), None)
+    if name is None:
+        raise place.error(f"expected 'objects', 'class' or 'labels', found {sorted(fields)}")
+    names = fields[name]
+    if not isinstance(names, list):
+        raise place.error(f"{name}: expected a list of names, found {_shown(names)}")
+    labels = tuple(_name(each, place) for each in cast(list[object], names))
+    boxes = fields.get("boxes")
+    return DetectedObjects(
+        labels, None if boxes is None else _boxes(boxes, len(labels), "boxes", place), size_px
+    )
+
+
+def image_size(fields: dict[str, Any], place: Place) -> tuple[int, int] | None:
+    """Return the width and height that ``image_w`` and ``image_h`` say, if they do.
+
+    Raises:
+        DataError: one of them is missing or no whole number.
+    """
+    names = ("image_w", "image_h")
+    if not any(name in fields for name in names):
+        return None
+    width, height = (parse_count(fields.get(name), name, place) for name in names)
+    return width, height
+
+
+def _listed(objects: list[object], place: Place) -> tuple[tuple[str, ...], FloatArray | None]:
+    labels: list[str] = []
+    rects: list[object] = []
+    for number, each in enumerate(objects):
+        if isinstance(each, dict):
+            fields = cast(dict[str, Any], each)
+            if "class" not in fields:
+                raise place.error(f"objects[{number}] lacks 'class', has {sorted(fields)}")
+            labels.append(_name(fields["class"], place))
+            if "rect" in fields:
+                rects.append(fields["rect"])
+        else:
+            labels.append(_name(each, place))
+    whole = bool(rects) and len(rects) == len(objects)
+    return tuple(labels), _boxes(rects, len(rects), "rect", place) if whole else None
+
+
+def _boxes(values: object, count: int, name: str, place: Place) -> FloatArray:
+    try:
+        boxes = np.array(values, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise place.error(f"{name}: expected four numbers a box") from None
+    if boxes.shape != (count, 4):
+        raise place.error(f"{name}: expected shape ({count}, 4), found {boxes.shape}")
+    return boxes
+
+
+def _name(value: object, place: Place) -> str:
+    if not isinstance(value, str):
+        raise place.error(f"expected the name of a class, found {_shown(value)}")
+    return value
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:40]
+
+
+class RegionLabels(Protocol):
+    """The objects of many photos; `read` may be called by several threads at once.
+
+    Attributes:
+        path: named in errors.
+        fingerprint: see `RegionStore`.
+    """
+
+    path: Path
+    fingerprint: str
+
+    def __contains__(self, key: object) -> bool:
+        """Tell whether a photo's labels are there."""
+        ...
+
+    def read(self, key: str) -> DetectedObjects:
+        """Read the labels of a photo that is there.
+
+        Raises:
+            DataError: they cannot be used.
+        """
+        ...
+
+
+def open_labels(path: Path) -> RegionLabels:
+    """Open labels.
+
+    Args:
+        path: a table of ``id  JSON`` such as ``predictions.tsv``, read line by line; or one JSON
+            object with the ids as keys, ``.json``, which is held in memory. What stands for a
+            photo is said by `parse_objects`.
+
+    Raises:
+        DataError: the file cannot be read, or is of another kind.
+    """
+    if path.suffix.lower() == ".tsv":
+        return TableOfLabels(path)
+    if path.suffix.lower() == ".json":
+        return JsonLabels(path)
+    raise DataError(path, None, "expected labels of regions as .tsv or .json")
+
+
+class TableOfLabels:
+    """One photo a line: its id, a tab and JSON; see `RegionLabels`."""
+
+    def __init__(self, path: Path) -> None:
+        """Find the photos.
+
+        Raises:
+            DataError: see `LineFile`.
+        """
+        self.path = path
+        self._lines = LineFile(path)
+        self.fingerprint = file_fingerprint(path)
+
+    def __contains__(self, key: object) -> bool:
+        """Tell whether a photo has a line."""
+        return key in self._lines
+
+    def read(self, key: str) -> DetectedObjects:
+        """Read the line of a photo.
+
+        Raises:
+            DataError: it is not of two columns, or not JSON of objects.
+        """
+        place, cells = self._lines.place(key), self._lines.read(key)
+        if len(cells) != 2:
+            raise place.error(f"expected an id and JSON, found {len(cells)} columns")
+        return parse_objects(parse_json(cells[1], place), place)
+
+
+class JsonLabels:
+    """One JSON object, in memory; see `RegionLabels`."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file.
+
+        Raises:
+            DataError: it is not a JSON object.
+        """
+        self.path = path
+        try:
+            data: object = json.loads(path.read_bytes())
+        except OSError as error:
+            raise DataError(path, None, error.strerror or "cannot be read") from error
+        except (ValueError, RecursionError) as error:
+            raise DataError(path, None, f"not JSON ({error})") from None
+        if not isinstance(data, dict):
+            raise DataError(path, None, "expected a JSON object with the ids of photos as keys")
+        self._photos = cast(Mapping[str, Any], data)
+        self.fingerprint = file_fingerprint(path)
+
+    def __contains__(self, key: object) -> bool:
+        """Tell whether a photo is a key."""
+        return key in self._photos
+
+    def read(self, key: str) -> DetectedObjects:
+        """Take a photo's value apart.
+
+        Raises:
+            DataError: it is none of objects.
+        """
+        return parse_objects(self._photos[key], Place(self.path, part=f"photo {key!r}"))

@@ -1,0 +1,258 @@
+"""Ready-made regions of many photos, read one photo at a time.
+
+Numbers out of the cells of a table of regions, each fault said with its name.
+
+Tells whether a large file is another one, without reading all of it.
+
+Which regions belong to which photo of a data set.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from aladin_network.errors import RegionError
+from aladin_network.photos.regions import RegionSet
+
+from aladin_training.data.fields import Place
+from aladin_training.data.records import Record
+
+FloatArray = npt.NDArray[np.float32]
+
+
+class RegionStore(Protocol):
+    """The regions of many photos; `read` may be called by several threads at once.
+
+    Attributes:
+        path: the source, named in errors.
+        fingerprint: another one for other content; the same wherever the files lie.
+    """
+
+    path: Path
+    fingerprint: str
+
+    def __contains__(self, key: object) -> bool:
+        """Tell whether a photo's regions are there."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of photos."""
+        ...
+
+    def keys(self) -> Iterable[str]:
+        """Return the name of each photo, in the order of the source."""
+        ...
+
+    def read(self, key: str) -> RegionSet:
+        """Read the regions of one photo; nothing else is read.
+
+        Raises:
+            DataError: there is no such photo, or its regions cannot be used.
+        """
+        ...
+
+
+class RawRegions(NamedTuple):
+    """What a file says of one photo, before it is checked.
+
+    Attributes:
+        place: that it was read from; named in errors.
+        vectors: (regions, numbers) as stored.
+        boxes: (regions, 4), x0, y0, x1, y1; in pixels if one is beyond 1, else in fractions.
+        size_px: width and height of the photo; None: the file does not say.
+        labels: the class of each region; empty: the file does not say.
+        detector: that found the regions; None: the file does not say.
+    """
+
+    place: Place
+    vectors: FloatArray
+    boxes: FloatArray | None = None
+    size_px: tuple[int, int] | None = None
+    labels: tuple[str, ...] = ()
+    detector: str | None = None
+
+
+class RegionLayout(Protocol):
+    """One way to keep regions in files: finds photos and takes their numbers apart.
+
+    Attributes:
+        path: of the file or folder.
+        fingerprint: see `RegionStore`.
+    """
+
+    path: Path
+    fingerprint: str
+
+    def keys(self) -> Iterable[str]:
+        """Return the name of each photo, in the order of the source."""
+        ...
+
+    def __contains__(self, key: object) -> bool:
+        """Tell whether a photo is there."""
+        ...
+
+    def read(self, key: str) -> RawRegions:
+        """Read one photo that is there.
+
+        Raises:
+            DataError: what is there cannot be taken apart.
+        """
+        ...
+
+
+_FLOAT_BYTES = 4
+
+
+def decode_floats(text: str | bytes, rows: int, name: str, place: Place) -> FloatArray:
+    """Decode base64 of little-endian float32, row by row.
+
+    Args:
+        text: base64.
+        rows: that it holds, at least one.
+        name: of the cell, for errors.
+        place: of the cell, for errors.
+
+    Returns:
+        (rows, numbers), a copy.
+
+    Raises:
+        DataError: not base64, or its length is not that of so many equal rows.
+    """
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise place.error(f"{name}: expected base64 ({error})") from None
+    if not raw or len(raw) % (rows * _FLOAT_BYTES):
+        expected = f"float32 of {rows} boxes, a multiple of {rows * _FLOAT_BYTES} bytes"
+        raise place.error(f"{name}: expected {expected}, found {len(raw)} bytes")
+    return np.frombuffer(raw, dtype="<f4").reshape(rows, -1).astype(np.float32)
+
+
+def parse_count(value: object, name: str, place: Place) -> int:
+    """Return a whole number of at least one, from a cell or from JSON.
+
+    Raises:
+        DataError: it is something else.
+    """
+    if isinstance(value, bytes) and value.strip().isdigit():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        shown = value[:20] if isinstance(value, bytes | str) else value
+        raise place.error(f"{name}: expected a whole number of at least 1, found {shown!r}")
+    return value
+
+
+_SAMPLES = 16
+_SAMPLE_BYTES = 2**16
+
+
+def file_fingerprint(path: Path) -> str:
+    """Return a digest of a file's size and of sixteen pieces, evenly spread.
+
+    Files of regions have tens of gigabytes: a digest of every byte would take as long as the
+    work that it is to protect. Neither the name nor the date counts, so a copy is the same.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        digest = hashlib.sha256(f"{size}:".encode())
+        last = max(0, size - _SAMPLE_BYTES)
+        for number in range(_SAMPLES):
+            digest.update(os.pread(file.fileno(), _SAMPLE_BYTES, last * number // (_SAMPLES - 1)))
+    return digest.hexdigest()
+
+
+def joint_fingerprint(*parts: str) -> str:
+    """Return one digest for several fingerprints, in their order."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+_NUMBER_AT_THE_END = re.compile(r"(\d+)$")
+_SHOWN = 3
+
+
+def region_key(record: Record, store: RegionStore) -> str:
+    """Return the key of a photo's regions.
+
+    Args:
+        record: the photo.
+        store: the regions.
+
+    Returns:
+        The first of these that the store knows: the ``cocoid`` of the metadata, the id, the uri,
+        the file's name without its suffix, and the number that it ends in, with and without
+        leading zeros: ``COCO_val2014_000000391895.jpg`` is 391895.
+
+    Raises:
+        RegionError: the store knows none of them.
+    """
+    key = _find(record, store)
+    if key is None:
+        raise _missing([record], 1, store)
+    return key
+
+
+def region_keys(records: Iterable[Record], store: RegionStore) -> list[str]:
+    """Return the keys of all photos' regions; see `region_key`.
+
+    Raises:
+        RegionError: photos have no regions; says how many, and names the first.
+    """
+    keys: list[str] = []
+    missing: list[Record] = []
+    count = 0
+    for record in records:
+        count += 1
+        key = _find(record, store)
+        if key is None:
+            missing.append(record)
+        else:
+            keys.append(key)
+    if missing:
+        raise _missing(missing, count, store)
+    return keys
+
+
+def _find(record: Record, store: RegionStore) -> str | None:
+    return next((name for name in _names(record) if name in store), None)
+
+
+def _names(record: Record) -> Iterator[str]:
+    """Yield the names by which a photo's regions may be known, the surest first."""
+    cocoid = record.metadata.get("cocoid")
+    if cocoid is not None:
+        yield str(cocoid)
+    yield record.id
+    yield record.uri
+    stem = PurePosixPath(record.uri).stem
+    yield stem
+    number = _NUMBER_AT_THE_END.search(stem)
+    if number is not None:
+        yield number[1]
+        yield str(int(number[1]))
+
+
+def _missing(missing: list[Record], count: int, store: RegionStore) -> RegionError:
+    photos = ", ".join(repr(record.id) for record in missing[:_SHOWN])
+    more = ", ..." if len(missing) > _SHOWN else ""
+    tried = ", ".join(repr(name) for name in dict.fromkeys(_names(missing[0])))
+    known = ", ".join(repr(key) for key in islice(store.keys(), _SHOWN))
+    return RegionError(
+        f"{store.path}: {len(missing)} of {count} photos have no regions: {photos}{more}; looked "
+        f"for {tried} among {len(store)} photos such as {known}"
+    )

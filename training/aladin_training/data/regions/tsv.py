@@ -1,0 +1,168 @@
+"""The table of bottom-up attention (Anderson et al., CVPR 2018), one photo a line.
+
+``image_id  image_w  image_h  num_boxes  boxes  features``; boxes in pixels and features are
+base64 of float32.
+
+VinVL's and OSCAR's tables, and scene_graph_benchmark's: one photo a line.
+
+    id  num_boxes  features                       features.tsv of the public VinVL downloads
+    id  {"num_boxes": n, "features": "..."}       feature.tsv of OSCAR's tasks
+    id  {"image_w": w, "image_h": h,              predictions.tsv of scene_graph_benchmark
+         "objects": [{"class": "dog", "rect": [x0, y0, x1, y1], "feature": "..."}]}
+
+Features are base64 of float32, boxes are in pixels.
+
+Tables of regions, whose first line tells which of the known ones it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from aladin_training.data.fields import Place, parse_json
+from aladin_training.data.regions.labels import image_size, parse_objects
+from aladin_training.data.regions.line_file import LineFile
+from aladin_training.data.regions.store import (
+    FloatArray,
+    RawRegions,
+    decode_floats,
+    file_fingerprint,
+    parse_count,
+)
+
+COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
+
+
+def parse_bottom_up(cells: list[bytes], place: Place) -> RawRegions:
+    """Take a line apart.
+
+    Args:
+        cells: of `COLUMNS`.
+        place: of the line, for errors.
+
+    Raises:
+        DataError: a cell is not what its column holds.
+    """
+    width, height, regions = (
+        parse_count(cell, name, place) for name, cell in zip(COLUMNS[1:4], cells[1:4], strict=True)
+    )
+    return RawRegions(
+        place=place,
+        vectors=decode_floats(cells[5], regions, "features", place),
+        boxes=decode_floats(cells[4], regions, "boxes", place),
+        size_px=(width, height),
+    )
+
+
+def parse_vinvl(cells: list[bytes], place: Place) -> RawRegions:
+    """Take a line of ``id  num_boxes  features`` apart.
+
+    Raises:
+        DataError: a cell is not what its column holds.
+    """
+    regions = parse_count(cells[1], "num_boxes", place)
+    return RawRegions(place, decode_floats(cells[2], regions, "features", place))
+
+
+def parse_vinvl_json(cells: list[bytes], place: Place) -> RawRegions:
+    """Take a line of ``id  {...}`` apart.
+
+    Raises:
+        DataError: the second cell is not JSON of one of the two forms.
+    """
+    data = parse_json(cells[1], place)
+    if isinstance(data, dict):
+        fields = cast(dict[str, Any], data)
+        if "features" in fields:
+            regions = parse_count(fields.get("num_boxes"), "num_boxes", place)
+            vectors = decode_floats(_text(fields, "features", place), regions, "features", place)
+            return RawRegions(place, vectors, size_px=image_size(fields, place))
+        if "objects" in fields:
+            found = parse_objects(fields, place)
+            vectors = _features(fields["objects"], place)
+            return RawRegions(place, vectors, found.boxes, found.size_px, found.labels)
+    raise place.error(
+        "expected 'features' with 'num_boxes', or 'objects' with a 'feature' each; a file of "
+        "labels alone goes with a file of features"
+    )
+
+
+def _features(objects: list[Any], place: Place) -> FloatArray:
+    if not objects:
+        raise place.error("objects: expected at least one")
+    rows: list[FloatArray] = []
+    for number, each in enumerate(objects):
+        name = f"objects[{number}].feature"
+        if not isinstance(each, dict) or "feature" not in each:
+            raise place.error(
+                f"objects[{number}] lacks 'feature'; a file of labels goes with a file of features"
+            )
+        row = decode_floats(_text(cast(dict[str, Any], each), "feature", place), 1, name, place)
+        if rows and row.shape != rows[0].shape:
+            expected, found = rows[0].shape[1], row.shape[1]
+            raise place.error(f"{name}: expected {expected} numbers, found {found}")
+        rows.append(row)
+    return np.concatenate(rows)
+
+
+def _text(fields: dict[str, Any], name: str, place: Place) -> str:
+    value = fields[name]
+    if not isinstance(value, str):
+        raise place.error(f"{name}: expected base64, found {repr(value)[:40]}")
+    return value
+
+
+# By their number of columns.
+_LAYOUTS: Mapping[int, Callable[[list[bytes], Place], RawRegions]] = {
+    2: parse_vinvl_json,
+    3: parse_vinvl,
+    len(COLUMNS): parse_bottom_up,
+}
+
+
+class TsvRegions:
+    """One table; see `RegionLayout`."""
+
+    def __init__(self, path: Path) -> None:
+        """Find the photos of a table.
+
+        Args:
+            path: of the table; see `LineFile`.
+
+        Raises:
+            DataError: the table cannot be read, or is none that is known.
+        """
+        self.path = path
+        self._lines = LineFile(path)
+        first = next(self._lines.keys())
+        self._columns = len(self._lines.read(first))
+        if self._columns not in _LAYOUTS:
+            known = ", ".join(map(str, _LAYOUTS))
+            raise self._lines.place(first).error(
+                f"expected a table of regions with {known} columns, found {self._columns}"
+            )
+        self.fingerprint = file_fingerprint(path)
+
+    def keys(self) -> Iterator[str]:
+        """Return the ids of the photos."""
+        return self._lines.keys()
+
+    def __contains__(self, key: object) -> bool:
+        """Tell whether a photo is there."""
+        return key in self._lines
+
+    def read(self, key: str) -> RawRegions:
+        """Read the line of one photo.
+
+        Raises:
+            DataError: the line cannot be taken apart.
+        """
+        place, cells = self._lines.place(key), self._lines.read(key)
+        if len(cells) != self._columns:
+            reason = f"expected {self._columns} columns, as on line 1, found {len(cells)}"
+            raise place.error(reason)
+        return _LAYOUTS[self._columns](cells, place)

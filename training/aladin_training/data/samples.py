@@ -1,0 +1,89 @@
+"""A photo with a ``.txt`` and a ``.json`` of the same name: in a folder, and in a tar.
+
+So img2dataset and webdataset lay photos out; the parts of one photo are a sample.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any, cast
+
+from aladin_network.photos.files import PhotoFile
+
+from aladin_training.data.fields import Place, describe, parse_json
+from aladin_training.data.records import HAS_AVIF, Record
+
+PHOTO_SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm"}
+) | frozenset({".avif"} if HAS_AVIF else ())
+TEXT, DETAILS = ".txt", ".json"
+_SPLITS = frozenset({"train", "val", "test"})
+
+
+def is_hidden(name: PurePosixPath) -> bool:
+    """Whether a name is what systems keep for themselves, such as ``._a.jpg`` of a Mac."""
+    return any((part.startswith(".") and part != "..") or part == "__MACOSX" for part in name.parts)
+
+
+def sample_record(
+    uri: PurePosixPath,
+    photo: PhotoFile,
+    captions: tuple[str, ...] | None,
+    details: Mapping[str, Any],
+    place: Place,
+) -> Record:
+    """Put a photo and what lies beside it together.
+
+    Args:
+        uri: of the photo, relative to the source; a top folder ``train``, ``val`` or ``test``
+            is its split unless `details` has one.
+        photo: where its bytes are.
+        captions: of the ``.txt``; they go before those of `details`. None: there is none.
+        details: the ``.json``, or a row that stands for it.
+        place: named in errors.
+
+    Raises:
+        DataError: the details cannot be used.
+    """
+    described = describe(details, place)
+    return Record(
+        id=described.id or str(uri),
+        photo=photo,
+        uri=str(uri),
+        captions=described.captions if captions is None else captions,
+        split=described.split or split_of_folder(uri),
+        metadata=described.metadata,
+    )
+
+
+def split_of_folder(uri: PurePosixPath) -> str | None:
+    """Return the split that the top folder of a photo, or of a tar, stands for."""
+    top = uri.parts[0]
+    return top if top in _SPLITS and len(uri.parts) > 1 else None
+
+
+def parse_details(raw: bytes, place: Place) -> dict[str, Any]:
+    """Parse the ``.json`` of a sample.
+
+    Raises:
+        DataError: not a JSON object.
+    """
+    details = parse_json(raw, place)
+    if not isinstance(details, dict):
+        raise place.error("expected a JSON object")
+    return cast(dict[str, Any], details)
+
+
+def parse_captions(raw: bytes, place: Place) -> tuple[str, ...]:
+    """Parse the ``.txt`` of a sample: one caption a line.
+
+    Raises:
+        DataError: not text.
+    """
+    try:
+        lines = raw.removeprefix(codecs.BOM_UTF8).decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise place.error(f"cannot be read as UTF-8 text ({error})") from None
+    return tuple(line.strip() for line in lines if line.strip())

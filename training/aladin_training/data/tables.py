@@ -1,0 +1,220 @@
+"""Rows of a table as photos, whatever file the table is in.
+
+CSV and TSV with a header, as open_clip reads them: ``filepath`` and ``title``.
+
+Parquet: img2dataset's and clip-retrieval's metadata, and tables like them.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aladin_network.errors import DataError
+from aladin_network.photos.files import CAPTIONS, ID, PHOTO, SPLIT, PhotoFile, first_of
+
+from aladin_training.data.fields import Place, describe, has_failed
+from aladin_training.data.records import Entry, Record
+
+
+class Table(NamedTuple):
+    """An open table, streamed.
+
+    Attributes:
+        file: that paths of photos are relative to.
+        columns: names of the columns.
+        rows: each with its place; values by column.
+    """
+
+    file: Path
+    columns: list[str]
+    rows: Iterator[tuple[Place, dict[str, Any]]]
+
+
+def table_entries(table: Table) -> Iterator[Entry]:
+    """Read photos from rows; those of one photo that follow one another add their captions.
+
+    The first of a photo's rows gives its id and metadata. Rows of downloads that failed are
+    skipped.
+
+    Raises:
+        DataError: the table has no column of photos, or a row cannot be used.
+    """
+    column = first_of(PHOTO, table.columns)
+    if column is None:
+        raise DataError(
+            table.file,
+            None,
+            f"expected a column of photos, one of {', '.join(PHOTO)}, "
+            f"got the columns {', '.join(map(repr, table.columns))}",
+        )
+    folder = table.file.absolute().parent
+    waiting: Entry | None = None
+    for place, row in table.rows:
+        if has_failed(row):
+            continue
+        entry = Entry(place, _record(row, column, folder, place))
+        if waiting is not None and entry.record.uri == waiting.record.uri:
+            waiting = _joined(waiting, entry)
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = entry
+    if waiting is not None:
+        yield waiting
+
+
+def _record(row: dict[str, Any], column: str, folder: Path, place: Place) -> Record:
+    uri = row[column]
+    if not isinstance(uri, str) or not uri.strip():
+        raise place.error(f"{column}: expected the path of a photo, got {uri!r}")
+    described = describe(row, place, column)
+    return Record(
+        id=described.id or uri,
+        photo=PhotoFile(folder / uri),
+        uri=uri,
+        captions=described.captions,
+        split=described.split,
+        metadata=described.metadata,
+    )
+
+
+def _joined(first: Entry, another: Entry) -> Entry:
+    record, split = first.record, another.record.split
+    if split != record.split:
+        reason = f"photo {record.uri!r} is in split {split!r} here, in {record.split!r} before"
+        raise another.place.error(reason)
+    captions = record.captions + another.record.captions
+    return first._replace(record=replace(record, captions=captions))
+
+
+# "007" is a code and "+1" a vote: numbers are what a program would write as such.
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
+_DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_MAX_INTEGER_DIGITS = 18  # what surely fits into the 64 bits that a filter compares
+_BOOLEANS = {"true": True, "false": False}
+_TEXT_COLUMNS = frozenset({*PHOTO, *CAPTIONS, *ID, SPLIT})
+
+
+def open_csv(file: Path) -> Table:
+    """Open a table whose cells are separated by commas.
+
+    The first line names the columns. Cells may be quoted. In columns that become metadata a
+    cell such as 12, -0.5, 1e-3 or true is a number or a truth value, an empty one is left out.
+
+    Raises:
+        DataError: the file or its header cannot be used; while reading, a line.
+    """
+    return _open(file, ",")
+
+
+def open_tsv(file: Path) -> Table:
+    """Open a table whose cells are separated by tabs; see `open_csv`."""
+    return _open(file, "\t")
+
+
+def _open(file: Path, delimiter: str) -> Table:
+    lines = _cells(file, delimiter)
+    place, columns = next(lines, (Place(file), []))
+    if not columns:
+        raise place.error("is empty, expected a header")
+    repeated = next((name for name in columns if columns.count(name) > 1), None)
+    if repeated is not None:
+        raise place.error(f"names the column {repeated!r} more than once")
+    return Table(file, columns, _rows(columns, lines))
+
+
+def _rows(
+    columns: list[str], lines: Iterator[tuple[Place, list[str]]]
+) -> Iterator[tuple[Place, dict[str, Any]]]:
+    for place, cells in lines:
+        if len(cells) != len(columns):
+            raise place.error(f"expected {len(columns)} cells, as in the header, got {len(cells)}")
+        yield (
+            place,
+            {
+                name: (cell or None) if name in _TEXT_COLUMNS else _typed(cell)
+                for name, cell in zip(columns, cells, strict=True)
+            },
+        )
+
+
+def _typed(cell: str) -> Any:
+    """Return a cell as the number or truth value that it spells; None for an empty one."""
+    if _INTEGER.fullmatch(cell):
+        return int(cell) if len(cell.lstrip("-")) <= _MAX_INTEGER_DIGITS else cell
+    if _DECIMAL.fullmatch(cell) and math.isfinite(float(cell)):
+        return float(cell)
+    return _BOOLEANS.get(cell.lower(), cell or None)
+
+
+def _cells(file: Path, delimiter: str) -> Iterator[tuple[Place, list[str]]]:
+    """Yield the cells of each line that is not blank; a quoted cell may hold line ends."""
+    first = 1
+    try:
+        with file.open("rb") as raw:
+            reader = csv.reader(_decoded(file, raw), delimiter=delimiter, strict=True)
+            for cells in reader:
+                if cells:
+                    yield Place(file, first), cells
+                first = reader.line_num + 1
+    except csv.Error as error:
+        reason = f"not a line of a table ({error}); a quote inside of a quoted cell is doubled"
+        raise DataError(file, first, reason) from None
+    except OSError as error:
+        raise DataError(file, None, error.strerror or "cannot be read") from error
+
+
+def _decoded(file: Path, raw: Iterable[bytes]) -> Iterator[str]:
+    # Line by line, so that one that is not UTF-8 is still counted.
+    for number, line in enumerate(raw, start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            reason = f"not UTF-8 at byte {error.start + 1} of the line"
+            raise DataError(file, number, reason) from None
+
+
+# Rows that are in memory at once, as Python objects.
+_ROWS_A_BATCH = 1024
+
+
+def open_parquet(file: Path) -> Table:
+    """Open a parquet file; its rows are read some of a row group at a time.
+
+    Raises:
+        DataError: not parquet; while reading, damaged.
+    """
+    from pyarrow import ArrowException
+    from pyarrow.parquet import read_schema
+
+    try:
+        columns = [str(name) for name in read_schema(file).names]
+    except (ArrowException, OSError) as error:
+        raise _unreadable(file, error) from error
+    return Table(file, columns, _rows_parquet(file))
+
+
+def _rows_parquet(file: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
+    number = 0
+    try:
+        with ParquetFile(file) as parquet:
+            for batch in parquet.iter_batches(_ROWS_A_BATCH):
+                rows: list[dict[str, Any]] = batch.to_pylist()
+                for row in rows:
+                    number += 1
+                    yield Place(file, part=f"row {number}"), row
+    except (ArrowException, OSError) as error:
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: Path, error: Exception) -> DataError:
+    return DataError(file, None, f"cannot be read as parquet ({error})")

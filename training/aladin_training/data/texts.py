@@ -1,0 +1,112 @@
+"""Texts without photos, or the captions of a data set as texts of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aladin_network.errors import DataError
+from aladin_network.photos.files import CAPTIONS, PHOTO, first_of
+
+from aladin_training.data import iter_records
+from aladin_training.data.fields import describe
+from aladin_training.data.formats import TABLES
+from aladin_training.data.json_files import read_lines
+from aladin_training.data.records import OnSkip, log_skipped
+from aladin_training.data.tables import Table
+
+_KNOWN = frozenset({"id", "text", "metadata"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextRecord:
+    """A text to search for.
+
+    Attributes:
+        id: unique in its source; of a caption ``IMAGE#0``, ``IMAGE#1`` ...
+        text: not blank.
+        metadata: the user's own; a caption has its photo's.
+        image_id: the photo that a caption describes.
+    """
+
+    id: str
+    text: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    image_id: str | None = None
+
+
+def iter_texts(
+    source: Path, split: str | None = None, on_skip: OnSkip = log_skipped
+) -> Iterator[TextRecord]:
+    """Read texts one by one: lines of texts, or the captions of photos.
+
+    That an id is used once is left to who reads on. A photo without a caption has no text.
+
+    Args:
+        source: JSONL of ``{"id": "...", "text": "...", "metadata": {}}``, of which the first
+            line decides; a table without a column of photos, with ``id`` and ``text``; or any
+            source of photos that `iter_records` knows.
+        split: of photos with captions.
+        on_skip: called with each file that looks like a photo and cannot be read.
+
+    Raises:
+        DataError: the source cannot be used; while reading, a line cannot, or, at the end,
+            there was no text.
+    """
+    return _some(_texts(source, split, on_skip), source)
+
+
+def _texts(source: Path, split: str | None, on_skip: OnSkip) -> Iterator[TextRecord]:
+    if source.is_file():
+        suffix = source.suffix.lower()
+        if suffix == ".jsonl" and _holds_texts(source):
+            return _text_lines(source)
+        if suffix in TABLES:
+            table = TABLES[suffix](source)
+            if first_of(PHOTO, table.columns) is None:
+                return _text_rows(table)
+    return (
+        TextRecord(
+            id=caption_id,
+            text=caption,
+            metadata=record.metadata,
+            image_id=record.id,
+        )
+        for record in iter_records(source, split, require_captions=False, on_skip=on_skip)
+        for caption_id, caption in zip(record.caption_ids, record.captions, strict=True)
+    )
+
+
+def _some(texts: Iterator[TextRecord], source: Path) -> Iterator[TextRecord]:
+    first = next(texts, None)
+    if first is None:
+        raise DataError(source, None, "holds no text")
+    yield first
+    yield from texts
+
+
+def _holds_texts(file: Path) -> bool:
+    first = next(read_lines(file, known=None), None)
+    return first is not None and "text" in first
+
+
+def _text_lines(file: Path) -> Iterator[TextRecord]:
+    for line in read_lines(file, _KNOWN):
+        yield TextRecord(
+            id=line.text("id"), text=line.text("text"), metadata=line.mapping("metadata")
+        )
+
+
+def _text_rows(table: Table) -> Iterator[TextRecord]:
+    if first_of(CAPTIONS, table.columns) is None:
+        columns = ", ".join(map(repr, table.columns))
+        reason = f"expected a column of photos or of texts, got the columns {columns}"
+        raise DataError(table.file, None, reason)
+    for place, row in table.rows:
+        described = describe(row, place)
+        if described.id is None or len(described.captions) != 1:
+            found = f"id {described.id!r} and {len(described.captions)} texts"
+            raise place.error(f"expected an id and a text, got {found}")
+        yield TextRecord(id=described.id, text=described.captions[0], metadata=described.metadata)

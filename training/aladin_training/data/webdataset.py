@@ -1,0 +1,309 @@
+"""The files inside of a tar, found by their headers; their bytes stay where they are.
+
+Not `tarfile.TarFile`, which keeps every header in memory and takes a tar that was cut short
+between two members, or inside of a header, for a whole one.
+
+webdataset's tars, as img2dataset writes them: streamed, never unpacked.
+
+The parts of a photo follow one another in a tar and have one name up to the suffix:
+``000000012.jpg``, ``000000012.txt`` (captions), ``000000012.json`` (all else). Where a tar has
+no ``.json``, the parquet of the same name beside it stands in: ``00000.parquet``.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, NamedTuple
+
+from aladin_network.errors import DataError
+from aladin_network.photos.files import PhotoFile, name_fault
+
+from aladin_training.data.fields import Place, has_failed
+from aladin_training.data.records import (
+    UNREADABLE_SUFFIXES,
+    Entry,
+    OnSkip,
+    log_skipped,
+    skipped_photo,
+)
+from aladin_training.data.samples import (
+    DETAILS,
+    PHOTO_SUFFIXES,
+    TEXT,
+    is_hidden,
+    parse_captions,
+    parse_details,
+    sample_record,
+    split_of_folder,
+)
+from aladin_training.data.tables import open_parquet
+
+_BLOCK = tarfile.BLOCKSIZE
+_GZIP = b"\x1f\x8b"
+# A note is a block of its own that says something of the next member.
+_LONG_NAME, _PAX = tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE
+_NOTES = (_LONG_NAME, tarfile.GNUTYPE_LONGLINK, _PAX, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+# A damaged length must not make us read gigabytes for a name.
+_MAX_NOTE_BYTES = 2**20
+# The digits of 2**64: no offset in a file has more.
+_MAX_DIGITS = 20
+
+
+class TarMember(NamedTuple):
+    """A file in a tar.
+
+    Attributes:
+        name: as the tar has it; a byte that is not UTF-8 is a lone surrogate.
+        offset: of its first byte in the tar.
+        length: in bytes.
+    """
+
+    name: str
+    offset: int
+    length: int
+
+
+def walk_tar(
+    path: Path, file: BinaryIO, on_link: Callable[[str], None] | None = None
+) -> Iterator[TarMember]:
+    """Yield the files of a tar in their order; folders and links are passed over.
+
+    Args:
+        path: named in errors.
+        file: the tar, open for reading.
+        on_link: called with the name of each link.
+
+    Raises:
+        DataError: not a tar, damaged or cut short, which says up to where it was whole.
+    """
+    size = os.fstat(file.fileno()).st_size
+    position, whole = 0, f"not one member of its {size} bytes is whole"
+    about_next: dict[str, str] = {}
+    while True:
+        info = _header(path, file, position, whole)
+        if info is None:
+            return
+        name = about_next.get("path", info.name)
+        start = position + _BLOCK
+        length = int(about_next.get("size", info.size)) if _has_content(info) else 0
+        if length < 0 or start + length > size:
+            raise DataError(path, None, f"cut short inside of {name!r}; {whole}")
+        position = start + -(-length // _BLOCK) * _BLOCK
+        if info.type in _NOTES:
+            if length > _MAX_NOTE_BYTES:
+                raise DataError(path, None, f"damaged: a name of {length} bytes; {whole}")
+            about_next |= _note(path, info, os.pread(file.fileno(), length, start))
+            continue
+        if info.isreg():
+            _refuse_unreadable(path, info, name, about_next)
+            yield TarMember(name, start, length)
+        elif on_link is not None and (info.issym() or info.islnk()):
+            on_link(name)
+        about_next = {}
+        whole = f"whole up to {name!r}, that is byte {position} of {size}"
+
+
+def _header(path: Path, file: BinaryIO, position: int, whole: str) -> tarfile.TarInfo | None:
+    """Read the header at a position; None at the mark of the end."""
+    block = os.pread(file.fileno(), _BLOCK, position)
+    if position == 0 and (len(block) < _BLOCK or block.startswith(_GZIP)):
+        what = "it is compressed" if block.startswith(_GZIP) else f"{len(block)} bytes"
+        raise DataError(path, None, f"not a tar: {what}")
+    if len(block) < _BLOCK:
+        raise DataError(path, None, f"cut short, it has no end mark; {whole}")
+    if not block.strip(b"\0"):
+        return None
+    try:
+        return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.HeaderError as error:
+        what = "not a tar" if position == 0 else f"damaged; {whole}"
+        raise DataError(path, None, f"{what} ({error})") from None
+
+
+def _has_content(info: tarfile.TarInfo) -> bool:
+    """Whether bytes follow the header; the length of a link or a folder says nothing."""
+    return info.isreg() or info.type in _NOTES or info.type not in tarfile.SUPPORTED_TYPES
+
+
+def _note(path: Path, info: tarfile.TarInfo, content: bytes) -> dict[str, str]:
+    if info.type == _LONG_NAME:
+        return {"path": content.rstrip(b"\0").decode("utf-8", "surrogateescape")}
+    return _pax_records(path, content) if info.type == _PAX else {}
+
+
+def _pax_records(path: Path, content: bytes) -> dict[str, str]:
+    """Parse lines of ``LENGTH KEY=VALUE``, whose length counts the whole line.
+
+    Raises:
+        DataError: If a length is missing, does not end at a line end within the header, or leaves
+            no room for a key, or if a size is not a number.
+    """
+    records: dict[str, str] = {}
+    while content.strip(b"\0"):
+        digits = content[: _MAX_DIGITS + 1].split(b" ", 1)[0]
+        length = int(digits) if _is_number(digits) else 0
+        line = content[:length]
+        key, equals, value = line[len(digits) + 1 : -1].partition(b"=")
+        # Each round has to use up bytes: a record of length 0 would be read for ever.
+        if not (len(line) == length and line.endswith(b"\n") and key and equals) or (
+            key == b"size" and not _is_number(value)
+        ):
+            raise DataError(
+                path, None, f"damaged: a pax header {content[:20]!r}, expected LENGTH KEY=VALUE"
+            )
+        records[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+        content = content[length:]
+    return records
+
+
+def _is_number(digits: bytes) -> bool:
+    return digits.isdigit() and len(digits) <= _MAX_DIGITS
+
+
+def _refuse_unreadable(path: Path, info: tarfile.TarInfo, name: str, about: dict[str, str]) -> None:
+    if info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in about):
+        raise DataError(path, None, f"{name!r} is stored sparse, which cannot be read in place")
+
+
+TAR = ".tar"
+_COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
+
+
+def is_tar(path: Path) -> bool:
+    """Whether a name is that of a tar, compressed or not."""
+    return path.name.lower().endswith((TAR, *_COMPRESSED))
+
+
+def read_tar(path: Path, root: Path, on_skip: OnSkip = log_skipped) -> Iterator[Entry]:
+    """Read the photos of one tar; those that img2dataset could not download are skipped.
+
+    Args:
+        path: of the tar.
+        root: folder that the photos' uris, such as ``00000.tar/000000012.jpg``, start from.
+        on_skip: called with each member that looks like a photo and cannot be read: of another
+            format, a link, or with a name that cannot be an id.
+
+    Raises:
+        DataError: the tar is compressed, damaged or cut short, its samples are torn apart, or
+            a part of one cannot be used.
+    """
+    if path.name.lower().endswith(_COMPRESSED):
+        raise DataError(
+            path, None, "a compressed tar cannot be read in place; uncompress it, e.g. with gunzip"
+        )
+    path = path.absolute()
+    try:
+        with path.open("rb") as file:
+            yield from _Tar(path, root.absolute(), file, on_skip).entries()
+    except OSError as error:
+        raise DataError(path, None, error.strerror or "cannot be read") from error
+
+
+class _Tar:
+    """One open tar."""
+
+    def __init__(self, path: Path, root: Path, file: BinaryIO, on_skip: OnSkip) -> None:
+        self._path = path
+        self._on_skip = on_skip
+        self._uri = PurePosixPath(path.relative_to(root).as_posix())
+        self._file = file
+        self._rows: dict[str, dict[str, Any]] | None = None
+        # Names whose photo, and whose .txt or .json, was met without the other.
+        self._bare: set[PurePosixPath] = set()
+        self._orphans: set[PurePosixPath] = set()
+
+    def entries(self) -> Iterator[Entry]:
+        # A name says where to unpack to; one from the root on is no different here.
+        named = (
+            (PurePosixPath(member.name.lstrip("/")), member)
+            for member in walk_tar(self._path, self._file, self._skip_link)
+        )
+        shown = (pair for pair in named if _is_shown(pair[0]) and self._has_sound_name(pair[0]))
+        for stem, sample in groupby(shown, key=lambda pair: pair[0].with_suffix("")):
+            yield from self._sample(stem, list(sample))
+
+    def _sample(
+        self, stem: PurePosixPath, members: list[tuple[PurePosixPath, TarMember]]
+    ) -> Iterator[Entry]:
+        captions: tuple[str, ...] | None = None
+        details: dict[str, Any] | None = None
+        for name, member in members:
+            if name.suffix.lower() == TEXT:
+                captions = parse_captions(self._read(member), self._place(name))
+            elif name.suffix.lower() == DETAILS:
+                details = parse_details(self._read(member), self._place(name))
+        for name, _ in members:
+            if (reason := UNREADABLE_SUFFIXES.get(name.suffix.lower())) is not None:
+                self._skip(name, reason)
+        photos = [pair for pair in members if pair[0].suffix.lower() in PHOTO_SUFFIXES]
+        self._refuse_torn(stem, bool(photos), captions is not None or details is not None)
+        if details is None and photos:
+            details = self._row(stem.name)
+        if details is not None and has_failed(details):
+            return
+        for name, member in photos:
+            place = self._place(name)
+            photo = PhotoFile(self._path, member.offset, member.length)
+            record = sample_record(self._uri / name, photo, captions, details or {}, place)
+            if (fault := name_fault(record.id)) is None:
+                yield Entry(place, record)
+            else:
+                self._skip(name, fault)
+
+    def _skip(self, name: PurePosixPath, reason: str) -> None:
+        uri = self._uri / name
+        self._on_skip(skipped_photo(uri, reason, split_of_folder(uri)))
+
+    def _skip_link(self, name: str) -> None:
+        path = PurePosixPath(name.lstrip("/"))
+        if _is_shown(path) and _is_photo(path):
+            self._skip(path, "a link inside of a tar, which is not followed")
+
+    def _has_sound_name(self, name: PurePosixPath) -> bool:
+        """Whether a member's name is UTF-8; a photo of another name is skipped."""
+        try:
+            str(name).encode("utf-8")
+        except UnicodeEncodeError:
+            if _is_photo(name):
+                self._skip(name, name_fault(str(name)) or "")
+            return False
+        return True
+
+    def _refuse_torn(self, stem: PurePosixPath, has_photo: bool, has_more: bool) -> None:
+        """Refuse a tar that is not sorted: its captions would be lost without a word."""
+        if has_photo == has_more:
+            return
+        mine, others = (self._bare, self._orphans) if has_photo else (self._orphans, self._bare)
+        mine.add(stem)
+        if stem in others:
+            raise self._place(stem).error(
+                "its photo and its .txt or .json do not follow one another; "
+                "write the tar sorted, e.g. with tar --sort=name"
+            )
+
+    def _row(self, key: str) -> dict[str, Any] | None:
+        """Return what img2dataset's parquet beside the tar says of a photo."""
+        if self._rows is None:
+            sidecar = self._path.with_suffix(".parquet")
+            rows = open_parquet(sidecar).rows if sidecar.is_file() else iter(())
+            self._rows = {str(row["key"]): row for _, row in rows if row.get("key") is not None}
+        return self._rows.get(key)
+
+    def _read(self, member: TarMember) -> bytes:
+        return os.pread(self._file.fileno(), member.length, member.offset)
+
+    def _place(self, name: PurePosixPath) -> Place:
+        return Place(self._path, part=str(name))
+
+
+def _is_shown(name: PurePosixPath) -> bool:
+    return bool(name.name) and not is_hidden(name)
+
+
+def _is_photo(name: PurePosixPath) -> bool:
+    suffix = name.suffix.lower()
+    return suffix in PHOTO_SUFFIXES or suffix in UNREADABLE_SUFFIXES

@@ -1,0 +1,117 @@
+"""Draws the demo's data set and writes it in the project's own format."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from aladin_network.errors import ConfigError
+from aladin_network.files import atomic_file
+from aladin_network.types import NullProgress, Progress
+
+from aladin_training.demo.captions import write_captions
+from aladin_training.demo.drawing import draw_scene
+from aladin_training.demo.layout import Scene, deal_group
+
+_DATA_FILE = "captions.jsonl"
+
+
+def draw_data_set(
+    folder: Path,
+    *,
+    scenes: int = 3000,
+    val_scenes: int = 400,
+    test_scenes: int = 400,
+    captions: int = 5,
+    group_size: int = 4,
+    size_px: int = 96,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Path:
+    """Draw scenes with captions; the same arguments draw the same data set.
+
+    Scenes come in groups that show the same things, dealt out differently, so that within a
+    group the same words describe every scene and only their order tells which is meant. A
+    group never crosses splits. Each photo's metadata holds the scene itself.
+
+    Args:
+        folder: where ``captions.jsonl`` and ``images/`` go; older ones are replaced.
+        scenes: number of pictures, all splits together.
+        val_scenes: of these in the split "val".
+        test_scenes: of these in the split "test"; the rest is "train".
+        captions: of each scene.
+        group_size: scenes that are told apart only by who has which attribute.
+        size_px: height and width of the pictures.
+        seed: of everything.
+        progress: told of every scene.
+
+    Returns:
+        The path of ``captions.jsonl``, which is there only when the data set is complete.
+
+    Raises:
+        ConfigError: there are no scenes left to train on, or a number is below 1.
+    """
+    numbers = (scenes, val_scenes, test_scenes, captions, group_size, size_px)
+    if min(numbers) < 1 or scenes <= val_scenes + test_scenes:
+        raise ConfigError(
+            f"demo data: {scenes} scenes with {captions} captions, {val_scenes} for val and "
+            f"{test_scenes} for test: every number must be at least 1 and some must be for train"
+        )
+    progress = progress or NullProgress()
+    progress.start(scenes, "scenes")
+    file = folder / _DATA_FILE
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)  # from here on, no older list vouches for half-new pictures
+    splits = {"test": test_scenes, "val": val_scenes, "train": scenes - val_scenes - test_scenes}
+    with atomic_file(file) as partial, partial.open("w", encoding="utf-8") as lines:
+        for split, count in splits.items():
+            for number, (scene, texts) in enumerate(
+                _scenes_of(f"{seed}/{split}", count, group_size, captions)
+            ):
+                image = f"images/{split}-{number:05d}.jpg"
+                picture = draw_scene(Random(f"{seed}/{image}"), scene, size_px)
+                picture.save(folder / image, quality=90)
+                line = _line(image, split, scene, texts)
+                lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+                progress.advance()
+    return file
+
+
+def _scenes_of(
+    seed: str, count: int, group_size: int, captions: int
+) -> Iterator[tuple[Scene, list[str]]]:
+    """Yield `count` scenes with their captions, group by group."""
+    random = Random(seed)
+    while count > 0:
+        group = _captioned(random, deal_group(random, min(group_size, count)), captions)
+        if group is not None:
+            count -= len(group)
+            yield from group
+
+
+def _captioned(
+    random: Random, group: list[Scene], captions: int
+) -> list[tuple[Scene, list[str]]] | None:
+    """Caption a group; None if two of its scenes are too alike to tell apart."""
+    captioned: list[tuple[Scene, list[str]]] = []
+    for scene in group:
+        others = [other for other in group if other is not scene]
+        texts = write_captions(random, scene, others, captions)
+        if texts is None:
+            return None
+        captioned.append((scene, texts))
+    return captioned
+
+
+def _line(image: str, split: str, scene: Scene, captions: list[str]) -> dict[str, Any]:
+    return {
+        "image": image,
+        "captions": captions,
+        "split": split,
+        "id": Path(image).stem,
+        "metadata": {"scene": dataclasses.asdict(scene)},
+    }

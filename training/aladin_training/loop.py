@@ -1,0 +1,330 @@
+"""What a stage goes on from after an interruption: one file, whole or not there.
+
+The training loop of one stage: exact resume, best weights kept, rate and time shown.
+
+Killed at any step and started again, a stage ends with the same weights as an unbroken one:
+batches are a function of seed and epoch, the random numbers of a step are one of seed, step and
+process, and the state file holds everything else. Several processes take every step together and
+hold the same weights after it; the first of them writes, validates and talks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from aladin_network.checkpoint import read_tensors, write_tensors
+from aladin_network.errors import CheckpointError, NonFiniteLossError
+from aladin_network.files import atomic_file
+from aladin_network.scoring.metrics import RetrievalMetrics
+from aladin_network.types import Progress
+from torch import Tensor, nn
+
+from aladin_training.batches.batch import Batch
+from aladin_training.batches.dataset import BatchSource
+from aladin_training.config.recipe import Recipe
+from aladin_training.config.stage import StageConfig
+from aladin_training.optimization import WeightAverage, build_optimizer, lr_factor, set_lr
+from aladin_training.parallel.distributed import copy_from_first, is_first, own_share, rank, wait
+from aladin_training.parallel.numerics import loss_scaler, seed_torch
+from aladin_training.stage_files import RunLog
+from aladin_training.step import check_items_stand_alone, compute_gradients
+from aladin_training.tasks.joint import JointTask, LossReport, OnlineBranches
+
+
+def save_state(path: Path, state: dict[str, Any], fingerprint: str) -> None:
+    """Write a state.
+
+    Args:
+        path: of the file.
+        state: numbers, tensors, and lists and dicts of them.
+        fingerprint: of all that the state belongs to.
+    """
+    with atomic_file(path) as partial:
+        torch.save(state | {"fingerprint": fingerprint}, partial)
+
+
+def load_state(path: Path, fingerprint: str, device: torch.device) -> dict[str, Any] | None:
+    """Read a state.
+
+    Args:
+        path: of the file; None is returned if there is none.
+        fingerprint: that it must have.
+        device: where tensors go.
+
+    Raises:
+        CheckpointError: the file is damaged, or belongs to other data or another recipe.
+    """
+    if not path.exists():
+        return None
+    try:
+        state: dict[str, Any] = torch.load(path, weights_only=True, map_location=device)
+    except Exception as error:  # whatever a damaged file makes the reader raise
+        raise CheckpointError(f"{path}: cannot be read ({error})") from error
+    if state["fingerprint"] != fingerprint:
+        raise CheckpointError(
+            f"{path}: the state of another recipe or other data; resume with those, "
+            "or train into another folder"
+        )
+    return state
+
+
+# A kill costs at most this much work. It changes nothing in the result.
+SAVE_EVERY_S = 60.0
+LOG_EVERY_STEPS = 20
+DRAW_EVERY_S = 30.0
+
+Validate = Callable[[], dict[str, RetrievalMetrics]]
+
+
+@dataclass
+class Clock:
+    """Where the seconds of a stage went."""
+
+    data_s: float = 0.0
+    step_s: float = 0.0
+    validation_s: float = 0.0
+
+    def shares(self) -> dict[str, str]:
+        """Return each part in percent of the whole, for the progress line."""
+        total = max(self.data_s + self.step_s + self.validation_s, 1e-9)
+        return {
+            name.removesuffix("_s"): f"{100 * seconds / total:.0f}%"
+            for name, seconds in vars(self).items()
+        }
+
+
+class StageTrainer:
+    """Trains one stage and leaves its best weights in the task's network."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        stage: StageConfig,
+        task: JointTask | OnlineBranches,
+        batches: BatchSource,
+        validate: Validate,
+        folder: Path,
+        progress: Progress,
+    ) -> None:
+        """Set the stage up; nothing runs yet.
+
+        Args:
+            recipe: for its seed and precision.
+            stage: what to train, and how.
+            task: network and losses, on its device.
+            batches: to train on.
+            validate: metrics of the network as it stands, by score name.
+            folder: of this stage's state, log and best weights.
+            progress: told of steps.
+
+        Raises:
+            ConfigError: chunks or several processes would change what the network computes.
+        """
+        if stage.chunk_size is not None or own_share().world > 1:
+            check_items_stand_alone(task)
+        self._recipe = recipe
+        self._stage = stage
+        self.task = task
+        self._batches = batches
+        self._validate = validate
+        self._folder = folder
+        self._progress = progress
+        self.steps = stage.epochs * batches.batches_per_epoch
+        self._optimizer = build_optimizer(task, stage)
+        # Each branch has the bound of its gradient's norm to itself.
+        self._trained = [
+            [value for value in branch.parameters() if value.requires_grad]
+            for branch in task.branches
+        ]
+        self._average = WeightAverage(task, stage.average_decay)
+        self._device = self._trained[0][0].device
+        self._scaler = loss_scaler(recipe.precision, self._device)
+        self.clock = Clock()
+        self._saved_at = self._drawn_at = time.monotonic()
+        self.step = 0
+        self.best_rsum = -math.inf
+        self.best_step = 0
+
+    def run(self) -> None:
+        """Train to the end, from the saved state if there is one.
+
+        Raises:
+            NonFiniteLossError: the loss of a step is not a finite number.
+            CheckpointError: the saved state belongs to other data or another recipe.
+            ProcessLostError: another process of the job ended.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        copy_from_first(self.task)
+        self._resume()
+        # The other processes keep no log, and say and write nothing.
+        log = RunLog(self._folder, self._stage.name, self.step) if is_first() else None
+        self._progress.start(self.steps, "steps")
+        self._progress.advance(self.step)
+        while self.step < self.steps:
+            epoch, done = divmod(self.step, self._batches.batches_per_epoch)
+            self.start_epoch(epoch)
+            for batch in self.epoch(epoch, done):
+                report = self.train_step(batch)
+                if log is not None:
+                    self._report(report, log)
+                    self._save_if_due()
+            if log is not None:
+                self._end_epoch(epoch, log)
+                self._save()
+            wait()
+        if log is not None:
+            log.close()
+        self._load_best()
+
+    @property
+    def trained_parameters(self) -> int:
+        """Count the numbers that the target has learnt: those that a gradient has reached."""
+        reached = self._optimizer.state
+        return sum(value.numel() for value in self._trained[-1] if value in reached)
+
+    def start_epoch(self, number: int) -> None:
+        """Get the task ready for the steps of an epoch, counted from 0."""
+        self.task.start_epoch(number)
+
+    def epoch(self, number: int, done: int = 0) -> Iterator[Batch]:
+        """Yield this process's share of the batches of an epoch.
+
+        Args:
+            number: of the epoch, counted from 0.
+            done: batches to leave out.
+        """
+        with closing(self._batches.epoch(number, done, own_share())) as batches:
+            while True:
+                begun = time.monotonic()
+                batch = next(batches, None)
+                self.clock.data_s += time.monotonic() - begun
+                if batch is None:
+                    return
+                yield batch
+
+    def train_step(self, batch: Batch) -> LossReport:
+        """Take one optimizer step.
+
+        Args:
+            batch: this process's share of it.
+
+        Raises:
+            NonFiniteLossError: the loss is not a finite number.
+        """
+        begun = time.monotonic()
+        # In every process other numbers, lest all shares see the same dropout.
+        seed_torch(f"{self._recipe.seed}:{self._stage.name}:{self.step}:{rank()}", self._device)
+        set_lr(self._optimizer, self._lr())
+        self._optimizer.zero_grad(set_to_none=True)
+        report = compute_gradients(
+            self.task, batch, self._recipe.precision, self._stage.chunk_size, self._scaler
+        )
+        loss = report.total.item()
+        if not math.isfinite(loss):
+            raise NonFiniteLossError(self._stage.name, self.step, loss)
+        self._scaler.unscale_(self._optimizer)
+        for trained in self._trained:
+            nn.utils.clip_grad_norm_(trained, self._stage.clip_norm)
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        self.task.after_step(self.step, self.steps)
+        self._average.update()
+        self.step += 1
+        self.clock.step_s += time.monotonic() - begun
+        return report
+
+    def _lr(self) -> float:
+        per_epoch = self._batches.batches_per_epoch
+        return self._stage.lr * lr_factor(self.step, self.steps, per_epoch, self._stage.schedule)
+
+    def _report(self, report: LossReport, log: RunLog) -> None:
+        self._progress.advance()
+        if self.step % LOG_EVERY_STEPS == 0:
+            loss = report.total.item()
+            terms = {f"{name}_loss": term.item() for name, term in report.terms.items()}
+            log.write(self.step, {"loss": loss, **terms, "lr": self._lr()})
+            self._progress.note(loss=loss, **self.clock.shares())
+
+    def _end_epoch(self, epoch: int, log: RunLog) -> None:
+        """Validate where it is due; keep the weights if they are the best so far."""
+        last = self.step >= self.steps
+        if not last and (epoch + 1) % self._stage.validate_every_epochs:
+            return
+        begun = time.monotonic()
+        self.task.eval()
+        with self._average.applied():
+            metrics = self._validate()
+            # Selection: the rsum of every head that is trained, added (ALADIN's official code).
+            rsum = sum(metrics[name].rsum for name in sorted(self._stage.trained_scores))
+            if rsum > self.best_rsum:
+                self.best_rsum, self.best_step = rsum, self.step
+                with atomic_file(self._folder / "best.safetensors") as partial:
+                    write_tensors(partial, self._weights())
+        rsums = {f"{name}_rsum": value.rsum for name, value in metrics.items()}
+        log.write(self.step, rsums)
+        if last or time.monotonic() - self._drawn_at > DRAW_EVERY_S:
+            log.draw()
+            self._drawn_at = time.monotonic()
+        self.clock.validation_s += time.monotonic() - begun
+        self._progress.note(**rsums)
+
+    def _weights(self) -> dict[str, Tensor]:
+        """Return what training changes: trained parameters, and buffers such as statistics."""
+        parameters = {
+            name: value.detach().contiguous()
+            for name, value in self.task.named_parameters()
+            if value.requires_grad
+        }
+        return parameters | dict(self.task.named_buffers())
+
+    def _save_if_due(self) -> None:
+        """Save inside an epoch; its end is saved with what its validation finds."""
+        inside = self.step % self._batches.batches_per_epoch != 0
+        if inside and time.monotonic() - self._saved_at > SAVE_EVERY_S:
+            self._save()
+
+    def _save(self) -> None:
+        """Write all that the next step depends on; it is the same in every process."""
+        state = {
+            "step": self.step,
+            "best_rsum": self.best_rsum,
+            "best_step": self.best_step,
+            "clock": vars(self.clock),
+            "weights": self._weights(),
+            "optimizer": self._optimizer.state_dict(),
+            "scaler": self._scaler.state_dict(),
+            "average": self._average.state_dict(),
+            "anchors": self.task.anchor_state(),
+        }
+        save_state(self._folder / "state.pt", state, self._fingerprint())
+        self._saved_at = time.monotonic()
+
+    def _resume(self) -> None:
+        state = load_state(self._folder / "state.pt", self._fingerprint(), self._device)
+        if state is None:
+            return
+        self.step = state["step"]
+        self.best_rsum, self.best_step = state["best_rsum"], state["best_step"]
+        self.clock = Clock(**state["clock"])
+        self.task.load_state_dict(state["weights"], strict=False)
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._scaler.load_state_dict(state["scaler"])
+        self._average.load_state_dict(state["average"])
+        self.task.load_anchor_state(state["anchors"])
+
+    def _load_best(self) -> None:
+        weights = read_tensors(self._folder / "best.safetensors", self._device)
+        self.task.load_state_dict(weights, strict=False)
+        self.task.eval()
+
+    def _fingerprint(self) -> str:
+        content = f"{self._recipe!r}:{self._stage!r}:{self._batches.digest}"
+        return hashlib.sha256(content.encode()).hexdigest()

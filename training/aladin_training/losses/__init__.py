@@ -1,0 +1,23 @@
+"""Losses by the name that a recipe gives them; one file each, on plain tensors."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from aladin_training.losses.boosting import BoostingLoss
+from aladin_training.losses.gradient import GradientObjective
+from aladin_training.losses.infonce import InfoNCELoss
+from aladin_training.losses.intra_modal import IntraModalConstraintLoss
+from aladin_training.losses.listnet import ListNetLoss
+from aladin_training.losses.offline_quintuplet import OfflineQuintupletLoss
+from aladin_training.losses.triplet import TripletMarginLoss
+
+LOSSES: dict[str, type[nn.Module]] = {
+    "boosting": BoostingLoss,
+    "gradient": GradientObjective,
+    "infonce": InfoNCELoss,
+    "intra_modal": IntraModalConstraintLoss,
+    "listnet": ListNetLoss,
+    "offline_quintuplet": OfflineQuintupletLoss,
+    "triplet": TripletMarginLoss,
+}

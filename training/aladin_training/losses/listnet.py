@@ -1,0 +1,69 @@
+"""Distillation of a ranking (ALADIN eqs 5-7)."""
+
+from __future__ import annotations
+
+from aladin_network.errors import ConfigError, ShapeError
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class ListNetLoss(nn.Module):
+    """The student should give each query the teacher's distribution over the candidates.
+
+    With P the softmax of ``teacher_scale * S_A`` and Q that of ``temperature * S_M``, both over
+    images for a text query (columns) and over texts for an image query (rows)::
+
+        L_D = mean over text queries of -sum_k P(k|l) log Q(k|l)
+            + mean over image queries of -sum_l P(l|k) log Q(l|k)
+
+    ListNet's top-one approximation (Cao et al. 2007). Every pair of the batch takes part: two
+    captions of one image are for the teacher to judge, so there is no mask of negatives.
+    """
+
+    def __init__(self, temperature: float = 6.0, teacher_scale: float = 1.0) -> None:
+        """Choose how peaked the two distributions are.
+
+        Args:
+            temperature: multiplies the student's cosines; 6 is the official code's value (A-6),
+                an inverse temperature despite its name.
+            teacher_scale: multiplies the teacher's scores; the paper leaves them as they are.
+                A weak teacher's scores lie close together and need more.
+
+        Raises:
+            ConfigError: a factor is not positive.
+        """
+        super().__init__()
+        if temperature <= 0 or teacher_scale <= 0:
+            raise ConfigError(
+                "listnet: temperature and teacher_scale must be positive, "
+                f"got {temperature} and {teacher_scale}"
+            )
+        self.temperature = temperature
+        self.teacher_scale = teacher_scale
+
+    def forward(
+        self,
+        student_scores: Float[Tensor, "images texts"],
+        teacher_scores: Float[Tensor, "images texts"],
+    ) -> Float[Tensor, ""]:
+        """Compute the cross-entropy of a batch.
+
+        Args:
+            student_scores: cosines of the embeddings.
+            teacher_scores: alignment scores of the same pairs; they get no gradient.
+
+        Raises:
+            ShapeError: the two matrices differ in shape.
+        """
+        if student_scores.shape != teacher_scores.shape:
+            raise ShapeError(
+                f"teacher_scores {tuple(student_scores.shape)}", tuple(teacher_scores.shape)
+            )
+        student = self.temperature * student_scores
+        teacher = self.teacher_scale * teacher_scores.detach()
+        return _cross_entropy(student, teacher, dim=0) + _cross_entropy(student, teacher, dim=1)
+
+
+def _cross_entropy(student: Tensor, teacher: Tensor, dim: int) -> Tensor:
+    """Average over the queries; the candidates lie along `dim`."""
+    return -(teacher.softmax(dim) * student.log_softmax(dim)).sum(dim).mean()

@@ -1,0 +1,130 @@
+"""Offline hard negatives beside the batch's own (AOQ)."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, get_args
+
+from aladin_network.errors import ConfigError, ShapeError
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from aladin_training.losses.negatives import diagonal_pairs
+
+Form = Literal["triplet", "quintuplet", "adaptive"]
+
+
+class OfflineScores(NamedTuple):
+    """Scores of each pair (i, t) of a batch with its offline negatives, each (batch,).
+
+    Attributes:
+        text: S(i, t_bar), the image with its offline negative text.
+        image: S(i_bar, t), the text with its offline negative image.
+        cross_text: S(i_bar, t_bar), the two offline negatives with each other.
+        cross_image: S(i_tilde, t_tilde), the image of t_bar with a caption of i_bar. A cross
+            score of -inf drops that term; None is for the form that has no such terms.
+    """
+
+    text: Tensor
+    image: Tensor
+    cross_text: Tensor | None = None
+    cross_image: Tensor | None = None
+
+
+class OfflineQuintupletLoss(nn.Module):
+    """A pair should beat the batch's hardest negative and hard ones of the whole training set.
+
+    With p = S(i, t), on the hardest negative of the batch, off the offline one, cr the cross
+    pair, g1 and g2 the online and offline margins, summed over pairs and both directions::
+
+        triplet       [g1 - p + on]+ + [g2 - p + off]+
+        quintuplet    [g1 - p + on]+ + [g2 - p + off]+ + [g2 - p + cr]+
+        adaptive    w [g1 - p + on]+ + [g2 - p + off]+ + [g2 - p + cr]+
+                    w = beta - (off - on) / alpha
+
+    AOQ (Chen et al. 2020) eqs 3, 4 and 5. The weight w is part of the gradient (eq 6) and not
+    clamped: it turns negative where the offline negative is much harder than the online one.
+    The image's line crosses (i_bar, t_bar), the text's line (i_tilde, t_tilde); the paper prints
+    other pairs, of which one would be a positive (Q-2).
+    """
+
+    def __init__(
+        self,
+        form: Form = "triplet",
+        online_margin: float = 0.2,
+        offline_margin: float = 0.0,
+        alpha: float = 0.3,
+        beta: float = 1.5,
+    ) -> None:
+        """Choose the form.
+
+        Args:
+            form: one of the three above.
+            online_margin: g1, in units of the scores.
+            offline_margin: g2; 0 in the paper, for these negatives are hard enough.
+            alpha: scale of the adaptive weight, positive.
+            beta: the adaptive weight where both negatives are equally hard.
+
+        Raises:
+            ConfigError: an unknown form, or an alpha that is not positive.
+        """
+        super().__init__()
+        if form not in get_args(Form):
+            known = get_args(Form)
+            raise ConfigError(f"offline_quintuplet: unknown form {form!r}, known are {known}")
+        if alpha <= 0:
+            raise ConfigError(f"offline_quintuplet: alpha must be positive, got {alpha}")
+        self.form: Form = form
+        self.online_margin = online_margin
+        self.offline_margin = offline_margin
+        self.alpha = alpha
+        self.beta = beta
+
+    def forward(
+        self,
+        scores: Float[Tensor, "batch batch"],
+        offline: OfflineScores,
+        negatives: Bool[Tensor, "batch batch"],
+    ) -> Float[Tensor, ""]:
+        """Sum the hinges of a batch whose row n and column n belong together.
+
+        Args:
+            scores: of the batch's pairs; row = image, column = text.
+            offline: scores with the offline negatives.
+            negatives: True where a pair may serve as an online negative. Where a query has
+                none, its online term is 0.
+
+        Raises:
+            ShapeError: the scores are not square, or another tensor does not fit them.
+            ConfigError: the form needs cross scores, and there are none.
+        """
+        row, column = diagonal_pairs(scores, negatives).unbind(dim=1)
+        positive = scores[row, column]  # (batch,)
+        for name, values in offline._asdict().items():
+            if values is not None and values.shape != positive.shape:
+                raise ShapeError(f"offline.{name} {tuple(positive.shape)}", tuple(values.shape))
+        of_images = self._line(scores, negatives, positive, offline.text, offline.cross_text)
+        of_texts = self._line(scores.T, negatives.T, positive, offline.image, offline.cross_image)
+        return of_images + of_texts
+
+    def _line(
+        self,
+        scores: Float[Tensor, "queries candidates"],
+        negatives: Bool[Tensor, "queries candidates"],
+        positive: Float[Tensor, " queries"],
+        offline: Float[Tensor, " queries"],
+        cross: Float[Tensor, " queries"] | None,
+    ) -> Float[Tensor, ""]:
+        """Sum over the queries of one direction, which is one line of the paper's equations."""
+        hardest = scores.masked_fill(~negatives, float("-inf")).argmax(dim=1, keepdim=True)
+        online = scores.gather(1, hardest).squeeze(1)
+        online_cost = (self.online_margin - positive + online).relu()
+        if self.form == "adaptive":
+            online_cost = (self.beta - (offline - online) / self.alpha) * online_cost
+        costs = online_cost.masked_fill(~negatives.any(dim=1), 0)
+        costs = costs + (self.offline_margin - positive + offline).relu()
+        if self.form != "triplet":
+            if cross is None:
+                raise ConfigError(f"offline_quintuplet: form {self.form!r} needs cross scores")
+            # relu(-inf) is 0 and so is its derivative: a dropped term leaves no trace.
+            costs = costs + (self.offline_margin - positive + cross).relu()
+        return costs.sum()

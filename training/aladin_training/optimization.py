@@ -1,0 +1,136 @@
+"""Optimizer and learning-rate schedule of a stage.
+
+An exponential moving average of the trained weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from aladin_network.encoders.base import Freezable
+from torch import Tensor, nn
+from torch.optim import AdamW
+
+from aladin_training.adapters.layers import lr_factors
+from aladin_training.adapters.parts import part_of
+from aladin_training.config.stage import ScheduleConfig, StageConfig
+
+
+def build_optimizer(task: nn.Module, stage: StageConfig) -> AdamW:
+    """Build AdamW over all trained parameters of a task.
+
+    Args:
+        task: its parameters that require a gradient are trained.
+        stage: learning rates and weight decay; without decay AdamW is the papers' Adam.
+    """
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    factors = _layer_factors(task, stage)
+    for name, parameter in task.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        part = part_of(name)
+        scale = stage.lr_scale.get(part, 1.0) if part else 1.0
+        scale *= factors.get(name, 1.0)
+        decay = stage.weight_decay if parameter.ndim > 1 else 0.0
+        groups.setdefault((scale, decay), []).append(parameter)
+    return AdamW(
+        [
+            {"params": parameters, "lr": stage.lr * scale, "scale": scale, "weight_decay": decay}
+            for (scale, decay), parameters in groups.items()
+        ]
+    )
+
+
+def _layer_factors(task: nn.Module, stage: StageConfig) -> dict[str, float]:
+    """Return the shares of the parameters of tuned encoders, by their names in the task."""
+    factors: dict[str, float] = {}
+    for prefix, module in task.named_modules():
+        part = part_of(f"{prefix}.")
+        if isinstance(module, Freezable) and part in stage.tune:
+            of_encoder = lr_factors(module, stage.tune[part])
+            factors |= {f"{prefix}.{name}": factor for name, factor in of_encoder.items()}
+    return factors
+
+
+def lr_factor(step: int, steps: int, steps_per_epoch: int, schedule: ScheduleConfig) -> float:
+    """Return the share of the peak learning rate at a step.
+
+    Args:
+        step: counted from 0.
+        steps: of the whole stage.
+        steps_per_epoch: batches an epoch.
+        schedule: its shape.
+    """
+    if step < schedule.warmup_steps:
+        return (step + 1) / (schedule.warmup_steps + 1)
+    if schedule.shape == "cosine":
+        done = (step - schedule.warmup_steps) / max(1, steps - schedule.warmup_steps)
+        return 0.5 * (1 + math.cos(math.pi * done))
+    if schedule.shape == "step":
+        return schedule.gamma ** (step // steps_per_epoch // schedule.step_epochs)
+    return 1.0
+
+
+def set_lr(optimizer: AdamW, lr: float) -> None:
+    """Set the learning rate, each group by its own scale."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group["scale"]
+
+
+class WeightAverage:
+    """Follows the trained parameters of a module; averages of late steps generalise better."""
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        """Start at the current weights.
+
+        Args:
+            module: its parameters that require a gradient are followed.
+            decay: share of the old average kept at each step, in [0, 1).
+        """
+        self.decay = decay
+        self.steps = 0
+        self._followed = {
+            name: parameter
+            for name, parameter in module.named_parameters()
+            if parameter.requires_grad
+        }
+        self.values: dict[str, Tensor] = {
+            name: value.detach().clone() for name, value in self._followed.items()
+        }
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the weights after an optimizer step."""
+        self.steps += 1
+        # Early on the average must not cling to the random start.
+        decay = min(self.decay, self.steps / (self.steps + 10))
+        for name, value in self.values.items():
+            value.lerp_(self._followed[name].detach(), 1 - decay)
+
+    @contextmanager
+    def applied(self) -> Generator[None]:
+        """Put the averages in the module's place for the time of the block."""
+        trained = {name: value.detach().clone() for name, value in self._followed.items()}
+        self._copy(self.values)
+        try:
+            yield
+        finally:
+            self._copy(trained)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` takes."""
+        return {"steps": self.steps, "values": self.values}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state of the same module."""
+        self.steps = state["steps"]
+        self.values = state["values"]
+
+    @torch.no_grad()
+    def _copy(self, values: dict[str, Tensor]) -> None:
+        for name, value in values.items():
+            self._followed[name].copy_(value)

@@ -1,0 +1,262 @@
+"""The processes of one training job: who is who, and how they wait for each other.
+
+``torchrun`` starts them and tells each through its environment how to find the others. Without it
+there is one process, and everything here is the plain case.
+
+Tensors of all processes, and where the gradients of what is made of them go.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+from aladin_network.errors import ConfigError, ProcessLostError, ToldElsewhereError
+from aladin_network.layers import lengthened
+from aladin_network.scoring.scores import Encoding
+from aladin_training.batches.plan import Share
+from torch import Tensor, nn
+from torch import distributed as dist
+from torch.distributed.rendezvous import rendezvous
+
+# The others wait while the first process fills caches, mines or validates: that may take hours,
+# and torchrun ends them should it fail.
+_PATIENCE = timedelta(days=7)
+# Counts the processes that failed, in the store that torchrun keeps for all of them.
+_FAILURES = "aladin/failures"
+
+T = TypeVar("T")
+
+
+def rank() -> int:
+    """Return this process's number, from 0."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def world_size() -> int:
+    """Return the number of processes."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def is_first() -> bool:
+    """Tell whether this is the process that writes, validates and talks."""
+    return rank() == 0
+
+
+def own_share() -> Share:
+    """Return which part of every batch this process encodes."""
+    return Share(rank=rank(), world=world_size())
+
+
+@contextmanager
+def joined_job() -> Generator[None]:
+    """Join the processes that torchrun started, for the time of the block.
+
+    Tensors of a GPU travel by nccl, all others by gloo. Each process has a GPU to itself, the
+    current one inside the block, so that "cuda" means it.
+
+    Raises:
+        ConfigError: there are more processes on this machine than GPUs.
+        ToldElsewhereError: this process failed after another, whose error is the one to read.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield
+        return
+    store, number, world = next(rendezvous("env://", timeout=_PATIENCE))
+    try:
+        backend = _choose_device()
+        dist.init_process_group(
+            backend, store=store, rank=number, world_size=world, timeout=_PATIENCE
+        )
+        yield
+    except Exception as error:
+        if store.add(_FAILURES, 1) > 1:
+            raise ToldElsewhereError from error
+        raise
+    dist.destroy_process_group()
+
+
+def _choose_device() -> str:
+    """Make this process's GPU the current one; return what its tensors travel by."""
+    if not torch.cuda.is_available():
+        return "gloo"
+    number, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if number >= gpus:
+        raise ConfigError(f"more processes than GPUs: this machine has {gpus}")
+    torch.cuda.set_device(number)
+    return "cpu:gloo,cuda:nccl"
+
+
+def check_divides(batch_size: int) -> None:
+    """Refuse a batch that the processes cannot share evenly.
+
+    Raises:
+        ConfigError: the number of processes does not divide it.
+    """
+    if batch_size % world_size():
+        raise ConfigError(
+            f"a batch of {batch_size} photos cannot be shared evenly by {world_size()} "
+            "processes; the batch_size of a stage is that of all processes together"
+        )
+
+
+@contextmanager
+def together() -> Generator[None]:
+    """Surround what the processes do in step.
+
+    Raises:
+        ProcessLostError: another one has ended meanwhile.
+    """
+    try:
+        yield
+    except RuntimeError as error:  # gloo and nccl raise this class, or one of torch's below it
+        raise ProcessLostError(str(error)) from error
+
+
+def wait() -> None:
+    """Wait until every process has come here."""
+    if world_size() > 1:
+        with together():
+            dist.all_reduce(torch.zeros(1))  # on the CPU: a GPU would spin
+
+
+@contextmanager
+def first_goes_ahead() -> Generator[None]:
+    """Let the first process run the block, then the others, who find what it has written."""
+    if not is_first():
+        wait()
+    yield
+    if is_first():
+        wait()
+
+
+def agreed(value: T) -> T:
+    """Return the first process's value to all."""
+    if world_size() == 1:
+        return value
+    values = [value]
+    with together():
+        dist.broadcast_object_list(values, device=torch.device("cpu"))
+    return values[0]
+
+
+# Gradients travel in bundles: many small messages would each wait for all processes.
+_BUNDLE_BYTES = 64 * 2**20
+
+
+def gather_results(rows: Tensor) -> Tensor:
+    """Join the rows of all processes for what each of them goes on to compute alike: a loss.
+
+    Every process has the whole gradient then, and keeps that of its own rows.
+
+    Args:
+        rows: (own, ...), as many in every process.
+    """
+    return _gather(rows, summed=False)
+
+
+def gather_inputs(texts: Encoding) -> Encoding:
+    """Join the encodings of all processes, from which each computes results of its own.
+
+    Their gradient is the sum of what the processes find.
+
+    Args:
+        texts: as many in every process; shorter ones are padded.
+    """
+    if world_size() == 1:
+        return texts
+    longest = torch.tensor(texts.mask.shape[1])
+    with together():
+        dist.all_reduce(longest, dist.ReduceOp.MAX)
+    length = int(longest)
+    return Encoding(
+        embedding=_gather(texts.embedding, summed=True),
+        tokens=_gather(lengthened(texts.tokens, length), summed=True),
+        mask=_gather(lengthened(texts.mask, length), summed=True),
+    )
+
+
+def sum_gradients(shared: Iterable[nn.Parameter], alike: Iterable[nn.Parameter]) -> None:
+    """Add the gradients of all processes up.
+
+    Args:
+        shared: each process has found a part of their gradient.
+        alike: each process has found their whole gradient; it is counted once.
+    """
+    if world_size() == 1:
+        return
+    counted_once = [value.grad for value in alike if value.grad is not None]
+    for gradient in counted_once:
+        gradient.div_(world_size())
+    parts = [value.grad for value in shared if value.grad is not None]
+    for bundle in _bundles([*parts, *counted_once]):
+        flat = torch.cat([gradient.flatten() for gradient in bundle])
+        with together():
+            dist.all_reduce(flat)
+        sizes = [gradient.numel() for gradient in bundle]
+        for gradient, total in zip(bundle, flat.split(sizes), strict=True):
+            gradient.copy_(total.view_as(gradient))
+
+
+@torch.no_grad()
+def copy_from_first(module: nn.Module) -> None:
+    """Give every process the first one's parameters and statistics."""
+    if world_size() == 1:
+        return
+    for value in (*module.parameters(), *module.buffers()):
+        if value.is_floating_point():  # other buffers are constants
+            sent = value.contiguous()
+            with together():
+                dist.broadcast(sent, src=0)
+            value.copy_(sent)
+
+
+def _gather(rows: Tensor, *, summed: bool) -> Tensor:
+    if world_size() == 1:
+        return rows
+    if rows.dtype == torch.bool:  # gloo has no such numbers
+        return _gather(rows.byte(), summed=summed).bool()
+    gathered = _Gather.apply(rows, summed)
+    assert isinstance(gathered, Tensor)
+    return gathered
+
+
+class _Gather(torch.autograd.Function):
+    """The rows of all processes, in the order of their ranks."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, summed: bool) -> Tensor:  # type: ignore[override]
+        ctx.summed, ctx.count = summed, rows.shape[0]
+        parts = [torch.empty_like(rows) for _ in range(world_size())]
+        if rows.numel():
+            with together():
+                dist.all_gather(parts, rows.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        grad = grad_outputs[0]
+        if ctx.summed and grad.numel():
+            grad = grad.clone(memory_format=torch.contiguous_format)
+            with together():
+                dist.all_reduce(grad)
+        return grad[rank() * ctx.count : (rank() + 1) * ctx.count], None
+
+
+def _bundles(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
+    """Group gradients of one number format, up to so many bytes."""
+    bundle: list[Tensor] = []
+    held_bytes = 0
+    for gradient in sorted(gradients, key=lambda each: str(each.dtype)):
+        full = held_bytes + gradient.nbytes > _BUNDLE_BYTES
+        if bundle and (full or gradient.dtype != bundle[0].dtype):
+            yield bundle
+            bundle, held_bytes = [], 0
+        bundle.append(gradient)
+        held_bytes += gradient.nbytes
+    if bundle:
+        yield bundle

@@ -1,0 +1,207 @@
+"""What a stage takes from the stages before it: networks, and negatives that one of them mined.
+
+Finished stages that several runs share: the same start is trained once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from aladin_network.checkpoint import Checkpoint, load_checkpoint, read_model_id
+from aladin_network.config import dump_config
+from aladin_network.files import atomic_folder
+from aladin_network.types import Progress
+from aladin_training.batches.dataset import PairDataset
+from aladin_training.batches.offline import (
+    MinedFrom,
+    OfflineNegatives,
+    load_negatives,
+    save_negatives,
+)
+from aladin_training.config.recipe import Recipe
+from aladin_training.config.stage import OfflineNegativesConfig
+from aladin_training.mining.miner import mine_negatives
+from aladin_training.streaming.stream import PhotoStream
+
+
+class StageSources(Protocol):
+    """What a stage takes from earlier ones."""
+
+    def checkpoint(self, stage: str) -> Checkpoint:
+        """Return the network that a stage left."""
+        ...
+
+    def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
+        """Return the mined negatives of a stage."""
+        ...
+
+
+class RunSources:
+    """The earlier stages of a run, in its folder."""
+
+    def __init__(
+        self,
+        stages: Path,
+        folder: Path,
+        train_set: PairDataset | PhotoStream,
+        device: torch.device,
+        progress: Progress,
+    ) -> None:
+        """Point at a run.
+
+        Args:
+            stages: folder of all stages.
+            folder: of the stage that asks; lists that are mined for it are kept there.
+            train_set: what is mined.
+            device: where the networks go.
+            progress: told of photos and captions.
+        """
+        self._stages = stages
+        self._folder = folder
+        self._train_set = train_set
+        self._device = device
+        self._progress = progress
+
+    def checkpoint(self, stage: str) -> Checkpoint:
+        """Load the network that a stage left.
+
+        Raises:
+            CheckpointError: it cannot be read.
+        """
+        return load_checkpoint(self._stages / stage / "checkpoint", self._device)
+
+    def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
+        """Load the mined negatives, mining them first where an earlier stage's network should.
+
+        Raises:
+            StaleNegativesError: the file belongs to other data, settings or another network.
+            DataError: the file is damaged.
+        """
+        assert isinstance(self._train_set, PairDataset)  # recipes mine in no stream
+        miner = self.checkpoint(config.stage) if config.stage is not None else None
+        model_id = miner.model_id if miner is not None else None
+        if config.miner is not None:
+            model_id = read_model_id(Path(config.miner).expanduser())
+        expected = MinedFrom(
+            data=self._train_set.digest,
+            model_id=model_id,
+            score=config.score,
+            num_texts=config.num_texts,
+            num_images=config.num_images,
+        )
+        if miner is None:
+            return load_negatives(Path(config.file or "").expanduser(), expected)
+        path = self._folder / "negatives.safetensors"
+        if not path.exists():
+            mined = mine_negatives(
+                miner.model,
+                miner.model_id,
+                self._train_set,
+                config.score,
+                config.num_texts,
+                config.num_images,
+                progress=self._progress,
+            )
+            save_negatives(path, mined)
+        return load_negatives(path, expected)
+
+
+class StageStore:
+    """Folders of finished stages by all that determines them; safe between processes."""
+
+    def __init__(self, root: Path, recipe: Recipe, data_digest: str) -> None:
+        """Open the store for one run.
+
+        Args:
+            root: folder of the store.
+            recipe: of the run.
+            data_digest: of its training data.
+        """
+        self._root = root
+        self._recipe = recipe
+        self._data_digest = data_digest
+
+    def identity(self, number: int) -> str:
+        """Identify a stage by everything that its weights depend on.
+
+        Args:
+            number: of the stage in the recipe; the stages after it make no difference.
+        """
+        text = stage_history(self._recipe, number) + self._data_digest
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @contextmanager
+    def claim(self, number: int) -> Generator[None]:
+        """Keep other processes from training the same stage meanwhile; wait for one that does."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        # The system lets go of the lock when its process ends, however it ends.
+        with (self._root / f"{self.identity(number)}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def take(self, number: int, folder: Path) -> bool:
+        """Copy a finished stage into a run.
+
+        Args:
+            number: of the stage.
+            folder: of the stage in the run.
+
+        Returns:
+            Whether the store has it.
+        """
+        stored = self._root / self.identity(number)
+        if not stored.exists():
+            return False
+        with atomic_folder(folder) as partial:
+            link_tree(stored, partial)
+        return True
+
+    def give(self, number: int, folder: Path) -> None:
+        """Copy a stage that has just been finished into the store.
+
+        Args:
+            number: of the stage.
+            folder: of the stage in the run.
+        """
+        with atomic_folder(self._root / self.identity(number)) as partial:
+            link_tree(folder, partial)
+
+
+def stage_history(recipe: Recipe, number: int) -> str:
+    """Write down all of a recipe that a stage's weights depend on; equal texts, equal stages.
+
+    Args:
+        recipe: of the stage.
+        number: of the stage in it.
+    """
+    content = dump_config(recipe)
+    for key in ("name", "final"):
+        del content[key]
+    content["stage"] = content["stage"][: number + 1]
+    return json.dumps(content, sort_keys=True)
+
+
+def link_tree(source: Path, target: Path) -> None:
+    """Copy a folder of files that nobody changes any more, by hard links where that works.
+
+    Args:
+        source: folder to copy.
+        target: an existing, empty folder.
+    """
+    shutil.copytree(source, target, dirs_exist_ok=True, copy_function=_link)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another disk, or one without links
+        shutil.copy2(source, target)

@@ -1,0 +1,236 @@
+"""One training step, whatever the size of its batch and however many processes share it.
+
+1. Each process encodes its own photos and texts.
+2. The encodings are cut off from the encoders. Scores and losses of the whole batch are computed
+   from those of all processes, and their gradient ends at the cuts.
+3. The gradients at the cuts go back through the encoders.
+4. The processes add the gradients of the parameters up.
+
+With chunks (GradCache, Gao et al. 2021) the first step keeps no graph, and the third encodes once
+more, chunk by chunk and with the same random numbers: memory is that of one chunk's graph, for a
+second forward pass. The gradient is that of the whole batch either way.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Generic, Protocol, TypeVar, cast
+
+import torch
+from aladin_network.encoders.base import to_device
+from aladin_network.errors import ConfigError
+from aladin_network.scoring.scores import Encoding, concatenate
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
+
+from aladin_training.batches.batch import Batch
+from aladin_training.parallel.distributed import check_divides, sum_gradients
+from aladin_training.parallel.numerics import Precision, RandomState, computing, kept_random_state
+from aladin_training.tasks.joint import JointTask, LossReport, OnlineBranches
+
+Inputs = TypeVar("Inputs", bound=Tensor | tuple[Tensor, ...])
+Autocast = Callable[[], AbstractContextManager[object]]
+
+
+def compute_gradients(
+    task: JointTask | OnlineBranches,
+    batch: Batch,
+    precision: Precision,
+    chunk_size: int | None,
+    scaler: torch.amp.GradScaler,
+) -> LossReport:
+    """Add the gradient of a batch's loss to the trained parameters, in all processes alike.
+
+    Args:
+        task: network and losses.
+        batch: this process's share of it.
+        precision: of the forward passes.
+        chunk_size: photos, or texts, that are encoded at a time; None: all of them.
+        scaler: of the loss, and so of the gradient.
+
+    Raises:
+        ConfigError: the processes do not share the batch evenly.
+    """
+    check_divides(len(batch.negatives))
+    device = next(task.parameters()).device
+    autocast = functools.partial(computing, precision, device)
+    if chunk_size is None:  # else each chunk is moved when its turn comes
+        batch = batch.to(device)
+    encodings = CutEncodings(device, chunk_size, autocast)
+    with autocast():
+        report = task(batch, encodings)
+    scaler.scale(report.total).backward()
+    encodings.backward()
+    sum_gradients(
+        # Every process scores rows of its own, but computes the whole loss of all rows.
+        shared=[value for branch in task.branches for value in branch.model.parameters()],
+        alike=[value for branch in task.branches for value in branch.terms.parameters()],
+    )
+    return report
+
+
+def check_items_stand_alone(task: JointTask | OnlineBranches) -> None:
+    """Refuse a network whose encodings depend on what else is encoded at the same time.
+
+    Chunks, and the shares of several processes, would have other statistics than the batch.
+
+    Args:
+        task: put into training mode, which tells what a batch norm will look at.
+
+    Raises:
+        ConfigError: a batch norm takes its statistics from the batch.
+    """
+    task.train()
+    if any(isinstance(module, _BatchNorm) and module.training for module in task.modules()):
+        raise ConfigError(
+            "this network trains batch normalisation, which sees the whole batch: leave out "
+            "chunk_size and train in one process, or freeze the encoder; a stage may then tune "
+            "it, with the statistics that it has"
+        )
+
+
+class CutEncodings:
+    """Runs the encoders of one step, and later takes the gradients back through them."""
+
+    def __init__(self, device: torch.device, chunk_size: int | None, autocast: Autocast) -> None:
+        """Begin a step.
+
+        Args:
+            device: of the networks.
+            chunk_size: photos, or texts, that are encoded at a time; None: all of them.
+            autocast: context of a forward pass.
+        """
+        self._device = device
+        self._chunk_size = chunk_size
+        self._autocast = autocast
+        self._cuts: list[_Cut] = []
+
+    def __call__(self, encoder: Callable[[Inputs], Encoding], inputs: Inputs) -> Encoding:
+        """Run an encoder; what it returns has no graph behind it.
+
+        Args:
+            encoder: of photos or of texts.
+            inputs: of this process.
+        """
+        chunks = list(_chunks(inputs, self._chunk_size))
+        if not torch.is_grad_enabled():  # an anchor or a teacher
+            return concatenate([encoder(to_device(chunk, self._device)) for chunk in chunks])
+        if len(chunks) == 1:
+            cut: _Cut = _KeptGraph(encoder(to_device(inputs, self._device)))
+        else:
+            cut = _EncodedAgain(encoder, chunks, self._device, self._autocast)
+        self._cuts.append(cut)
+        return cut.leaf
+
+    def backward(self) -> None:
+        """Take the gradients at the cuts back; call it once, outside of autocast."""
+        while self._cuts:
+            self._cuts.pop().backward()
+
+
+class _Cut(Protocol):
+    """Encodings without a graph, and the way back to their encoder."""
+
+    leaf: Encoding
+
+    def backward(self) -> None:
+        """Take the leaf's gradient back."""
+        ...
+
+
+class _KeptGraph:
+    """A cut whose encoder's graph is kept."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
+        self.leaf = Encoding(
+            embedding=_leaf(encoding.embedding, encoding.embedding.requires_grad),
+            tokens=_leaf(encoding.tokens, encoding.tokens.requires_grad),
+            mask=encoding.mask,
+        )
+
+    def backward(self) -> None:
+        _push_back(self._encoding, _gradients(self.leaf))
+
+
+class _EncodedAgain(Generic[Inputs]):
+    """A cut whose encoder runs once more, chunk by chunk."""
+
+    def __init__(
+        self,
+        encoder: Callable[[Inputs], Encoding],
+        chunks: list[Inputs],
+        device: torch.device,
+        autocast: Autocast,
+    ) -> None:
+        self._encoder = encoder
+        self._chunks = chunks
+        self._device = device
+        self._autocast = autocast
+        self._random_states: list[RandomState] = []
+        parts: list[Encoding] = []
+        with torch.no_grad():
+            for chunk in chunks:
+                self._random_states.append(RandomState.now(device))
+                parts.append(encoder(to_device(chunk, device)))
+        # Autocast would use the weights that it has converted here, without a graph, again.
+        torch.clear_autocast_cache()
+        embedding, tokens, mask = concatenate(parts)
+        # What is frozen behind the cut shows only with a graph: its gradient is not used.
+        self.leaf = Encoding(_leaf(embedding, True), _leaf(tokens, True), mask)
+
+    def backward(self) -> None:
+        embedding, tokens = _gradients(self.leaf)
+        if embedding is None and tokens is None:  # no loss has read this
+            return
+        first = 0
+        with kept_random_state(self._device):
+            for chunk, random_state in zip(self._chunks, self._random_states, strict=True):
+                random_state.restore()
+                with self._autocast():
+                    encoding = self._encoder(to_device(chunk, self._device))
+                rows = slice(first, first + encoding.size)
+                length = encoding.mask.shape[1]  # without the padding of longer chunks
+                _push_back(
+                    encoding,
+                    (
+                        embedding[rows] if embedding is not None else None,
+                        tokens[rows, :length] if tokens is not None else None,
+                    ),
+                )
+                first = rows.stop
+
+
+def _chunks(inputs: Inputs, size: int | None) -> Iterator[Inputs]:
+    """Split a batch, or each part of one, into groups of `size` items."""
+    items = inputs.shape[0] if isinstance(inputs, Tensor) else inputs[0].shape[0]
+    for start in range(0, items, size or items):
+        rows = slice(start, start + (size or items))
+        if isinstance(inputs, Tensor):
+            yield cast(Inputs, inputs[rows])
+        else:
+            yield type(inputs)(*(part[rows] for part in inputs))
+
+
+def _leaf(values: Tensor, learns: bool) -> Tensor:
+    """Return the same numbers as the start of a new graph."""
+    return values.detach().requires_grad_(learns)
+
+
+def _gradients(leaf: Encoding) -> tuple[Tensor | None, Tensor | None]:
+    return leaf.embedding.grad, leaf.tokens.grad
+
+
+def _push_back(encoding: Encoding, gradients: tuple[Tensor | None, Tensor | None]) -> None:
+    """Go on with the backward pass behind a cut, where a loss has read the encoding."""
+    outputs = (encoding.embedding, encoding.tokens)
+    reached = [
+        (output, gradient)
+        for output, gradient in zip(outputs, gradients, strict=True)
+        if gradient is not None and output.requires_grad
+    ]
+    if reached:
+        outputs, gradients = zip(*reached, strict=True)
+        torch.autograd.backward(outputs, gradients)

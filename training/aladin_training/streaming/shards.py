@@ -1,0 +1,206 @@
+"""The tars of a stream, and how many photos each holds.
+
+How many photos each tar of a stream holds, counted once and then remembered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from aladin_network.errors import DataError
+from aladin_network.files import write_json
+from aladin_network.types import Progress
+
+from aladin_training.data import Record
+from aladin_training.data.folder import walk_files
+from aladin_training.data.formats import common_folder, expand
+from aladin_training.data.records import OnSkip, SkippedOfSplit, ignore_skipped, log_skipped
+from aladin_training.data.samples import split_of_folder
+from aladin_training.data.webdataset import is_tar, read_tar
+
+# A whole tar ends with two blocks of zeros.
+_END_MARK_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One tar of a stream.
+
+    Attributes:
+        path: of the tar.
+        root: folder that the photos' uris start from.
+        split: of its photos; None: all.
+    """
+
+    path: Path
+    root: Path
+    split: str | None
+
+    @property
+    def name(self) -> str:
+        """The path from the root on: the same wherever the data set lies."""
+        return self.path.relative_to(self.root).as_posix()
+
+    def records(self, on_skip: OnSkip = ignore_skipped) -> Iterator[Record]:
+        """Read the photos of the split in their order, those without captions among them.
+
+        Args:
+            on_skip: called with each member that looks like a photo and cannot be read.
+
+        Raises:
+            DataError: see `read_tar`.
+        """
+        for entry in read_tar(self.path, self.root, SkippedOfSplit(self.split, on_skip)):
+            if self.split is None or entry.record.split == self.split:
+                yield entry.record
+
+
+class ShardCount(NamedTuple):
+    """What a tar holds.
+
+    Attributes:
+        photos: of the split.
+        without_captions: of the split, not among `photos`; None: they are, and nobody has
+            counted them.
+    """
+
+    photos: int
+    without_captions: int | None = 0
+
+
+def find_shards(source: Path, split: str | None) -> list[Shard]:
+    """List the tars of a source, sorted as its readers sort them.
+
+    Args:
+        source: a tar, a pattern of tars or a folder of them.
+        split: of the photos; None: all.
+
+    Raises:
+        DataError: there is no tar, or anything else.
+    """
+    if source.is_dir():
+        root = source.absolute()
+        paths = [path for path, _ in walk_files(root) if is_tar(path)]
+    else:
+        root = common_folder(source).absolute()
+        paths = [path.absolute() for path in expand(source)]
+        for path in paths:
+            if not is_tar(path):
+                raise DataError(path, None, "a stream reads tars alone")
+    if not paths:
+        raise DataError(source, None, "expected tars to stream, found none")
+    return [Shard(path, root, split) for path in paths]
+
+
+def downloaded_photos(shard: Shard) -> ShardCount | None:
+    """Return what img2dataset's ``00000_stats.json`` says of the ``00000.tar`` beside it.
+
+    None where it cannot know how many photos are of the split, or where the tar was cut short,
+    which `count_shard` explains.
+    """
+    if shard.split is not None and shard.split != split_of_folder(PurePosixPath(shard.name)):
+        return None
+    try:
+        stats = json.loads(shard.path.with_name(f"{shard.path.stem}_stats.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    successes: object = stats.get("successes") if isinstance(stats, dict) else None
+    if type(successes) is not int or successes < 0 or not _is_ended(shard.path):
+        return None
+    return ShardCount(successes, without_captions=None)
+
+
+def count_shard(shard: Shard) -> ShardCount:
+    """Count the photos of a tar by reading its headers, and all that is no photo.
+
+    Raises:
+        DataError: the tar is damaged or cut short.
+    """
+    captioned = [bool(record.captions) for record in shard.records(log_skipped)]
+    photos = sum(captioned)
+    return ShardCount(photos, len(captioned) - photos)
+
+
+def _is_ended(tar: Path) -> bool:
+    """Whether a tar has its end mark."""
+    try:
+        with tar.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            end = os.pread(file.fileno(), _END_MARK_BYTES, max(0, size - _END_MARK_BYTES))
+    except OSError as error:
+        raise DataError(tar, None, error.strerror or "cannot be read") from error
+    return end == bytes(_END_MARK_BYTES)
+
+
+# Counting terabytes takes long: a kill costs at most this much of it.
+_SAVE_EVERY_S = 30.0
+
+
+def count_shards(shards: Sequence[Shard], cache: Path, progress: Progress) -> list[ShardCount]:
+    """Count the photos of every tar.
+
+    Args:
+        shards: of one source and split.
+        cache: folder that remembers the tars that had to be read, as long as their sizes and
+            times stay what they are.
+        progress: told of shards.
+
+    Raises:
+        DataError: a tar is damaged, cut short or gone.
+    """
+    file = cache / f"{_key(shards)}.json"
+    known = _load(file)
+    counts: list[ShardCount] = []
+    read = 0
+    saved_at = time.monotonic()
+    progress.start(len(shards), "shards")
+    for shard in shards:
+        count = downloaded_photos(shard)
+        if count is None:
+            state = _state(shard)
+            if known.get(shard.name, {}).get("state") != state:
+                known[shard.name] = {"state": state, "count": count_shard(shard)._asdict()}
+                read += 1
+            count = ShardCount(**known[shard.name]["count"])
+        counts.append(count)
+        progress.advance()
+        if read and time.monotonic() - saved_at > _SAVE_EVERY_S:
+            write_json(file, known)
+            saved_at, read = time.monotonic(), 0
+    if read:
+        write_json(file, known)
+    return counts
+
+
+def _key(shards: Sequence[Shard]) -> str:
+    content = json.dumps([[str(shard.path), shard.split] for shard in shards])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _load(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        return json.loads(file.read_bytes())
+    except (OSError, ValueError):  # none yet, or damaged: counted again
+        return {}
+
+
+def _state(shard: Shard) -> list[list[int] | None]:
+    """Return size and time of the tar, and of the parquet that may hold its captions."""
+    return [_stat(shard.path), _stat(shard.path.with_suffix(".parquet"))]
+
+
+def _stat(path: Path) -> list[int] | None:
+    try:
+        state = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DataError(path, None, error.strerror or "cannot be read") from error
+    return [state.st_size, state.st_mtime_ns]

@@ -1,0 +1,208 @@
+"""Photos of one split in any number of tars.
+
+A training split that is streamed from tars, as one network reads it.
+
+The photos of a stream with their captions, read front to back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from aladin_network.encoders.base import ImageEncoder, TextEncoder
+from aladin_network.errors import DataError
+from aladin_network.photos.decoding import DEFAULT_LIMITS
+from aladin_network.photos.files import PhotoFile
+from aladin_network.types import Progress
+
+from aladin_training.data import Record
+from aladin_training.streaming.shards import Shard, ShardCount, count_shards, find_shards
+
+logger = logging.getLogger(__name__)
+
+# Below the folder of all caches.
+_COUNTS = "shards"
+
+
+@dataclass(frozen=True)
+class TarStream:
+    """Tars in the order in which they are read, each with the number of its photos.
+
+    Attributes:
+        shards: the tars.
+        counts: what each of them is taken to hold.
+    """
+
+    shards: tuple[Shard, ...]
+    counts: tuple[ShardCount, ...]
+
+    @property
+    def photos(self) -> int:
+        """Number of photos in all shards."""
+        return sum(count.photos for count in self.counts)
+
+    @property
+    def digest(self) -> str:
+        """Identify what shapes the batches: names, split and counts."""
+        shards = [(each.name, each.split) for each in self.shards]
+        photos = [count.photos for count in self.counts]
+        return hashlib.sha256(json.dumps([shards, photos]).encode()).hexdigest()
+
+    def reordered(self, numbers: Sequence[int]) -> TarStream:
+        """Return the same shards in another order."""
+        return TarStream(
+            tuple(self.shards[number] for number in numbers),
+            tuple(self.counts[number] for number in numbers),
+        )
+
+    def captions(self) -> Iterator[str]:
+        """Read all captions, and nothing of the photos."""
+        for shard in self.shards:
+            for record in shard.records():
+                yield from record.captions
+
+
+def open_stream(source: Path, split: str | None, cache: Path, progress: Progress) -> TarStream:
+    """Find the tars of a source and count their photos.
+
+    Args:
+        source: a tar, a pattern of tars or a folder of them.
+        split: of the photos; None: all.
+        cache: folder of all caches; remembers counts that took reading.
+        progress: told of shards.
+
+    Raises:
+        DataError: there is no tar, one is damaged, or no photo of the split has a caption.
+    """
+    shards = find_shards(source, split)
+    counts = count_shards(shards, cache / _COUNTS, progress)
+    stream = TarStream(tuple(shards), tuple(counts))
+    if not stream.photos:
+        of_split = "" if split is None else f" of split {split!r}"
+        raise DataError(source, None, f"holds no photo{of_split} with a caption")
+    without = sum(count.without_captions or 0 for count in counts)
+    if without:
+        logger.warning("%s: %d photos have no caption and are left out", source, without)
+    return stream
+
+
+@dataclass(frozen=True)
+class PhotoStream:
+    """Photos and captions that come front to back, and what a network makes of them.
+
+    Attributes:
+        stream: the tars.
+        image_encoder: preprocesses; frozen or not, it encodes each photo when it is shown.
+        text_encoder: tokenises.
+        views: names of the views that are shown, see `aladin_training.batches.items.view_names`.
+        shuffle: photos in the shuffle buffer.
+    """
+
+    stream: TarStream
+    image_encoder: ImageEncoder
+    text_encoder: TextEncoder
+    views: tuple[str, ...]
+    shuffle: int
+
+    @property
+    def digest(self) -> str:
+        """Identify the data; a resumed run must find the same."""
+        return self.stream.digest
+
+
+class Sample(NamedTuple):
+    """A photo of a stream.
+
+    Attributes:
+        id: of the photo; two of one id are the same photo.
+        captions: at least one.
+        photo: where its bytes are.
+    """
+
+    id: str
+    captions: tuple[str, ...]
+    photo: PhotoFile
+
+
+class ReadSample(NamedTuple):
+    """What was read at one place of a stream.
+
+    Attributes:
+        sample: None where a photo was counted that has no caption, or is not there.
+        content: the photo's bytes, still encoded, if they are wanted.
+    """
+
+    sample: Sample | None
+    content: bytes | None
+
+
+def read_samples(
+    stream: TarStream, first: int, wants: Callable[[int], bool]
+) -> Iterator[ReadSample]:
+    """Read a stream from a photo on; the tars before it are not opened.
+
+    Args:
+        stream: its shards are read in their order.
+        first: number of the first photo to be read, counted from 0 at the first shard.
+        wants: whether the bytes of a photo are wanted, by its number.
+
+    Raises:
+        DataError: a tar cannot be used, or not any more.
+    """
+    start = 0
+    for shard, count in zip(stream.shards, stream.counts, strict=True):
+        if first < start + count.photos:
+            passed = max(0, first - start)
+            yield from _read_shard(shard, count, passed, lambda n, start=start: wants(start + n))
+        start += count.photos
+
+
+def _read_shard(
+    shard: Shard, count: ShardCount, passed: int, wants: Callable[[int], bool]
+) -> Iterator[ReadSample]:
+    """Read a tar's photos from one on: as many as were counted, whatever is there now."""
+    records = shard.records()
+    if count.without_captions is not None:
+        records = (record for record in records if record.captions)
+    found = missing = 0
+    try:
+        with shard.path.open("rb") as file:
+            for found, record in enumerate(islice(records, count.photos), start=1):
+                missing += not record.captions
+                if found > passed:
+                    yield _read_sample(record, file.fileno(), wants(found - 1))
+    except OSError as error:
+        raise DataError(shard.path, None, error.strerror or "cannot be read") from error
+    missing += count.photos - found
+    if missing:
+        logger.warning(
+            "%s: %d of the %d photos that were counted have no caption, or are not there; others "
+            "are shown in their place",
+            shard.path,
+            missing,
+            count.photos,
+        )
+    elif next(records, None) is not None:
+        logger.warning(
+            "%s: more than the %d photos that were counted; left out", shard.path, count.photos
+        )
+    for _ in range(max(found, passed), count.photos):
+        yield ReadSample(None, None)
+
+
+def _read_sample(record: Record, tar: int, wanted: bool) -> ReadSample:
+    if not record.captions:
+        return ReadSample(None, None)
+    photo, content = record.photo, None
+    # One that is too large to be decoded is left to whoever tries.
+    if wanted and photo.length is not None and photo.length <= DEFAULT_LIMITS.max_bytes:
+        content = os.pread(tar, photo.length, photo.offset)
+    return ReadSample(Sample(record.id, record.captions, photo), content)

@@ -1,0 +1,110 @@
+"""A frozen network whose scores others learn from.
+
+A moving average of the network that is trained, as the anchor of its own (DBL, MSS).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any, Literal
+
+import torch
+from aladin_network.checkpoint import Checkpoint
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import ScoreName
+from torch import Tensor
+
+from aladin_training.batches.batch import Batch
+from aladin_training.tasks.scores import BatchScores, Encode, FrozenNetwork, encode_directly
+
+
+class Teacher:
+    """Scores batches with a trained network, in evaluation mode and without gradient.
+
+    No module of the student's task: its weights are neither trained nor saved with them.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        score: ScoreName | Literal["fused"],
+        reads: str = "",
+    ) -> None:
+        """Take a trained network.
+
+        Args:
+            checkpoint: of the network; its fusion makes the fused score.
+            score: which score is taught.
+            reads: the network's name in `Batch.others`, if it stands there.
+        """
+        # One matrix serves both directions; the constants of the two differ little.
+        self._fusion = checkpoint.fusion.text_to_image
+        self._network = FrozenNetwork(checkpoint.model, reads)
+        self._score: ScoreName | Literal["fused"] = score
+
+    @torch.no_grad()
+    def scores(self, batch: Batch, encode: Encode = encode_directly) -> Tensor:
+        """Return the (images, texts) scores of a batch."""
+        scores = self._network(batch, encode)
+        if self._score == "fused":
+            return self._fusion.combine(scores.of("alignment"), scores.of("matching"))
+        return scores.of(self._score)
+
+
+class MomentumAnchor:
+    """Follows the target's parameters ever more slowly; buffers stay (D-6).
+
+    After step k of K::
+
+        anchor <- beta_k anchor + (1 - beta_k) target
+        beta_k  = 1 + (beta_0 - 1) (1 + cos(pi k / K)) / 2
+    """
+
+    def __init__(self, target: AladinModel, decay: float) -> None:
+        """Start as a copy of the target.
+
+        Args:
+            target: the network that is trained.
+            decay: beta_0.
+        """
+        self._decay = decay
+        self.network = FrozenNetwork(copy.deepcopy(target))
+        self._pairs = [
+            (own, followed)
+            for own, followed in zip(
+                self.network.model.parameters(), target.parameters(), strict=True
+            )
+            if followed.requires_grad
+        ]
+
+    def __call__(self, batch: Batch, encode: Encode = encode_directly) -> BatchScores:
+        """Encode the batch, in evaluation mode and without gradient."""
+        return self.network(batch, encode)
+
+    @torch.no_grad()
+    def update(self, step: int, steps: int) -> None:
+        """Take in the target after an optimizer step.
+
+        Args:
+            step: k, counted from 0.
+            steps: K, of the whole stage.
+        """
+        beta = momentum(self._decay, step, steps)
+        for own, followed in self._pairs:
+            own.lerp_(followed, 1 - beta)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` takes."""
+        return {"values": [own.detach().clone() for own, _ in self._pairs]}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state of the same network."""
+        for (own, _), value in zip(self._pairs, state["values"], strict=True):
+            own.copy_(value)
+
+
+def momentum(decay: float, step: int, steps: int) -> float:
+    """Return beta_k, which rises from `decay` to almost 1 over a stage."""
+    return 1 + (decay - 1) * (1 + math.cos(math.pi * step / steps)) / 2
