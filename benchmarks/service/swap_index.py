@@ -21,18 +21,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from aladin_index.format.disk import disk_errors, only_builder, remove_folder
 from aladin_index.format.layout import (
+    ANN,
+    EMBEDDINGS,
+    ITEMS,
     NEW_GENERATION,
     generation_folder,
     live_generation,
     published_generations,
 )
 from aladin_index.format.manifest import ModelEntry, read_manifest, write_manifest
-from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import (
-    CollectionSource,
     describe_model,
     install_model,
     publish_generation,
@@ -41,7 +43,6 @@ from aladin_index.generations.writer import (
 from aladin_index.items.tables import StoredItem
 from aladin_index.measure.tune import TuneOptions, tune_index
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.stored_collection import ANN, EMBEDDINGS, ITEMS
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint

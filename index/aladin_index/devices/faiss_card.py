@@ -192,7 +192,7 @@ class GpuAnn:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
-        """Find near rows, see `aladin_index.search.stages.FirstStage`.
+        """Find near rows, see `aladin_index.ann.retrieval.FirstStage`.
 
         Raises:
             OwnerFailedError: the card has failed.

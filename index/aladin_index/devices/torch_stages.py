@@ -48,7 +48,7 @@ class TorchExact:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
-        """Find near rows, see `aladin_index.search.stages.FirstStage`.
+        """Find near rows, see `aladin_index.ann.retrieval.FirstStage`.
 
         Raises:
             RuntimeError: the device has failed.

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
+from aladin_index.format.records import SkippedItem
 from aladin_index.settings import Target
 from aladin_network.encoders.base import RegionInput
 from aladin_network.errors import ImageError, InputError
@@ -27,18 +28,6 @@ from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.scores import Encoding
 from numpy.typing import NDArray
-
-
-class SkippedItem(NamedTuple):
-    """An item that cannot be used.
-
-    Attributes:
-        id: the user's own.
-        reason: in words.
-    """
-
-    id: str
-    reason: str
 
 
 class Prepared(NamedTuple):

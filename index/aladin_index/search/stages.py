@@ -5,33 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from aladin_index.items.selection import Selection
 from aladin_index.modality import Modality
 from aladin_index.tokens.alignment import alignment_with_candidates, token_similarities
 from aladin_index.tokens.store import TokenStore
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
-
-
-class FirstStage(Protocol):
-    """Finds candidates; safe to use from any number of threads."""
-
-    def search(
-        self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
-    ) -> NDArray[np.int64]:
-        """Find near rows.
-
-        Args:
-            query: (dim,), L2-normalised.
-            count: rows wanted.
-            allowed: rows to choose from; None: all.
-
-        Returns:
-            Rows in no order to rely on: at least `count` if the engine finds so many, and more
-            where it cannot tell which of them are the nearest.
-        """
-        ...
 
 
 class SecondStage(Protocol):
