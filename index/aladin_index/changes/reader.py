@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from aladin_network.errors import IndexCorruptError
 from numpy.typing import NDArray
 
 from aladin_index.changes.snapshot import AddedItems, CollectionChanges
 from aladin_index.tokens.codec import TokenCodec
+from aladin_network.errors import IndexCorruptError
 
 
 class ChangesReader:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, SKIPPED
 from aladin_index.format.manifest import CollectionEntry, Tuning
 from aladin_index.format.npy import NpyWriter, write_npy
@@ -25,7 +27,6 @@ from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, token_files
 from aladin_network.calibration.calibration import Calibration, hash_photo
 from aladin_network.types import Progress
-from numpy.typing import DTypeLike, NDArray
 
 
 class EncodedPart(NamedTuple):

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
 from aladin_index.format.manifest import CollectionEntry, Manifest
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.modality import Modality
 from aladin_index.settings import Target
 from aladin_network.checkpoint import Checkpoint
-from jaxtyping import Float
-from numpy.typing import NDArray
-from torch import Tensor
 
 
 class Ordered(NamedTuple):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
 from aladin_index.ann.retrieval import FirstStage, exact_search, retrieve
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS
@@ -17,7 +19,6 @@ from aladin_index.search.stages import SecondStage, TokenAlignment
 from aladin_index.settings import Target
 from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import IndexCorruptError
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, kw_only=True)
