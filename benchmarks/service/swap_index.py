@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image
+
 from aladin_index.format.disk import disk_errors, only_builder, remove_folder
 from aladin_index.format.layout import (
     NEW_GENERATION,
@@ -48,8 +50,6 @@ from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_service.queries import SearchOptions, TextQuery
 from aladin_service.search.answering import SearchEngine
 from aladin_service.settings import QueryLimits
-from PIL import Image
-
 from benchmarks.lib.small_collection import small_model
 
 WORDS = "two small dogs run on the green grass a man rides red motorcycle in street"

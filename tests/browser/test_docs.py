@@ -9,9 +9,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from aladin_service.keys.keys_file import add_key
 from playwright.sync_api import Locator, expect
 
+from aladin_service.keys.keys_file import add_key
 from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser

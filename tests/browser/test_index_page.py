@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
-from aladin_service.keys.keys_file import add_key
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from aladin_service.keys.keys_file import add_key
 from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser

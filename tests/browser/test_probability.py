@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+from playwright.sync_api import expect
+
 from aladin_index.generations.info import describe
 from aladin_index.measure.publish_entries import store_calibration
 from aladin_network.calibration.calibration import Calibration
-from playwright.sync_api import expect
-
 from benchmarks.service.search_page import SearchPage, data_of
 from tests.browser.conftest import OpenPage, OpenService
 

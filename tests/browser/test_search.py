@@ -6,9 +6,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from aladin_index.settings import Target
 from playwright.sync_api import Route, expect
 
+from aladin_index.settings import Target
 from benchmarks.service.search_page import SearchPage, Way
 
 pytestmark = pytest.mark.browser

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
 from aladin_index.open import open_writer
 from aladin_index.search.backend import ItemWriter, SearchBackend
@@ -21,7 +22,6 @@ from aladin_network.errors import (
     ShapeError,
     UnknownItemError,
 )
-
 from tests.index.contract_index import ContractIndex, Publish, open_trusted, trusted
 from tests.index.contract_items import (
     ODD_IDS,

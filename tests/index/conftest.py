@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from aladin_index.ann.ann_index import build_ann
 from aladin_index.ann.file import write_ann
 from aladin_index.build.builder import build_index
@@ -40,7 +42,6 @@ from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.types import NullProgress
-from PIL import Image
 
 TEXTS = [
     "a small red circle above a striped blue square",

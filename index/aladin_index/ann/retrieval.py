@@ -6,13 +6,13 @@ The first stage for one query: what an engine finds, ordered by exact cosines.
 from __future__ import annotations
 
 import numpy as np
-from aladin_network.errors import IndexCorruptError
 from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.items.selection import Selection
 from aladin_index.search.stages import FirstStage
+from aladin_network.errors import IndexCorruptError
 
 # Rows that are scored at a time, so that a map of millions is not held in memory at once.
 _ROWS_AT_A_TIME = 65_536

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from aladin_network.errors import IndexMismatchError, InputError, NoSuchTargetError
 from numpy.typing import NDArray
 
 from aladin_index.changes.database import changes_database, new_database, open_to_write
@@ -30,6 +29,7 @@ from aladin_index.settings import MAX_FILTER_FIELDS, TARGETS, Target
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_index.tokens.store import TokenStore, feedback_from, read_centroids
+from aladin_network.errors import IndexMismatchError, InputError, NoSuchTargetError
 
 _LIVE_ROW = "SELECT row FROM items WHERE id = ? AND row NOT IN (SELECT row FROM removed)"
 

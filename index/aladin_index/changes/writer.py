@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from aladin_network.errors import DuplicateItemError, IndexWriteError, ShapeError, UnknownItemError
 from numpy.typing import NDArray
 
 from aladin_index.changes.writable import WritableGeneration, insert_encoding
@@ -21,6 +20,7 @@ from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.tables import StoredItem, insert_items
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.settings import OnDuplicate, Target
+from aladin_network.errors import DuplicateItemError, IndexWriteError, ShapeError, UnknownItemError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from aladin_network.scoring.scores import maxsim
 from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
@@ -14,6 +13,7 @@ from aladin_index.modality import Modality
 from aladin_index.search.stages import with_margin
 from aladin_index.tokens.alignment import split_items
 from aladin_index.tokens.store import TokenStore
+from aladin_network.scoring.scores import maxsim
 
 # Vectors that are compared at a time: with float16 scores 2 MiB.
 _ROWS_AT_A_TIME = 2**20

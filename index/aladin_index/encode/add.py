@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
+
 from aladin_index.changes.writer import NewItems
 from aladin_index.encode.item_encoders import (
     NumberedItem,

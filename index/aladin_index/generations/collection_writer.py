@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
 from aladin_index.format.npy import NpyWriter, write_npy
 from aladin_index.items.tables import StoredItem, write_items
 from aladin_index.search.live_collection import LiveCollection
@@ -23,7 +25,6 @@ from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
 from aladin_network.calibration.calibration import Calibration, hash_photo
 from aladin_network.types import Progress
-from numpy.typing import DTypeLike, NDArray
 
 if TYPE_CHECKING:
     from aladin_index.generations.writer import CollectionSource

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
 from aladin_index.format.layout import (
     CHANGES,
     GENERATIONS,

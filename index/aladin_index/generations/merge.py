@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
 from aladin_index.ann.first_stages import check_first_stages
 from aladin_index.changes.database import open_to_read
 from aladin_index.format.disk import check_folder, disk_errors, only_builder

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
 from aladin_index.changes.database import open_to_read
 from aladin_index.format.layout import (
     CHANGES,

@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
 from aladin_index.changes.writer import AddReport, DeleteReport, NewItems
 from aladin_index.format.manifest import CollectionEntry, Manifest
 from aladin_index.items.filters import Filter
@@ -19,9 +23,6 @@ from aladin_index.items.tables import StoredItem
 from aladin_index.modality import Modality
 from aladin_index.settings import OnDuplicate, Target
 from aladin_network.checkpoint import Checkpoint
-from jaxtyping import Float
-from numpy.typing import NDArray
-from torch import Tensor
 
 
 class Ordered(NamedTuple):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
 from aladin_index.items.selection import Selection
 from aladin_index.modality import Modality
 from aladin_index.tokens.alignment import alignment_with_candidates, token_similarities
 from aladin_index.tokens.store import TokenStore
-from jaxtyping import Float
-from numpy.typing import NDArray
-from torch import Tensor
 
 
 class FirstStage(Protocol):

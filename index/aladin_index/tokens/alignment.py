@@ -19,8 +19,6 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from aladin_network.errors import IndexCorruptError
-from aladin_network.types import NullProgress, Progress
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
@@ -28,6 +26,8 @@ from torch import Tensor
 from aladin_index.kernel.binding import Kernel, KernelError, Queries, load_kernel
 from aladin_index.modality import Modality
 from aladin_index.tokens.store import TokenBlock, TokenStore
+from aladin_network.errors import IndexCorruptError
+from aladin_network.types import NullProgress, Progress
 
 # Tokens that are scored at a time. 4,096 of 128 float32 values are 2 MiB, which stay in a core's
 # cache between the copy and the product: measured in turn, 1,000 photos of 49 regions took 4.2 ms

@@ -24,7 +24,6 @@ from aladin_index.generations.verify import probe_index
 from aladin_index.search.backend import ItemWriter, SearchBackend
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import AladinError, EngineUnavailableError, IndexNotReadyError
-
 from aladin_service.work.engine_source import EngineSource
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_index.plan.constants import Constants
 from aladin_index.plan.costs import embedding_bytes, first_stage_of, index_sizes, token_bytes
 from aladin_index.plan.workload import Workload

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from aladin_training.parallel.numerics import Precision, computing, loss_scaler
 from torch import nn
+
+from aladin_training.parallel.numerics import Precision, computing, loss_scaler
 
 CPU = torch.device("cpu")
 

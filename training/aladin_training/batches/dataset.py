@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
+
 from aladin_network.encoders.base import to_device
 from aladin_network.errors import DataError
 from aladin_network.inference import FeatureCache

@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 import torch
+from PIL import Image
+from torch import Tensor, nn
+
 from aladin_network.config import dump_changes
 from aladin_network.encoders.base import (
     Features,
@@ -36,8 +39,6 @@ from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
 from aladin_training.batches.items import ImageItems, in_threads
 from aladin_training.parallel.numerics import Precision, computing
-from PIL import Image
-from torch import Tensor, nn
 
 
 class PhotoInputs(Protocol):

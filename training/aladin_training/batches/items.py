@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from PIL import Image, ImageOps
+
 from aladin_network.config import ModelConfig
 from aladin_network.encoders.base import ImageEncoder
 from aladin_network.errors import ImageError, InputError
@@ -25,7 +27,6 @@ from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore, region_keys
-from PIL import Image, ImageOps
 
 # A crop keeps this share of each side: enough that the captions stay true.
 _CROP_SIDE = (0.65, 0.95)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from aladin_network.errors import AladinError
 from aladin_network.types import Progress
-
 from aladin_training.comparison.plan import Plan
 from aladin_training.comparison.report import write_report
 from aladin_training.comparison.runner import perform_all

@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from aladin_network.scoring.metrics import Interval
-
 from aladin_training.comparison.report_formats import Table
 from aladin_training.comparison.summary import Comparison, RecipeSummary, Spread, spread
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from aladin_network.files import atomic_file
-
 from aladin_training.comparison.conditions import (
     conditions,
     cost_table,

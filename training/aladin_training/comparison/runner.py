@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from aladin_network.types import NullProgress, Progress
-
 from aladin_training.comparison.evaluation import evaluate_run, load_evaluation, save_evaluation
 from aladin_training.comparison.plan import Plan, PlannedRun
 from aladin_training.comparison.processes import (

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+
 from aladin_network.errors import CheckpointError
 from aladin_network.scoring.metrics import Interval, paired_bootstrap_over_seeds
 from aladin_network.scoring.scores import ScoreName
-
 from aladin_training.comparison.evaluation import RunEvaluation, load_evaluation
 from aladin_training.comparison.plan import Plan
 from aladin_training.comparison.runner import is_trained

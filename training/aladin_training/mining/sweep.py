@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from aladin_network.errors import InputError
-from aladin_network.types import Progress
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from aladin_network.errors import InputError
+from aladin_network.types import Progress
 
 NO_ROW = -1
 

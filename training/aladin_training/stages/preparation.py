@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from tokenizers import Tokenizer
+
 from aladin_network.checkpoint import load_checkpoint, read_model_id
 from aladin_network.config import ModelConfig
 from aladin_network.errors import ConfigError
@@ -31,7 +33,6 @@ from aladin_training.data import Record, read_records
 from aladin_training.data.regions import RegionStore, open_regions
 from aladin_training.streaming.stream import PhotoStream, TarStream, open_stream
 from aladin_training.tasks.joint import build_tasks
-from tokenizers import Tokenizer
 
 
 def load_start(start: StartConfig) -> AladinModel:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+
 from aladin_network.model import AladinModel
 from aladin_network.scoring.metrics import RetrievalMetrics, retrieval_metrics
 from aladin_network.types import Progress
