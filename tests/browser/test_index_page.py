@@ -139,7 +139,9 @@ def test_of_an_index_in_an_engine_it_offers_nothing_that_needs_files(
     page.page.route("**/v1/index/state*", lambda route: route.fulfill(json=state))
     page.page.goto(f"{url}/state")
 
-    expect(page.page.locator("#engine")).to_contain_text("This index is stored in the vector database qdrant.")
+    expect(page.page.locator("#engine")).to_contain_text(
+        "This index is stored in the vector database qdrant."
+    )
     tiles = page.page.locator(".tile")
     expect(tiles.nth(0)).to_contain_text("pushed to the vector database")
     expect(tiles.nth(2)).to_contain_text("1 other generation kept")
