@@ -6,7 +6,7 @@ A build, a merge, an import and a compaction differ in where the encoded items c
 
     with disk_errors(root), only_builder(root):
         install_model(root, checkpoint_folder, model)
-        write_generation(root, {"images": SideSource(...)}, model, settings, fingerprint)
+        write_generation(root, {"images": CollectionSource(...)}, model, settings, fingerprint)
 """
 
 from __future__ import annotations
