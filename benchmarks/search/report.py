@@ -153,9 +153,15 @@ def sections(items: Sequence[int]) -> list[Section]:
     compared = [count for count in items if count <= _MOST_FOR_ENGINES]
     return [
         *(Section(f"scale-{count}", "search.scale", ["--items", str(count)]) for count in items),
-        *(Section(f"ann-{count}", "search.ann_factories", ["--items", str(count)]) for count in items),
+        *(
+            Section(f"ann-{count}", "search.ann_factories", ["--items", str(count)])
+            for count in items
+        ),
         Section("rerank", "search.rerank", []),
-        *(Section(f"engines-{count}", "engines.comparison", ["--items", str(count)]) for count in compared),
+        *(
+            Section(f"engines-{count}", "engines.comparison", ["--items", str(count)])
+            for count in compared
+        ),
     ]
 
 
