@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.engines.client import CollectionSchema, EngineClient, EngineItem
@@ -23,8 +25,6 @@ from aladin_index.plan.constants import EngineConstants
 from aladin_index.plan.costs import ANN_RECALL
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import codec_for
-from numpy.typing import NDArray
-
 from benchmarks.lib.milvus_server import MilvusServer
 from benchmarks.lib.synthetic import SyntheticPhotos, synthetic_item
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM

@@ -14,6 +14,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+
 from aladin_service.http.access.policy import rows_of
 
 Instruction = tuple[str, str]

@@ -14,6 +14,9 @@ from typing import Any
 
 import httpx
 import numpy as np
+from fastapi import FastAPI
+from numpy.typing import NDArray
+
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.client import EngineClient, FoundItem
 from aladin_index.engines.connect import EngineOptions
@@ -32,9 +35,6 @@ from aladin_service.work.live_index import LiveIndex
 from aladin_service.work.sources import EngineAccess
 from aladin_service.work.worker import Worker
 from aladin_service.work.workers import ThreadWorkers
-from fastapi import FastAPI
-from numpy.typing import NDArray
-
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 LOCATION = EngineLocation(engine="qdrant", url="http://127.0.0.1:6333", name="tests")

@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 import torch
+
 from aladin_network.errors import AladinError, ConfigError, DataError
 from aladin_training.parallel import distributed
 from aladin_training.parallel.distributed import broadcast_weights
 from aladin_training.parallel.numerics import loss_scaler
 from aladin_training.step import compute_gradients
-
 from tests.training.step_cases import CASES, PHOTOS, batch_of, gradients, task_of
 
 CHUNK_SIZE = 2

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
+
 from aladin_network.config import (
     AlignmentHeadConfig,
     AttentionHeadConfig,

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
+
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import ConfigError
 from aladin_network.types import NullProgress
@@ -21,8 +23,6 @@ from aladin_training.evaluation import encode_records
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.run import run_recipe
 from aladin_training.tasks.joint import JointTask
-from safetensors.torch import load_file
-
 from tests.training.region_data import recipe_of, write_regions
 
 LAST = {"mode": "last", "layers": 1, "checkpointing": True}

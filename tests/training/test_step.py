@@ -7,13 +7,17 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
+
 from aladin_network.errors import ConfigError
 from aladin_network.scoring.scores import Encoding, concatenate
 from aladin_training.config.stage import TASK_NAMES
 from aladin_training.parallel.numerics import RandomState, loss_scaler
-from aladin_training.step import Inputs, check_no_batch_statistics, compute_gradients
-from torch import Tensor
-
+from aladin_training.step import (
+    Inputs,
+    check_no_batch_statistics,
+    compute_gradients,
+)
 from benchmarks.training.step_memory import counting_kept_bytes
 from tests.training.step_cases import CASES, PHOTOS, batch_of, gradients, task_of
 

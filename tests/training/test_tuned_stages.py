@@ -8,10 +8,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import aladin_training.loop
-import aladin_training.stage_files
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch.optim import AdamW
+
+import aladin_training.loop
+import aladin_training.stage_files
 from aladin_network.checkpoint import Checkpoint, Provenance
 from aladin_network.encoders.base import Features, TextBatch
 from aladin_network.model import AladinModel
@@ -35,8 +38,6 @@ from aladin_training.stages.run import run_recipe
 from aladin_training.stages.setup import set_up_stage
 from aladin_training.tasks.frozen import Teacher
 from aladin_training.tasks.scores import BatchScores, encode_directly
-from safetensors.torch import load_file
-from torch.optim import AdamW
 
 MODES: dict[str, dict[str, Any]] = {
     "full": {"mode": "full", "lr_decay": 0.5, "checkpointing": True},

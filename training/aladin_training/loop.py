@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+
 from aladin_network.checkpoint import read_tensors, write_tensors
 from aladin_network.errors import CheckpointError, NonFiniteLossError
 from aladin_network.files import atomic_file
 from aladin_network.scoring.metrics import RetrievalMetrics
 from aladin_network.types import Progress
-from torch import Tensor, nn
-
 from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import BatchSource
 from aladin_training.config.recipe import Recipe

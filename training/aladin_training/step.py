@@ -19,12 +19,12 @@ from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar, cast
 
 import torch
-from aladin_network.encoders.base import to_device
-from aladin_network.errors import ConfigError
-from aladin_network.scoring.scores import Encoding, concatenate
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 
+from aladin_network.encoders.base import to_device
+from aladin_network.errors import ConfigError
+from aladin_network.scoring.scores import Encoding, concatenate
 from aladin_training.batches.batch import Batch
 from aladin_training.parallel.distributed import check_even_shares, sum_gradients
 from aladin_training.parallel.numerics import (

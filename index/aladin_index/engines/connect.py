@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from aladin_network.errors import ConfigError
-
 from aladin_index.engines.client import EngineClient
 from aladin_index.format.engine_location import ENGINE_FILE, EngineLocation, check_url, is_folder
+from aladin_network.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from aladin_network.errors import InputError
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
@@ -23,6 +22,7 @@ from aladin_index.settings import Target
 from aladin_index.tokens.alignment import alignment_with_candidates, token_similarities
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
+from aladin_network.errors import InputError
 
 # Items without tokens: of 768 dimensions some megabytes, which every engine answers at once.
 _FETCHED_TOGETHER = 1000
@@ -160,7 +160,7 @@ class EngineCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.search.stages.SecondStage`."""
+        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`."""
         store = self._token_store(rows)
         return token_similarities(query, modality, store, np.arange(store.count, dtype=np.int64))
 

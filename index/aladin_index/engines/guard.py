@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
-from aladin_network.errors import EngineError, EngineUnavailableError
 from numpy.typing import NDArray
 
 from aladin_index.engines.client import (
@@ -32,6 +31,7 @@ from aladin_index.engines.client import (
 )
 from aladin_index.items.filters import Filter
 from aladin_index.settings import Target
+from aladin_network.errors import EngineError, EngineUnavailableError
 
 _LOG = logging.getLogger(__name__)
 

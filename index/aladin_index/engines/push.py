@@ -9,9 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from aladin_network.errors import ConfigError, EngineError, InputError
-from aladin_network.types import NullProgress, Progress
-
 from aladin_index.engines.client import EngineClient
 from aladin_index.engines.push_folder import copy_photos, only_pusher, write_folder
 from aladin_index.engines.push_source import NearestSoFar, PushSource, entries_of
@@ -22,6 +19,8 @@ from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import Target
 from aladin_index.tokens.codec import TokenCodec
+from aladin_network.errors import ConfigError, EngineError, InputError
+from aladin_network.types import NullProgress, Progress
 
 # The piece of an unfinished generation's record that says how many items of each side are in.
 _PROGRESS = "progress.json"

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from aladin_network.config import dump_config
 from numpy.typing import NDArray
 
 from aladin_index.ann.search_width import ChosenSearchWidth, choose, is_saturated, sample_queries
@@ -25,6 +24,7 @@ from aladin_index.settings import TARGETS, Target
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_index.tokens.store import feedback_from
+from aladin_network.config import dump_config
 
 # What the engine finds is compared with the exact nearest of so many items.
 _RECALL_QUERIES = 100

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from aladin_network.errors import ToldElsewhereError
 from aladin_network.types import NullProgress, Progress
-
 from aladin_service.commands.progress import stderr_progress
 from aladin_service.failures import exit_code
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.client import EngineClient
 from aladin_index.engines.engine_index import EngineIndex, open_engine_index
@@ -16,7 +18,6 @@ from aladin_index.engines.writer import EngineWriter
 from aladin_index.format.manifest import Manifest
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import EngineError, EngineUnavailableError, IndexNotReadyError
-from numpy.typing import NDArray
 
 _LOG = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError
-
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob
 from aladin_service.work.crashing_generations import CrashingGenerations

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import get_args
 
 from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError, WorkerDiedError
-
 from aladin_service.observe.metrics import Metrics
 from aladin_service.queries import PhotoQuery, Query, RegionsQuery, TextQuery
 from aladin_service.search.job import Answered, QueueName, SearchJob

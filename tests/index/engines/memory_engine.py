@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.engines.client import CollectionSchema, EngineFirstStage, EngineItem, FoundItem
 from aladin_index.engines.filter_fields import (
     FilterFields,
@@ -20,7 +22,6 @@ from aladin_index.engines.filter_fields import (
 from aladin_index.items.filters import And, Bound, Comparison, Equal, Exists, Filter, Not, Or, Range
 from aladin_index.settings import Target
 from aladin_network.errors import EngineError, EngineUnavailableError
-from numpy.typing import NDArray
 
 Collection = dict[str, EngineItem]
 Key = TypeVar("Key", NumberKey, str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from aladin_index.engines.connect import EngineOptions, connect
 from aladin_index.format.engine_location import EngineKind, EngineLocation
 from aladin_network.errors import ConfigError

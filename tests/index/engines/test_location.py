@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_index.engines.connect import EngineOptions, connect
 from aladin_index.format.engine_location import (
     ENGINE_FILE,

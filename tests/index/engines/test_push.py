@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.engines.engine_index import open_engine_index
 from aladin_index.engines.push import PushReport, PushSettings, push_index
@@ -31,7 +32,6 @@ from aladin_network.errors import (
     IndexWriteError,
     InputError,
 )
-
 from tests.index.engines.conftest import LOCATION
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 

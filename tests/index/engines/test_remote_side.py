@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from aladin_index.engines.client import FoundItem
 from aladin_index.engines.engine_index import EngineIndex, open_engine_index
 from aladin_index.engines.push import PushReport
@@ -22,7 +23,6 @@ from aladin_index.settings import Target
 from aladin_network.errors import EngineUnavailableError, InputError
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.scores import Encoding
-
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 TEXT = "two dogs run on the green grass"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_index.engines.client import CollectionSchema, EngineClient
 from aladin_index.engines.guard import Circuit, EngineCall, GuardedEngine
 from aladin_index.tokens.codec import TokenCodec

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
+
 from aladin_network.config import TowerConfig, TrunkConfig
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
@@ -24,7 +26,6 @@ from aladin_training.config.stage import EncoderPart, FineTuneConfig, StageConfi
 from aladin_training.optimization import build_optimizer
 from aladin_training.step import check_no_batch_statistics
 from aladin_training.tasks.joint import JointTask
-from torch import nn
 
 TEXTS = ["two dogs", "a man rides a motorcycle in the street"]
 CONVOLUTIONAL = {

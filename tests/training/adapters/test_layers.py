@@ -6,6 +6,8 @@ import functools
 from typing import Any
 
 import pytest
+from torch import nn
+
 from aladin_network.encoders.transformers_model import build_tower
 from aladin_network.errors import ConfigError
 from aladin_training.adapters.layers import (
@@ -16,7 +18,6 @@ from aladin_training.adapters.layers import (
     parameter_depths,
 )
 from aladin_training.config.stage import FineTuneConfig
-from torch import nn
 
 _SIZES = {
     "hidden_size": 8,

@@ -6,11 +6,12 @@ import importlib.util
 
 import pytest
 import torch
+from torch import nn
+
 from aladin_network.errors import ConfigError
 from aladin_training.adapters.layers import fine_tuned_names
 from aladin_training.adapters.lora import add_adapters, check_targets, merge_adapters, target_names
 from aladin_training.config.stage import FineTuneConfig
-from torch import nn
 
 
 class Block(nn.Module):

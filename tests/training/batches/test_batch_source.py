@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from aladin_network.encoders.base import TextBatch
 from aladin_network.errors import ImageError
 from aladin_network.types import NullProgress

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+
 from aladin_network.errors import ConfigError
 from aladin_training.batches.offline import OfflineRows
 from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw

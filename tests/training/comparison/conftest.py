@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
+
 from aladin_network.config import dump_config
 from aladin_network.files import write_json
 from aladin_network.scoring.metrics import Ranks
 from aladin_training.comparison.evaluation import RunEvaluation, save_evaluation, score_histogram
 from aladin_training.comparison.plan import ComparisonPlan, PlannedRun
 from aladin_training.config.recipe import Recipe, load_recipe
-from safetensors.torch import save_file
 
 FinishRun = Callable[..., RunEvaluation]
 

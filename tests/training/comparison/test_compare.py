@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.types import NullProgress
 from aladin_training.comparison.compare import compare, perform_all

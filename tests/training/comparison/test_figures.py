@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from aladin_training.comparison.evaluation import RunEvaluation
 from aladin_training.comparison.figures import mean_curve, panels
 from aladin_training.comparison.plan import ComparisonPlan

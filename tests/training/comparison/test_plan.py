@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from aladin_network.errors import ConfigError
 from aladin_training.comparison.plan import ComparisonPlan, find_recipes, load_plan
 from aladin_training.config.recipe import Recipe

@@ -7,6 +7,7 @@ import os
 import time
 
 import pytest
+
 from aladin_network.errors import ConfigError
 from aladin_network.types import Progress
 from aladin_training.comparison.processes import RunState, describe_error, run_in_processes

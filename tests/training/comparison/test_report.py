@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+
 from aladin_training.comparison.conditions import conditions
 from aladin_training.comparison.evaluation import RunEvaluation
 from aladin_training.comparison.plan import ComparisonPlan

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from aladin_network.types import NullProgress
 from aladin_training.batches.batch import Batch
 from aladin_training.comparison.step_time import (

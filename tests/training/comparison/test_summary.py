@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+
 from aladin_training.comparison.evaluation import RunEvaluation
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.summary import difference, spread, summarize_plan

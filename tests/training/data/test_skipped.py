@@ -10,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PIL import Image, features
+
 from aladin_network.errors import DataError
 from aladin_network.photos.decoding import read_image
 from aladin_training.data import iter_records, read_records
 from aladin_training.data.records import SkippedPhoto
 from aladin_training.streaming.shards import TarShard, count_shard
-from PIL import Image, features
 
 WriteTar = Callable[..., Path]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+
 from aladin_training.parallel import distributed
 from aladin_training.parallel.numerics import loss_scaler
 from aladin_training.step import compute_gradients
-
 from tests.training.step_cases import CASES, batch_of, gradients, task_of
 
 UNSCALED = loss_scaler("float32", torch.device("cpu"))

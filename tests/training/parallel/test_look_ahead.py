@@ -6,6 +6,7 @@ import threading
 from collections.abc import Generator
 
 import pytest
+
 from aladin_training.parallel.threads import prefetch
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from aladin_training.parallel.numerics import Precision, loss_scaler, mixed_precision
 from torch import nn
+
+from aladin_training.parallel.numerics import Precision, loss_scaler, mixed_precision
 
 CPU = torch.device("cpu")
 

@@ -6,13 +6,14 @@ import dataclasses
 import multiprocessing
 from pathlib import Path
 
-import aladin_training.stages.run
 import pytest
 import torch
+from safetensors.torch import load_file
+
+import aladin_training.stages.run
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.stages.run import run_recipe
 from aladin_training.stages.sources import StageStore
-from safetensors.torch import load_file
 
 
 def weights(out: Path, stage: str) -> dict[str, torch.Tensor]:

@@ -6,9 +6,10 @@ import dataclasses
 import json
 from pathlib import Path
 
-import aladin_training.stage_files
 import pytest
 import torch
+
+import aladin_training.stage_files
 from aladin_network.checkpoint import load_checkpoint, read_model_id
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.types import NullProgress

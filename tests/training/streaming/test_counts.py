@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from aladin_network.errors import DataError
 from aladin_network.types import NullProgress
 from aladin_training.data.records import OnSkip

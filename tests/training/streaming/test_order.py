@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from aladin_training.streaming.draws import ShuffleBuffer, shard_order
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
+
 from aladin_network.errors import ConfigError, DataError
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.photos.files import PhotoFile
@@ -21,7 +23,6 @@ from aladin_training.streaming import streamed_batches as batches_module
 from aladin_training.streaming.draws import ShuffleBuffer
 from aladin_training.streaming.stream import PhotoStream
 from aladin_training.streaming.streamed_batches import StreamedBatches
-from PIL import Image
 
 COUNTS = [5, 1, 7, 4, 6]  # 23 photos
 Open = Callable[..., PhotoStream]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aladin_network.errors import ConfigError
 from torch import nn
 
+from aladin_network.errors import ConfigError
 from aladin_training.config.stage import FineTuneConfig
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from aladin_network.errors import ConfigError
 from torch import nn
 
+from aladin_network.errors import ConfigError
 from aladin_training.adapters.layers import find_layers
 from aladin_training.config.stage import FineTuneConfig
 

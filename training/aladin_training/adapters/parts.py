@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import cast
 
-from aladin_network.encoders.base import Freezable
-from aladin_network.errors import ConfigError
-from aladin_network.model import AladinModel
 from torch import nn
 from transformers import PreTrainedModel
 
+from aladin_network.encoders.base import Freezable
+from aladin_network.errors import ConfigError
+from aladin_network.model import AladinModel
 from aladin_training.adapters.layers import fine_tuned_names, lr_factors
 from aladin_training.adapters.lora import add_adapters, check_targets, merge_adapters
 from aladin_training.config.stage import EncoderPart, FineTuneConfig, Part, ResettablePart

@@ -7,9 +7,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
-from aladin_network.encoders.base import Features, ImageBatch, TextBatch, to_device
 from jaxtyping import Bool
 from torch import Tensor
+
+from aladin_network.encoders.base import Features, ImageBatch, TextBatch, to_device
 
 
 class OfflineBatch(NamedTuple):

@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 import torch
+from PIL import Image
+from torch import Tensor, nn
+
 from aladin_network.config import dump_changes
 from aladin_network.encoders.base import (
     Features,
@@ -34,9 +37,6 @@ from aladin_network.inference import PHOTOS_AT_A_TIME, FeatureCache, content_dig
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
-from PIL import Image
-from torch import Tensor, nn
-
 from aladin_training.batches.items import ImageItems, map_in_threads
 from aladin_training.parallel.numerics import Precision, mixed_precision
 

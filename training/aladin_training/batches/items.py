@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from PIL import Image, ImageOps
+
 from aladin_network.config import ModelConfig
 from aladin_network.encoders.base import ImageEncoder
 from aladin_network.errors import ImageError, InputError
@@ -23,8 +25,6 @@ from aladin_network.photos.decoding import decode_image
 from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
-from PIL import Image, ImageOps
-
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore, region_keys
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from aladin_network.errors import AladinError
 from aladin_network.types import NullProgress, Progress
-
 from aladin_training.comparison.evaluation import (
     evaluate_run,
     finished_evaluation,

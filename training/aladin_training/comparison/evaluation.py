@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
+
 from aladin_network.checkpoint import load_checkpoint, read_model_id, read_tensors, write_tensors
 from aladin_network.files import atomic_file, write_json
 from aladin_network.scoring.metrics import Ranks, RetrievalMetrics, summarize
 from aladin_network.scoring.separation import summarize_cross_ranks
 from aladin_network.types import Progress
-from torch import Tensor
-
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.items import PLAIN
 from aladin_training.comparison.plan import PlannedRun

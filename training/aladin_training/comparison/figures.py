@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from aladin_network.files import atomic_file
-
 from aladin_training.comparison.evaluation import RunEvaluation
 from aladin_training.comparison.summary import Comparison, RecipeSummary
 

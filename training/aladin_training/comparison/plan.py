@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aladin_network.errors import ConfigError
-
 from aladin_training.config.recipe import Recipe, load_recipe
 
 

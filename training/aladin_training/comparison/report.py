@@ -8,11 +8,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from aladin_network.files import atomic_file
-from aladin_network.scoring.metrics import Interval
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from aladin_training.comparison.conditions import conditions
+from aladin_network.files import atomic_file
+from aladin_network.scoring.metrics import Interval
+from aladin_training.comparison.conditions import (
+    conditions,
+)
 from aladin_training.comparison.figures import draw_distributions, draw_learning_curves
 from aladin_training.comparison.summary import Comparison, RecipeSummary, mean_and_std
 
@@ -286,7 +288,11 @@ def _render(report: Report, template: str, folder: Path) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["markdown"] = _escape_markdown
-    environment.filters["link"] = lambda file: Path(os.path.relpath(file, folder)).as_posix()
+
+    def link(file: Path) -> str:
+        return Path(os.path.relpath(file, folder)).as_posix()
+
+    environment.filters["link"] = link
     environment.filters["data_url"] = _data_url
     return environment.get_template(template).render(report=report)
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+
 from aladin_network.checkpoint import Checkpoint, Provenance
 from aladin_network.config import dump_config
 from aladin_network.errors import AladinError
@@ -26,7 +27,6 @@ from aladin_network.files import write_json
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.types import NullProgress, Progress
-
 from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.offline import MinedFrom, OfflineNegatives

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+
 from aladin_network.scoring.metrics import Interval, paired_bootstrap_over_seeds
 from aladin_network.scoring.scores import ScoreName
-
-from aladin_training.comparison.evaluation import RunEvaluation, finished_evaluation
+from aladin_training.comparison.evaluation import (
+    RunEvaluation,
+    finished_evaluation,
+)
 from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.config.recipe import Recipe
 from aladin_training.stage_files import StageFacts, read_facts, validation_curve

@@ -8,7 +8,6 @@ from pathlib import Path, PurePosixPath
 
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile, name_fault
-
 from aladin_training.data.fields import Place, download_failed
 from aladin_training.data.records import (
     UNREADABLE_SUFFIXES,

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from aladin_network.errors import DataError
-
 from aladin_training.data.folder import read_folder
 from aladin_training.data.json_files import read_jsonl, read_karpathy
 from aladin_training.data.precomp import is_precomp, read_precomp

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile
-
 from aladin_training.data.fields import Fields, Place, parse_json
 from aladin_training.data.records import LocatedRecord, Record
 

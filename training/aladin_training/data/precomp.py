@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile
-
 from aladin_training.data.fields import Place
 from aladin_training.data.records import LocatedRecord, Record
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from aladin_network.errors import DataError
-from aladin_network.photos.files import PhotoFile, printable
 from PIL import features
 
+from aladin_network.errors import DataError
+from aladin_network.photos.files import PhotoFile, printable
 from aladin_training.data.fields import Place
 
 logger = logging.getLogger(__name__)

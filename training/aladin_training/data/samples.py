@@ -11,7 +11,6 @@ from pathlib import PurePosixPath
 from typing import Any, cast
 
 from aladin_network.photos.files import PhotoFile
-
 from aladin_training.data.fields import Place, parse_json, parse_row
 from aladin_training.data.records import HAS_AVIF, Record
 

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from aladin_network.errors import DataError
 from aladin_network.photos.files import CAPTIONS, ID, PHOTO, SPLIT, PhotoFile, first_of
-
 from aladin_training.data.fields import Place, download_failed, parse_row
 from aladin_training.data.records import LocatedRecord, Record
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from aladin_network.errors import DataError
 from aladin_network.photos.files import CAPTIONS, PHOTO, first_of
-
 from aladin_training.data import iter_records
 from aladin_training.data.fields import parse_row
 from aladin_training.data.formats import TABLES

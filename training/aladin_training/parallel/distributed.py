@@ -15,12 +15,13 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-from aladin_network.errors import ConfigError, ProcessLostError, ToldElsewhereError
-from aladin_network.layers import lengthened
-from aladin_network.scoring.scores import Encoding
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.distributed.rendezvous import rendezvous
+
+from aladin_network.errors import ConfigError, ProcessLostError, ToldElsewhereError
+from aladin_network.layers import lengthened
+from aladin_network.scoring.scores import Encoding
 
 # The others wait while the first process fills caches, mines or validates: that may take hours,
 # and torchrun ends them should it fail.

@@ -21,7 +21,6 @@ from aladin_network.files import atomic_folder, write_json
 from aladin_network.scoring.fusion import fit_fusion
 from aladin_network.scoring.metrics import RetrievalMetrics
 from aladin_network.types import NullProgress, Progress
-
 from aladin_training.adapters.parts import end_fine_tuning, merge_fine_tuned
 from aladin_training.config.recipe import Recipe
 from aladin_training.config.stage import StageConfig

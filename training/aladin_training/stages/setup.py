@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+
 from aladin_network.model import AladinModel
 from aladin_network.scoring.metrics import RetrievalMetrics, retrieval_metrics
 from aladin_network.types import Progress
-
 from aladin_training.adapters.parts import reset_part, start_fine_tuning
 from aladin_training.batches.dataset import BatchSource, PairDataset, PlannedBatches
 from aladin_training.batches.plan import BatchPlan

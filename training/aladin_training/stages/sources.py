@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Protocol
 
 import torch
+
 from aladin_network.checkpoint import Checkpoint, load_checkpoint, read_model_id
 from aladin_network.config import dump_config
 from aladin_network.files import atomic_folder
 from aladin_network.types import Progress
-
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.offline import (
     MinedFrom,

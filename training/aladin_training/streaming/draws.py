@@ -12,7 +12,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from aladin_network.errors import DataError
-
 from aladin_training.parallel.distributed import BatchShare
 from aladin_training.streaming.stream import ReadSample, Sample, TarStream, read_samples
 

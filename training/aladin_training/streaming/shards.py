@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from aladin_network.errors import DataError
 from aladin_network.files import write_json
 from aladin_network.types import Progress
-
 from aladin_training.data import Record
 from aladin_training.data.folder import walk_files
 from aladin_training.data.formats import common_folder, expand

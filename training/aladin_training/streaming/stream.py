@@ -22,7 +22,6 @@ from aladin_network.errors import DataError
 from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import Progress
-
 from aladin_training.data import Record
 from aladin_training.streaming.shards import ShardCount, TarShard, count_shards, find_shards
 

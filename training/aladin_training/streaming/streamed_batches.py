@@ -12,11 +12,11 @@ from itertools import chain
 from typing import Literal, NamedTuple
 
 import torch
+
 from aladin_network.encoders.base import ImageInput
 from aladin_network.errors import DataError, ImageError
 from aladin_network.inference import content_digest
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decode_image
-
 from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import BATCHES_AHEAD, WHOLE
 from aladin_training.batches.items import THREADS, apply_view

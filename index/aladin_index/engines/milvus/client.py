@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from aladin_network.errors import EngineError
 from numpy.typing import NDArray
 
 from aladin_index.engines.client import (
@@ -60,6 +59,7 @@ from aladin_index.engines.milvus.rows import (
 from aladin_index.format.engine_location import EngineLocation
 from aladin_index.items.filters import Filter
 from aladin_index.settings import Target
+from aladin_network.errors import EngineError
 
 _MAX_RESULTS = 16_384  # Milvus's own limit
 _NO_SUCH_ALIAS = 1600

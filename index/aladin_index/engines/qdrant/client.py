@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from aladin_network.errors import EngineError
 from numpy.typing import NDArray
 
 from aladin_index.engines.client import (
@@ -38,6 +37,7 @@ from aladin_index.engines.qdrant.points import (
 from aladin_index.engines.qdrant.store import CollectionShape, Point, PointStore, TokenVectors
 from aladin_index.items.filters import Filter
 from aladin_index.settings import TARGETS, Target
+from aladin_network.errors import EngineError
 
 # A server answers a request of any size, but holds all of the answer in memory.
 _MAX_RESULTS = 10_000

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 import numpy as np
-from aladin_network.errors import EngineError, EngineUnavailableError
 from numpy.typing import NDArray
 from qdrant_client import QdrantClient, models
 
@@ -34,6 +33,7 @@ from aladin_index.engines.qdrant.store import (
     ScoredPoint,
 )
 from aladin_index.items.filters import Filter
+from aladin_network.errors import EngineError, EngineUnavailableError
 
 # 40 bytes each; as many embeddings are 60 MB.
 _KEYS_A_MESSAGE = 10_000

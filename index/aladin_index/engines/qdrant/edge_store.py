@@ -21,8 +21,6 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import qdrant_edge as edge
-from aladin_network.errors import EngineError, EngineUnavailableError
-from aladin_network.files import make_folder, sync, write_json
 from numpy.typing import NDArray
 
 from aladin_index.engines.client import EngineFirstStage
@@ -37,6 +35,8 @@ from aladin_index.engines.qdrant.store import (
     ScoredPoint,
 )
 from aladin_index.items.filters import Filter
+from aladin_network.errors import EngineError, EngineUnavailableError
+from aladin_network.files import make_folder, sync, write_json
 
 # Kilobytes of vectors from which on a graph is walked: Qdrant's own default.
 _FULL_SCAN_KB = 10_000

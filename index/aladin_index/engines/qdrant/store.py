@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
-from aladin_network.config import STRICT, parse_config
-from aladin_network.errors import ConfigError
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from aladin_index.engines.client import EngineFirstStage
 from aladin_index.format.engine_location import EngineLocation
 from aladin_index.items.filters import Filter
+from aladin_network.config import STRICT, parse_config
+from aladin_network.errors import ConfigError
 
 MATCH, TOKENS = "match", "tokens"
 FieldKind = Literal["keyword", "float"]

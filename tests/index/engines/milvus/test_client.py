@@ -8,6 +8,7 @@ from itertools import count
 
 import numpy as np
 import pytest
+
 from aladin_index.engines.client import EngineItem
 from aladin_index.engines.connect import EngineOptions, connect
 from aladin_index.engines.milvus.client import MilvusEngine
@@ -16,7 +17,6 @@ from aladin_index.format.engine_location import EngineLocation
 from aladin_index.items.filters import parse_filter
 from aladin_index.settings import TokenDtype
 from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError, InputError
-
 from benchmarks.lib.milvus_server import MilvusServer, free_port
 from tests.index.engines.made_up import EMBEDDING_DIM, assert_same, codec_of, entry, schema_of, unit
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_index.engines.connect import EngineOptions, connect
 from aladin_index.engines.milvus.client import MilvusEngine
 from aladin_index.format.engine_location import EngineLocation
 from aladin_index.items.filters import parse_filter
 from aladin_network.errors import EngineUnavailableError
-
 from benchmarks.lib.milvus_server import MilvusServer
 from tests.index.engines.made_up import EMBEDDING_DIM, codec_of, entry, schema_of, unit
 from tests.milvus_needed import STARTS_MILVUS

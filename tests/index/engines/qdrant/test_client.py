@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+
 from aladin_index.engines.client import EngineItem
 from aladin_index.engines.connect import EngineOptions, connect
 from aladin_index.engines.qdrant.client import QdrantEngine
 from aladin_index.format.engine_location import EngineLocation
 from aladin_index.settings import TOKEN_DTYPES, TokenDtype
 from aladin_network.errors import EngineError
-
 from tests.index.engines.made_up import (
     EMBEDDING_DIM,
     TOKEN_DIM,

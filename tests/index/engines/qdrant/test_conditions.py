@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_index.engines.qdrant.client import QdrantEngine
 from aladin_index.engines.qdrant.points import conditions
 from aladin_index.items.filters import parse_filter
 from aladin_network.errors import InputError
-
 from tests.index.engines.made_up import EMBEDDING_DIM, codec_of, entry, schema_of, unit
 
 BIG = 2**53

@@ -8,10 +8,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
 from aladin_index.engines.connect import EngineOptions, connect
 from aladin_index.format.engine_location import EngineKind, EngineLocation
 from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError
-
 from tests.index.engines.qdrant.rest_server import RestServer
 
 _NEEDED: list[tuple[EngineKind, str, str, list[str]]] = [

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_index.engines.connect import EngineOptions, connect
 from aladin_index.engines.qdrant.edge_store import EdgeStore
 from aladin_index.engines.qdrant.store import CollectionShape, Point, QdrantSettings

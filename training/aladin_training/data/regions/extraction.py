@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from PIL import Image
+
 from aladin_network.detectors.base import Detector, detect_all
 from aladin_network.errors import ConfigError, DataError, ImageError, InputError
 from aladin_network.files import atomic_file, write_json
@@ -17,8 +19,6 @@ from aladin_network.photos.decoding import read_image
 from aladin_network.photos.region_files import write_region_npz
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import NullProgress, Progress
-from PIL import Image
-
 from aladin_training.data.records import Record
 from aladin_training.parallel.threads import prefetch
 
