@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann.retrieval import with_margin
 from aladin_index.items.selection import Selection
-from aladin_index.search.stages import with_margin
 
 T = TypeVar("T")
 

@@ -143,7 +143,7 @@ class Collection(Protocol):
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.search.stages.SecondStage`.
+        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`.
 
         Raises:
             EngineUnavailableError: the tokens cannot be had now.
