@@ -176,7 +176,7 @@ async def test_a_dead_thread_fails_its_batch_shows_and_is_replaced(
         restart.set()
         assert isinstance(await waiting, Answered)
         assert workers.health().ready
-    assert "the thread query-0 ends" in caplog.text
+    assert "thread query-0 ends" in caplog.text
 
 
 async def test_a_dead_job_thread_fails_its_job_alone(
