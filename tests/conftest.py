@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 import uvicorn
+from fastapi import FastAPI
+
 from aladin_network.calibration.calibration import (
     Calibration,
     DirectionCalibration,
@@ -40,7 +42,6 @@ from aladin_network.config import (
     TrunkConfig,
 )
 from aladin_network.model import AladinModel, text_encoder_class
-from fastapi import FastAPI
 
 CAPTIONS = [
     "a small red circle above a striped blue square",

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
 from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.scoring.scores import Encoding
-from numpy.typing import NDArray
-
 from benchmarks.engines.task import CANDIDATES, TOP, Task
 from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index
 from benchmarks.lib.synthetic_sources import find_source

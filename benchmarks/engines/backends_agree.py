@@ -35,7 +35,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from aladin_index.engines.connect import EngineOptions, connect
+
+from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.connect import connect
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.engine_location import EngineLocation
@@ -50,7 +52,6 @@ from aladin_index.search.results import Hit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings, Target
 from aladin_network.scoring.scores import Encoding
-
 from benchmarks.lib.figures import figures_parser, print_figures
 from benchmarks.lib.milvus_server import MilvusServer
 from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index

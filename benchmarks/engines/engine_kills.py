@@ -40,6 +40,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
+
 from aladin_index.engines.connect import connect
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.engine_location import EngineLocation
@@ -48,8 +50,6 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_service.queries import SearchOptions, TextQuery
 from aladin_service.search.answering import SearchEngine
 from aladin_service.settings import QueryLimits
-from PIL import Image
-
 from benchmarks.lib.figures import figures_parser, print_figures
 from benchmarks.lib.milvus_server import MilvusServer
 from benchmarks.lib.service_process import ServiceProcess

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from aladin_index.ann.faiss_library import faiss
 from numpy.typing import NDArray
 
+from aladin_index.ann.faiss_library import faiss
 from benchmarks.engines.task import CANDIDATES, TOP, Task, best_of, fastest, open_photos
 
 _INDEX = "index.faiss"

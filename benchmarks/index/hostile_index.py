@@ -29,14 +29,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.file import write_ann
 from aladin_index.ann.retrieval import retrieve
 from aladin_network.errors import IndexCorruptError
 from aladin_network.types import NullProgress
-from numpy.typing import NDArray
-
 from benchmarks.lib.figures import figures_parser, print_figures
 
 KINDS = ("IVF16,PQ32x4fs", "IVF16,SQ8", "Flat", "HNSW16,Flat")

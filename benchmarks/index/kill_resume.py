@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
@@ -53,7 +54,6 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import AladinError, IndexNotReadyError
 from aladin_network.inference import encode_texts
-
 from benchmarks.lib.small_collection import make_texts, save_small_network, write_photos
 
 _QUICK_KILLS = 4

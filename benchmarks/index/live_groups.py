@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
 from aladin_index.changes.writer import NewItems
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import live_generation
@@ -33,7 +34,6 @@ from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.scoring.scores import Encoding
-
 from benchmarks.lib.processes import forked
 from benchmarks.lib.small_collection import small_model
 

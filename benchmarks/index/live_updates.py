@@ -42,12 +42,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import torch
+
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.format.layout import live_generation
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import verify_index
-
 from benchmarks.index.live_groups import (
     MOST_GROUPS,
     Content,

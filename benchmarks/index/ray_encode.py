@@ -31,6 +31,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
+
 from aladin_index.build.builder import build_index
 from aladin_index.cluster.pool import WorkerSettings
 from aladin_index.cluster.ray_encoding import connected, ray_encoding
@@ -49,7 +50,6 @@ from aladin_network.config import (
 )
 from aladin_network.model import AladinModel, text_encoder_class
 from aladin_network.types import NullProgress
-
 from benchmarks.lib.ray_nodes import RayNodes
 from benchmarks.lib.small_collection import write_photos
 

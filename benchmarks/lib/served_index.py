@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.generations.collection_writer import EncodedPart
 from aladin_index.generations.reader import open_index
@@ -53,7 +54,6 @@ from aladin_network.inference import encode_texts
 from aladin_network.model import AladinModel, text_encoder_class
 from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_training.demo.scenes import draw_data_set
-
 from benchmarks.lib.synthetic import SyntheticPhotos
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, stand_in_source
 

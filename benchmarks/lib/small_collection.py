@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
+
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_network.checkpoint import save_checkpoint
 from aladin_network.config import (
@@ -22,7 +24,6 @@ from aladin_network.config import (
     TrunkConfig,
 )
 from aladin_network.model import AladinModel, text_encoder_class
-from PIL import Image
 
 
 def small_model(

@@ -22,6 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
 from aladin_index.encode.item_encoders import StageSeconds
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.generations.collection_writer import EncodedPart
@@ -36,11 +41,6 @@ from aladin_index.settings import BuildSettings, Target
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import codec_for
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
-from jaxtyping import Float
-from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional as F
-
 from benchmarks.lib.small_collection import small_model
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, Photos, Source
 

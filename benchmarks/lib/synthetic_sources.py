@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch.nn import functional as F
+
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_index.search.stored_collection import StoredCollection, open_collection
 from aladin_network.errors import ConfigError
-from numpy.typing import NDArray
-from torch.nn import functional as F
 
 DEFAULT_SOURCE = Path("runs/flickr8k-index")
 EMBEDDING_DIM, TOKEN_DIM, GRID = 256, 128, 7

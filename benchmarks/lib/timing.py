@@ -17,8 +17,9 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
-from aladin_index.ann.faiss_library import faiss
 from numpy.typing import NDArray
+
+from aladin_index.ann.faiss_library import faiss
 
 
 def time_in_turn(

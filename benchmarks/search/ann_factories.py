@@ -29,6 +29,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.file import write_ann
@@ -38,10 +42,6 @@ from aladin_index.ann.search_width import ann_recall, choose_search_width, lowes
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.format.npy import map_npy
 from aladin_network.types import NullProgress
-from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.lib.synthetic import SyntheticPhotos
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, find_source
 from benchmarks.lib.timing import ratio, time_in_turn

@@ -32,6 +32,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from PIL import Image
+
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.plan.constants import (
     PACKAGED_CONSTANTS,
@@ -54,8 +56,6 @@ from aladin_network.inference import (
 )
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
-from PIL import Image
-
 from benchmarks.lib.served_index import SIZES, real_size_model
 from benchmarks.lib.synthetic import SyntheticPhotos
 from benchmarks.lib.synthetic_sources import find_source

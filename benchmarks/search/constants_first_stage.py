@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
 from aladin_index.ann.ann_index import AnnIndex, build_ann, training_vectors
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.retrieval import exact_scores, found_by
@@ -17,9 +20,6 @@ from aladin_index.format.manifest import RecallPoint
 from aladin_index.plan.constants import FirstStageConstants, SearchWidth
 from aladin_index.plan.costs import ANN_RECALL
 from aladin_network.types import NullProgress
-from numpy.typing import NDArray
-from scipy.optimize import nnls
-
 from benchmarks.lib.synthetic import SyntheticPhotos
 from benchmarks.lib.timing import one_thread, quiet_median_s, quiet_time
 from benchmarks.search.ann_factories import draw_embeddings

@@ -26,7 +26,6 @@ from aladin_index.plan.constants import PACKAGED_CONSTANTS, read_constants
 from aladin_index.plan.measurements import MeasuredRun, Measurements, read_measurements
 from aladin_network.config import dump_config
 from aladin_network.files import write_json
-
 from benchmarks.search.constants import this_machine
 from benchmarks.search.scale import effort_for, measure
 

@@ -42,6 +42,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from aladin_index.format.npy import map_npy, write_npy
 from aladin_index.kernel.binding import load_kernel
 from aladin_index.settings import TOKEN_DTYPES, TokenDtype
@@ -52,9 +55,6 @@ from aladin_index.tokens.alignment import (
 )
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TokenStore
-from numpy.typing import NDArray
-from torch import Tensor
-
 from benchmarks.lib.timing import time_in_turn
 
 Score = Callable[[Any, Any], Any]

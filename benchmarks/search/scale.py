@@ -37,7 +37,6 @@ from pathlib import Path
 from typing import Any
 
 from aladin_index.settings import TOKEN_DTYPES, BuildSettings, TokenDtype
-
 from benchmarks.lib.processes import peak_rss_bytes
 from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index
 from benchmarks.lib.synthetic_sources import find_source

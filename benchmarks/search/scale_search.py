@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.retrieval import largest
 from aladin_index.format.manifest import AnnEntry
@@ -18,8 +20,6 @@ from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.tokens.alignment import alignment_with_all
-from numpy.typing import NDArray
-
 from benchmarks.lib.processes import peak_rss_bytes
 from benchmarks.lib.synthetic import TextQueries
 from benchmarks.lib.timing import ratio, time_in_turn

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
 from aladin_index.ann.retrieval import exact_search, largest
 from aladin_index.search.results import SearchResult
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.tokens.alignment import alignment_with_all
 from aladin_network.scoring.scores import Encoding
-from numpy.typing import NDArray
-
 from benchmarks.lib.synthetic import TextQueries
 
 CANDIDATES = 100

@@ -26,6 +26,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
 from aladin_index.ann.retrieval import largest
 from aladin_index.format.layout import MODEL, generation_folder, live_generation
 from aladin_index.modality import Modality
@@ -35,7 +37,6 @@ from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import TokenStore
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.fusion import Direction, Fusion
-from numpy.typing import NDArray
 
 _TOP = 10
 _PHOTOS, _TOKENS_A_PHOTO = 1_000_000, 49

@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from aladin_index.generations.verify import verify_index
 from PIL import Image
 
+from aladin_index.generations.verify import verify_index
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.swap_index import SwapIndex, some_texts
 

@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from aladin_service.queries import PhotoQuery, TextQuery
 from aladin_service.settings import ServiceSettings
-
 from benchmarks.lib.figures import figures_parser, print_figures
 from benchmarks.lib.served_index import SIZES, ServiceQueries, find_served_index, read_queries
 from benchmarks.lib.service_process import ServiceProcess

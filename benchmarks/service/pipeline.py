@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+
 from aladin_network.errors import AladinError
 from aladin_service.queries import Query, SearchOptions
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Worker, WorkerPlan
-
 from benchmarks.lib.timing import time_in_turn
 
 _SPAWN = multiprocessing.get_context("spawn")

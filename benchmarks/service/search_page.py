@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from aladin_index.settings import Target
 from playwright.sync_api import (
     Browser,
     BrowserContext,
@@ -27,6 +26,8 @@ from playwright.sync_api import (
     expect,
     sync_playwright,
 )
+
+from aladin_index.settings import Target
 
 NO_CHROMIUM = (
     "no Chromium: expected its file in ALADIN_CHROMIUM, chromium or google-chrome on the PATH, "

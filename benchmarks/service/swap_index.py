@@ -19,8 +19,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image
+
 from aladin_index.format.disk import disk_errors, only_builder, remove_folder
 from aladin_index.format.layout import (
+    ANN,
+    EMBEDDINGS,
+    ITEMS,
     NEW_GENERATION,
     generation_folder,
     live_generation,
@@ -41,15 +46,12 @@ from aladin_index.generations.writer import (
 from aladin_index.items.tables import StoredItem
 from aladin_index.measure.tune import TuneOptions, tune_index
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.stored_collection import ANN, EMBEDDINGS, ITEMS
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_service.queries import SearchOptions, TextQuery
 from aladin_service.search.answering import SearchEngine
 from aladin_service.settings import QueryLimits
-from PIL import Image
-
 from benchmarks.lib.small_collection import small_model
 
 WORDS = "two small dogs run on the green grass a man rides red motorcycle in street"

@@ -21,12 +21,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from aladin_network.config import ImageEncoderConfig
-from aladin_network.detectors.base import Detector, load_detector
-from aladin_network.detectors.objects import ObjectDetector, ObjectOptions
-from aladin_network.encoders.base import ImageEncoder
-from aladin_network.encoders.hf_image import HFImageEncoder
-from aladin_network.photos.decoding import read_image
 from PIL import Image
 from transformers import (
     DetrConfig,
@@ -38,6 +32,12 @@ from transformers import (
     YolosImageProcessorPil,
 )
 
+from aladin_network.config import ImageEncoderConfig
+from aladin_network.detectors.base import Detector, load_detector
+from aladin_network.detectors.objects import ObjectDetector, ObjectOptions
+from aladin_network.encoders.base import ImageEncoder
+from aladin_network.encoders.hf_image import HFImageEncoder
+from aladin_network.photos.decoding import read_image
 from benchmarks.lib.timing import ratio, time_in_turn
 
 _BASE = "grid of cells"

@@ -20,6 +20,8 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
@@ -35,7 +37,6 @@ from aladin_training.config.stage import StageConfig, TaskConfig
 from aladin_training.parallel.numerics import loss_scaler
 from aladin_training.step import compute_gradients
 from aladin_training.tasks.joint import JointTask
-from torch import Tensor
 
 _ROUNDS = 3
 _WORDS = 20

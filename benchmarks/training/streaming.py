@@ -25,6 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
+
 from aladin_network.config import ImagePreprocessing
 from aladin_network.encoders.base import ImageInput
 from aladin_network.model import AladinModel
@@ -38,8 +40,6 @@ from aladin_training.batches.plan import BatchPlan
 from aladin_training.data import read_records
 from aladin_training.streaming.stream import PhotoStream, open_stream
 from aladin_training.streaming.streamed_batches import StreamedBatches
-from PIL import Image
-
 from benchmarks.lib.small_collection import small_model
 from benchmarks.lib.timing import time_in_turn
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from aladin_network.scoring.fusion import Direction
-
 from aladin_index.settings import Target
+from aladin_network.scoring.fusion import Direction
 
 Modality = Literal["text", "image"]
 

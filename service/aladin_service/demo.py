@@ -15,13 +15,6 @@ from aladin_network.calibration.calibration import read_calibration
 from aladin_network.checkpoint import load_checkpoint, read_model_id
 from aladin_network.errors import IndexNotReadyError, InputError
 from aladin_network.types import Progress
-from aladin_training.config.recipe import load_recipe, recipes_folder
-from aladin_training.data import Record, read_records
-from aladin_training.demo.scenes import draw_data_set
-from aladin_training.evaluation import evaluate_checkpoint
-from aladin_training.parallel.threads import torch_threads
-from aladin_training.stages.run import run_recipe
-
 from aladin_service.intake.sources import image_items, text_items
 from aladin_service.measure.calibrate import CalibrateOptions, calibrate_system
 from aladin_service.measure.evaluate import evaluate_served
@@ -29,6 +22,12 @@ from aladin_service.queries import ItemQuery, SearchOptions, Target
 from aladin_service.reports.tables import MetricsRow
 from aladin_service.search.answering import SearchEngine
 from aladin_service.settings import QueryLimits
+from aladin_training.config.recipe import load_recipe, recipes_folder
+from aladin_training.data import Record, read_records
+from aladin_training.demo.scenes import draw_data_set
+from aladin_training.evaluation import evaluate_checkpoint
+from aladin_training.parallel.threads import torch_threads
+from aladin_training.stages.run import run_recipe
 
 _LOG = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from aladin_network.errors import (
     NoSuchTargetError,
     UnknownItemError,
 )
-
 from aladin_service.client_errors import (
     ConflictError,
     NoAccessError,

@@ -11,12 +11,11 @@ from aladin_index.format.layout import live_generation
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import IndexMismatchError, IndexNotReadyError
 from aladin_network.types import Progress
+from aladin_service.demo import calibrate_demo, draw_demo, train_demo
+from aladin_service.intake.sources import image_items, photo_places, text_items
 from aladin_training.data import iter_records
 from aladin_training.data.records import ignore_skipped
 from aladin_training.parallel.threads import torch_threads
-
-from aladin_service.demo import calibrate_demo, draw_demo, train_demo
-from aladin_service.intake.sources import image_items, photo_places, text_items
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
 from aladin_index.format.engine_location import location_of
 from aladin_index.settings import MAX_METADATA_BYTES, MetadataLimits
 from aladin_network.errors import ConfigError
@@ -26,8 +29,6 @@ from aladin_network.photos.decoding import (
 )
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 if TYPE_CHECKING:
     from aladin_index.engines.connect import (
@@ -258,7 +259,7 @@ class ServiceSettings(BaseSettings):
     @property
     def engine_options(self) -> EngineOptions:
         """How an engine is reached."""
-        from aladin_index.engines.connect import EngineOptions
+        from aladin_index.engines.client import EngineOptions
 
         return EngineOptions(
             url=self.engine_url,

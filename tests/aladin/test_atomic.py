@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from aladin_network.files import atomic_file, atomic_folder, recover_folder, write_json
 
 

@@ -6,9 +6,9 @@ import time
 from collections import Counter
 
 import pytest
+
 from aladin_network.errors import ImageError, ImageTooLargeError
 from aladin_network.photos.decoding import UPLOAD_FORMATS, ImageLimits, decode_image
-
 from benchmarks.lib.broken_images import bombs, broken_images, seeds
 
 LIMITS = ImageLimits(formats=UPLOAD_FORMATS)

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
 from aladin_network.checkpoint import (
     CHECKPOINT_FILES,
     SCHEMA_VERSION,
@@ -30,8 +33,6 @@ from aladin_network.errors import CheckpointError
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
-from PIL import Image
-from safetensors.torch import load_file, save_file
 
 TEXTS = ["a red circle", "two dogs run on the green grass"]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from aladin_network.encoders.base import Features
 from aladin_network.errors import ShapeError
 from aladin_network.inference import FeatureCache, content_digest

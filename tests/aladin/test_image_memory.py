@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from aladin_network.errors import ImageTooLargeError
 from aladin_network.photos.decoding import ImageLimits, decode_image, decoded_image
 from aladin_network.photos.memory import DecodingMemory, MemoryLimitError, decoding_bytes
-from PIL import Image
-
 from tests.aladin.pictures import long_png, webp_of
 
 # More rows than one strip has, and no multiple of it.

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+
 from aladin_network.config import (
     AlignmentHeadConfig,
     AttentionHeadConfig,
@@ -19,7 +21,6 @@ from aladin_network.errors import InputError, TextTooLongError
 from aladin_network.inference import encode_images, encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import concatenate
-from PIL import Image
 
 TEXTS = [
     "a dog",

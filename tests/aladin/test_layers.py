@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
+
 from aladin_network.errors import ConfigError
 from aladin_network.layers import ChannelDropout, TokenDropout, TransformerLayer, TransformerStack
-from torch import nn
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

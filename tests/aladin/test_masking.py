@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from aladin_network.layers import fill_padding, masked_mean
 
 

@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional as F
+
 from aladin_network.config import (
     AlignmentHeadConfig,
     AttentionHeadConfig,
@@ -19,8 +22,6 @@ from aladin_network.config import (
 from aladin_network.errors import ConfigError, ShapeError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding, ScoreName, matching_scores
-from torch import Tensor
-from torch.nn import functional as F
 
 Build = Callable[..., AladinModel]
 NAMES: tuple[ScoreName, ...] = ("matching", "alignment", "attention")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+
 from aladin_network.config import TextEncoderConfig
 from aladin_network.inference import QueryModels, choose_precision, encode_texts
 from aladin_network.model import AladinModel

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import pytest
+from pydantic import ConfigDict
+
 from aladin_network.config import (
     STRICT,
     ImageEncoderConfig,
@@ -17,7 +19,6 @@ from aladin_network.config import (
     parse_config,
 )
 from aladin_network.errors import ConfigError
-from pydantic import ConfigDict
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from aladin_network.checkpoint import read_tensors, write_tensors
 from safetensors import SafetensorError, safe_open
+
+from aladin_network.checkpoint import read_tensors, write_tensors
 
 
 @pytest.fixture(params=[0o022, 0o027, 0o077], ids=oct)

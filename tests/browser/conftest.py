@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from playwright.sync_api import Browser, expect
+
 from aladin_index.build.builder import build_index
 from aladin_network.calibration.calibration import (
     Calibration,
@@ -27,8 +29,6 @@ from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
 from aladin_training.demo.scenes import draw_data_set
-from playwright.sync_api import Browser, expect
-
 from benchmarks.service.search_page import NO_CHROMIUM, SearchPage, open_browser
 
 # Three pages of photos, and many of captions.

@@ -104,7 +104,7 @@ def test_a_photo_is_in_no_address(
     other = open_page(url)
     other.page.goto(page.page.url)
 
-    expect(other.status).to_contain_text("is in no address")
+    expect(other.status).to_contain_text("does not contain your photo")
     expect(other.hits).to_have_count(0)
 
 

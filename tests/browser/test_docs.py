@@ -9,9 +9,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from aladin_service.keys.keys_file import add_key
 from playwright.sync_api import Locator, expect
 
+from aladin_service.keys.keys_file import add_key
 from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser
@@ -59,7 +59,7 @@ def test_each_unfolds_into_what_it_takes_and_answers(page: SearchPage, api: http
     for methods in described["paths"].values():
         for one in methods.values():
             operation = page.page.locator(f"#{one['operationId']}")
-            answers = operation.get_by_role("table", name="Answers of")
+            answers = operation.get_by_role("table", name="Responses of")
             expect(answers.locator("tbody tr")).to_have_count(len(one["responses"]))
     fields = page.page.locator("#SearchBody tbody tr")
     expect(fields).to_have_count(

@@ -48,7 +48,7 @@ def test_a_photo_that_is_too_large_is_not_even_sent(
         page = open_page(url).open()
         expect(page.page.locator("#index-info")).not_to_be_empty()
         page.page.locator("#photo").set_input_files(photo)
-        expect(page.error).to_contain_text("refused")
+        expect(page.error).to_contain_text("rejected")
 
 
 def test_a_filter_that_is_none(page: SearchPage, api: httpx.Client) -> None:
@@ -71,7 +71,7 @@ def test_a_filter_that_is_no_json_is_not_sent(page: SearchPage) -> None:
     form.locator("#filter-json").fill('{"number": ')
     form.locator("button[type=submit]").click()
 
-    expect(form.locator("#filter-wrong")).to_contain_text("not JSON")
+    expect(form.locator("#filter-wrong")).to_contain_text("Invalid JSON")
     expect(form.locator("#filter-json")).to_have_value('{"number": ')
     page.expect_hits([hit["id"] for hit in hits])
 

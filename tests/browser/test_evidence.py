@@ -155,5 +155,5 @@ def test_two_photos_have_none(page: SearchPage, photo: Path) -> None:
 
     page.hits.first.locator("button.open").click()
 
-    expect(page.evidence.locator("#evidence-note")).to_contain_text("embeddings alone")
+    expect(page.evidence.locator("#evidence-note")).to_contain_text("embeddings only")
     expect(words_of(page)).to_have_count(0)

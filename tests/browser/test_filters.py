@@ -87,8 +87,8 @@ def test_a_choice_keeps_the_words_that_are_typed(page: SearchPage) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"scene.background": "beach"}, "No photo has a field “scene.background” to filter by."),
-        ({"number": -1}, "Nothing passes this filter."),
+        ({"scene.background": "beach"}, "No photo has the metadata field “scene.background”."),
+        ({"number": -1}, "No item passes this filter."),
     ],
 )
 def test_one_message_says_that_nothing_passes(

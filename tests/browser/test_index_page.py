@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
-from aladin_service.keys.keys_file import add_key
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from aladin_service.keys.keys_file import add_key
 from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser
@@ -106,7 +106,7 @@ def test_quality_is_drawn_by_candidates_and_by_time(
     recall, rsum = page.page.locator("#quality-body .chart").all()
     readout = recall.locator(".readout")
     expect(readout).to_have_text(
-        "text to photo: 24 candidates reach 56.5 % (55.5 % to 57.5 %), 2.0 ms · the default"
+        "text to photo: 24 candidates reach 56.5 % (55.5 % to 57.5 %), 2.0 ms · default"
     )
     expect(rsum.locator(".dot")).to_have_count(6)
     # Matching alone is the same by both rules: one line.
@@ -116,7 +116,7 @@ def test_quality_is_drawn_by_candidates_and_by_time(
     ends = [float(dots.nth(place).get_attribute("cy") or "") for place in (0, 4, 1, 5)]
     assert sorted(heights) == pytest.approx(sorted(ends))
 
-    page.page.get_by_label("By time of a search").check()
+    page.page.get_by_label("By search time").check()
     expect(readout).to_contain_text("56.5 % (55.5 % to 57.5 %) in 2.0 ms, 24 candidates")
     page.page.get_by_text("Both charts as a table").click()
     row = page.page.locator("#quality-body details tr.marked")
@@ -139,19 +139,21 @@ def test_of_an_index_in_an_engine_it_offers_nothing_that_needs_files(
     page.page.route("**/v1/index/state*", lambda route: route.fulfill(json=state))
     page.page.goto(f"{url}/state")
 
-    expect(page.page.locator("#engine")).to_contain_text("The engine qdrant keeps this index.")
+    expect(page.page.locator("#engine")).to_contain_text(
+        "This index is stored in the vector database qdrant."
+    )
     tiles = page.page.locator(".tile")
-    expect(tiles.nth(0)).to_contain_text("pushed to the engine")
+    expect(tiles.nth(0)).to_contain_text("pushed to the vector database")
     expect(tiles.nth(2)).to_contain_text("1 other generation kept")
-    expect(tiles.nth(2)).not_to_contain_text("refused")
+    expect(tiles.nth(2)).not_to_contain_text("rejected")
     expect(page.page.locator("#history tbody tr")).to_have_count(2)
-    expect(page.page.locator("#history caption")).to_have_text("Generations in the engine")
+    expect(page.page.locator("#history caption")).to_have_text("Generations in the vector database")
     expect(page.page.locator("#left-out nav")).to_have_count(0)
-    expect(page.page.locator("#left-out")).to_contain_text("31 texts left out")
+    expect(page.page.locator("#left-out")).to_contain_text("31 texts skipped")
     shown = page.page.locator("#state").inner_text()
     assert "rollback" not in shown
-    assert "Every item is compared" not in shown
-    assert "keeps it here" not in shown
+    assert "The search is exhaustive" not in shown
+    assert "stores the result here" not in shown
 
 
 def _evaluation(curve: list[tuple[int, float, float]]) -> dict[str, Any]:
@@ -212,4 +214,4 @@ def test_it_asks_for_a_key_and_tells_slow_queries_to_some_alone(
         opened.page.locator("#key").fill(key)
         opened.page.locator("#key").press("Enter")
         expect(opened.page.locator("#history tbody tr")).to_have_count(1)
-        expect(opened.page.locator("#slow-body")).to_contain_text("may read the metrics")
+        expect(opened.page.locator("#slow-body")).to_contain_text("keys with the scope metrics")

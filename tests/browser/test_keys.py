@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from aladin_service.keys.keys_file import add_key
 from playwright.sync_api import expect
 
+from aladin_service.keys.keys_file import add_key
 from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from aladin_index.build.builder import build_index
-from aladin_service.intake.sources import image_items
 from playwright.sync_api import expect
 
+from aladin_index.build.builder import build_index
+from aladin_service.intake.sources import image_items
 from benchmarks.service.search_page import SearchPage
 
 pytestmark = pytest.mark.browser

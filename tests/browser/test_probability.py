@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+from playwright.sync_api import expect
+
 from aladin_index.generations.info import describe
 from aladin_index.measure.publish_entries import store_calibration
 from aladin_network.calibration.calibration import Calibration
-from playwright.sync_api import expect
-
 from benchmarks.service.search_page import SearchPage, data_of
 from tests.browser.conftest import OpenPage, OpenService
 
@@ -67,13 +67,13 @@ def test_nothing_is_said_on_the_word_of_a_weak_calibration(
         expect(page.hits.locator(".probability")).to_have_count(0)
         expect(page.page.locator("#no-match")).to_be_hidden()
         expect(page.page.locator("#found")).not_to_contain_class("no-match")
-        expect(page.page.locator("#status")).to_contain_text("so none was left out")
+        expect(page.page.locator("#status")).to_contain_text("so no hit was hidden")
         page.page.goto(f"{url}/state")
         told = page.page.locator("#calibration-body")
         expect(told).to_contain_text("1 to 30 tokens")
         expect(told).to_contain_text("no probability is shown")
         expect(told.locator(".chart")).to_have_count(2)
-        expect(told).not_to_contain_text("When nothing matches")
+        expect(told).not_to_contain_text("Queries without a match")
 
 
 def test_only_what_is_likely(page: SearchPage, api: httpx.Client) -> None:

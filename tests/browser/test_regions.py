@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from aladin_network.model import AladinModel
 from PIL import Image
 from playwright.sync_api import Browser, expect
 
+from aladin_network.model import AladinModel
 from benchmarks.service.search_page import SearchPage
 from tests.service.region_world import World, build_world, region_model, save_detector
 

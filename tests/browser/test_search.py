@@ -6,9 +6,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from aladin_index.settings import Target
 from playwright.sync_api import Route, expect
 
+from aladin_index.settings import Target
 from benchmarks.service.search_page import SearchPage, Way
 
 pytestmark = pytest.mark.browser
@@ -44,7 +44,7 @@ def test_words_find_texts_by_embedding_alone(page: SearchPage, api: httpx.Client
 
     assert page.ids() == ids_of(api, "texts", {"text": WORDS})
     expect(page.hits.locator("img")).to_have_count(0)
-    expect(page.status).to_contain_text("by embedding alone")
+    expect(page.status).to_contain_text("by embedding only")
 
 
 def test_a_chosen_photo_finds_texts(page: SearchPage, api: httpx.Client, photo: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
 from aladin_service.http.access.policy import NEEDED
 
 START_S = 20.0

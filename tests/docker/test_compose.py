@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer.main
 import yaml
+
 from aladin_service.cli import app
 from aladin_service.http.access.policy import make_policy
 from aladin_service.settings import ServiceSettings

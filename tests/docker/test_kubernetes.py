@@ -14,6 +14,7 @@ import kubernetes_validate
 import pytest
 import typer.main
 import yaml
+
 from aladin_index.format.engine_location import EngineLocation
 from aladin_service.cli import app
 from aladin_service.http.access.policy import NEEDED, make_policy

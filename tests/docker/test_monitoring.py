@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, get_args
 import promql_parser
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
 from aladin_index.engines.guard import EngineCall
 from aladin_index.format.manifest import FileEntry, Manifest, ModelEntry
 from aladin_service.client.answers import TookMs
@@ -22,7 +24,6 @@ from aladin_service.observe.metrics import REJECTIONS, Metrics
 from aladin_service.search.job import Answered, QueueName
 from aladin_service.work.jobs import IndexState
 from aladin_service.work.workers import WorkersHealth
-from prometheus_client.parser import text_string_to_metric_families
 
 DOCKER = Path(__file__).parents[2] / "docker"
 DASHBOARD = DOCKER / "grafana" / "dashboards" / "aladin.json"

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import typer.main
+
 from aladin_index.format.engine_location import ENGINE_KINDS, EngineLocation
 from aladin_service.cli import app
 from aladin_service.http.access.policy import make_policy

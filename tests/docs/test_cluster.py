@@ -14,10 +14,11 @@ import kubernetes_validate
 import numpy as np
 import pytest
 import yaml
-from aladin_index.format.layout import generation_folder
-from aladin_service.cli import app
 from PIL import Image
 from typer.testing import CliRunner
+
+from aladin_index.format.layout import generation_folder
+from aladin_service.cli import app
 
 CLUSTER = Path(__file__).parents[2] / "docs" / "cluster"
 SLURM_BUILD, SLURM_MERGE = CLUSTER / "slurm-array.sh", CLUSTER / "slurm-merge.sh"

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from aladin_index.changes.writer import ItemWriter
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
 from aladin_index.open import open_writer
-from aladin_index.search.backend import ItemWriter, SearchBackend
+from aladin_index.search.backend import SearchBackend
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import (
@@ -21,7 +23,6 @@ from aladin_network.errors import (
     ShapeError,
     UnknownItemError,
 )
-
 from tests.index.contract_index import ContractIndex, Publish, open_trusted, trusted
 from tests.index.contract_items import (
     ODD_IDS,

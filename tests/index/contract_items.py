@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+
 from aladin_index.changes.writer import NewItems
 from aladin_index.encode.add import new_items
 from aladin_index.format.disk import only_builder

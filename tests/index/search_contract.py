@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_index.changes.writer import NewItems
 from aladin_index.items.filters import parse_filter
 from aladin_index.modality import Modality
@@ -20,7 +21,6 @@ from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.scores import Encoding
-
 from tests.index.contract_index import ContractIndex, Publish, open_trusted
 from tests.index.contract_items import (
     EMBEDDING_DIM,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.filters import Filter

@@ -16,6 +16,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from PIL import Image
+
 from aladin_index.build.builder import build_index
 from aladin_index.generations.info import describe
 from aladin_index.measure.publish_entries import store_calibration
@@ -30,8 +32,6 @@ from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
 from aladin_training.data import read_records
-from PIL import Image
-
 from tests.service.engine_world import EngineWorld
 
 CAPTIONS = [

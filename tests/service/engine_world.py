@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
+from fastapi import FastAPI
+
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.engines.client import EngineClient, FoundItem
-from aladin_index.engines.connect import EngineOptions
+from aladin_index.engines.client import EngineClient, EngineOptions, EngineQuery, FoundItem
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.engine_location import EngineLocation
-from aladin_index.items.filters import Filter
-from aladin_index.settings import Target
 from aladin_network.errors import EngineUnavailableError
 from aladin_service.http.app import create_app
 from aladin_service.observe.metrics import Metrics
@@ -32,9 +30,6 @@ from aladin_service.work.live_index import LiveIndex
 from aladin_service.work.sources import EngineAccess
 from aladin_service.work.worker import Worker
 from aladin_service.work.workers import ThreadWorkers
-from fastapi import FastAPI
-from numpy.typing import NDArray
-
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 LOCATION = EngineLocation(engine="qdrant", url="http://127.0.0.1:6333", name="tests")
@@ -58,32 +53,12 @@ class SlowEngine(MemoryEngine):
         self.hung = 0
         self._released = threading.Event()
 
-    def search(
-        self,
-        generation: int,
-        target: Target,
-        query: NDArray[np.float32],
-        count: int,
-        filter: Filter | None,
-        *,
-        width: int | None = None,
-        with_tokens: bool = False,
-        words: NDArray[np.float32] | None = None,
-    ) -> list[FoundItem]:
+    def search(self, query: EngineQuery) -> list[FoundItem]:
         if self.hangs.is_set():
             self.hung += 1
             self._released.wait(self.timeout_s)
             raise EngineUnavailableError(self.kind, "no answer in time")
-        return super().search(
-            generation,
-            target,
-            query,
-            count,
-            filter,
-            width=width,
-            with_tokens=with_tokens,
-            words=words,
-        )
+        return super().search(query)
 
 
 @dataclass

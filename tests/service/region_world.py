@@ -11,6 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import (
+    DetrConfig,
+    DetrForObjectDetection,
+    DetrImageProcessorPil,
+)
+
 from aladin_index.build.builder import build_index
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
@@ -26,12 +32,6 @@ from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet, with_geometry
 from aladin_service.intake.sources import image_items, text_items
 from aladin_training.data.regions import open_regions
-from transformers import (
-    DetrConfig,
-    DetrForObjectDetection,
-    DetrImageProcessorPil,
-)
-
 from tests.aladin.detectors.small_detr import small_detr
 
 # Numbers of a region without its geometry; regions of a photo that the network takes.

@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from aladin_service.cli import app
 from typer.testing import CliRunner
+
+from aladin_service.cli import app
 
 ALADIN = Path(sys.executable).with_name("aladin")
 COMMANDS = [

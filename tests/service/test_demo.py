@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import CALIBRATION, Calibration

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+
 from aladin_network import errors
 from aladin_service.failures import exit_code, one_line
 

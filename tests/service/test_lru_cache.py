@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+
 from aladin_service.lru_cache import LruCache
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import aladin_service.preparation
 import pytest
+
+import aladin_service.preparation
 from aladin_index.build.builder import build_index
 from aladin_index.format.layout import BUILD, generation_folder, live_generation
 from aladin_index.generations.reader import open_index

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+
 from aladin_training.config.recipe import Recipe, load_recipe
 
 COLOURS = ["red", "green", "blue", "yellow"]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
+
 from aladin_training.adapters.parts import part_of
 from aladin_training.config.recipe import load_recipe, recipes_folder
 from aladin_training.stages.run import run_recipe
-from safetensors.torch import load_file
 
 RECIPES = recipes_folder()
 TRUNKS = {"image_trunk", "text_trunk"}

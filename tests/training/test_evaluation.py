@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.functional import normalize
+
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.config import AttentionHeadConfig
 from aladin_network.errors import InputError
@@ -23,7 +25,6 @@ from aladin_network.scoring.scores import Encoding
 from aladin_network.scoring.separation import cross_retrieval_ranks, mean_difference
 from aladin_training.data import Record
 from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint, evaluate_encodings
-from torch.nn.functional import normalize
 
 FUSION = Fusion(
     text_to_image=DirectionFusion(weight=0.5, align_mean=2.0, align_std=0.5, match_std=0.3),

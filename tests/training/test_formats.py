@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import torch
+
 from aladin_network.types import NullProgress
 from aladin_training.config.recipe import load_recipe
 from aladin_training.data import read_records

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
+
 from aladin_training.config.stage import ScheduleConfig, StageConfig, TaskConfig
 from aladin_training.optimization import build_optimizer, lr_factor, set_lr
-from torch import nn
 
 
 class Network(nn.Module):

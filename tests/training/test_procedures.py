@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import aladin_training.loop
 import pytest
 import torch
+from safetensors.torch import load_file
+
+import aladin_training.loop
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import ConfigError, StaleNegativesError
 from aladin_network.types import NullProgress
@@ -18,7 +20,6 @@ from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.run import run_recipe
 from aladin_training.stages.setup import set_up_stage
 from aladin_training.tasks.joint import OnlineBranches
-from safetensors.torch import load_file
 
 STAGES = {
     "offline": """

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image

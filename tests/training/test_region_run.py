@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
+
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import ConfigError, InputError, RegionError
 from aladin_network.inference import encode_images
@@ -19,8 +21,6 @@ from aladin_training.evaluation import encode_records, evaluate_checkpoint
 from aladin_training.mining.miner import mine_file
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.run import RunResult, run_recipe
-from safetensors.torch import load_file
-
 from tests.training.region_data import recipe_of, write_regions
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
 from aladin_network.checkpoint import load_checkpoint
 from aladin_training.config.recipe import load_recipe
 from aladin_training.stages.run import run_recipe
-from safetensors.torch import load_file
-from torch import Tensor
 
 ROOT = Path(__file__).parents[2]
 # Each process draws dropout of its own, so a comparison has to do without.

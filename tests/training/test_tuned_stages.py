@@ -8,10 +8,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import aladin_training.loop
-import aladin_training.stage_files
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch.optim import AdamW
+
+import aladin_training.loop
+import aladin_training.stage_files
 from aladin_network.checkpoint import Checkpoint, Provenance
 from aladin_network.encoders.base import Features, TextBatch
 from aladin_network.model import AladinModel
@@ -23,10 +26,10 @@ from aladin_training.batches.plan import BatchPlan, BatchRows
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.stage import (
     AnchorsConfig,
+    FineTuneConfig,
     OfflineNegativesConfig,
     StageConfig,
     TaskConfig,
-    TuneConfig,
 )
 from aladin_training.evaluation import encode_records
 from aladin_training.losses.triplet import TripletMarginLoss
@@ -35,8 +38,6 @@ from aladin_training.stages.run import run_recipe
 from aladin_training.stages.setup import set_up_stage
 from aladin_training.tasks.frozen import Teacher
 from aladin_training.tasks.scores import BatchScores, encode_directly
-from safetensors.torch import load_file
-from torch.optim import AdamW
 
 MODES: dict[str, dict[str, Any]] = {
     "full": {"mode": "full", "lr_decay": 0.5, "checkpointing": True},
@@ -120,7 +121,7 @@ def test_a_tuned_stage_resumes_exactly_and_leaves_a_plain_checkpoint(
     mode: str, recipe_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aladin_training.loop, "SAVE_EVERY_S", 0.0)
-    monkeypatch.setattr(aladin_training.stage_files.RunLog, "draw", lambda _: None)
+    monkeypatch.setattr(aladin_training.stage_files.StageLog, "draw", lambda _: None)
     tune = json.dumps({"image_encoder": MODES[mode], "text_encoder": MODES[mode]})
     recipe = joint_alone(recipe_path, f"stage.joint.tune={tune}", "stage.joint.epochs=1")
     run_recipe(recipe, tmp_path / "unbroken")
@@ -165,7 +166,7 @@ def test_a_teacher_from_before_a_tuned_stage_sees_its_own_encoders_features(
     batch = train_set.batch(ROWS)
     seen = next(trainer.epoch(0))
     for each in (batch, seen):
-        theirs = each.seen_by("joint")
+        theirs = each.for_network("joint")
         assert theirs.images is each.images  # the image encoder is the same
         assert isinstance(each.images, Features)
         assert isinstance(theirs.texts, Features)
@@ -226,7 +227,7 @@ def test_a_momentum_anchor_follows_a_tuned_encoder_and_reads_what_it_reads(
         name="last",
         tasks={"matching_boosting": TaskConfig(loss="boosting")},
         anchors=AnchorsConfig(scenario="momentum", decays=(0.0,)),
-        tune={"text_encoder": TuneConfig(mode="lora", rank=2)},
+        tune={"text_encoder": FineTuneConfig(mode="lora", rank=2)},
         batch_size=4,
         lr=0.05,
     )

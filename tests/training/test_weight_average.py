@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from aladin_training.optimization import WeightAverage
 from torch import nn
+
+from aladin_training.optimization import WeightAverage
 
 
 def test_average_follows_its_definition() -> None:

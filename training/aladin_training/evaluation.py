@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import InputError
 from aladin_network.inference import encode_images, encode_photos, encode_texts
@@ -24,9 +27,6 @@ from aladin_network.scoring.metrics import (
 from aladin_network.scoring.scores import Encoding, concatenate
 from aladin_network.scoring.separation import cross_retrieval_ranks, mean_difference
 from aladin_network.types import NullProgress, Progress
-from jaxtyping import Float, Int
-from torch import Tensor
-
 from aladin_training.batches.items import check_regions, region_items
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from aladin_network.encoders.base import Freezable
 from torch import Tensor, nn
 from torch.optim import AdamW
 
+from aladin_network.encoders.base import Freezable
 from aladin_training.adapters.layers import lr_factors
 from aladin_training.adapters.parts import part_of
 from aladin_training.config.stage import ScheduleConfig, StageConfig

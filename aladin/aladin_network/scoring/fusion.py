@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from aladin_network.config import STRICT
-from aladin_network.scoring.metrics import Ranks, retrieval_ranks
 from jaxtyping import Bool, Float, Int
 from pydantic import ConfigDict
 from torch import Tensor
+
+from aladin_network.config import STRICT
+from aladin_network.scoring.metrics import Ranks, retrieval_ranks
 
 Direction = Literal["text_to_image", "image_to_text"]
 

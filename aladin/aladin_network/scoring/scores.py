@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
-from aladin_network.errors import ShapeError
-from aladin_network.layers import fill_padding, lengthened
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from aladin_network.errors import ShapeError
+from aladin_network.layers import fill_padding, lengthened
 
 
 class Encoding(NamedTuple):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from aladin_network.scoring.metrics import retrieval_ranks
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from aladin_network.scoring.metrics import retrieval_ranks
 
 _TEXTS_AT_A_TIME = 256
 

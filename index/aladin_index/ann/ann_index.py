@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from aladin_network.errors import ConfigError
-from aladin_network.types import Progress
 from numpy.typing import NDArray
 
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.file import read_ann
 from aladin_index.items.selection import Selection
+from aladin_network.errors import ConfigError
+from aladin_network.types import Progress
 
 # Comparing with 50,000 vectors of 256 values takes 1 to 2 ms on one core, and never misses.
 EXACT_UP_TO = 50_000

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from aladin_network.errors import IndexCorruptError
 from numpy.typing import NDArray
 
 from aladin_index.ann.faiss_library import faiss
+from aladin_network.errors import IndexCorruptError
 
 # Fast scan compares with so many codes at a time: a list's codes fill whole blocks of them.
 CODES_PER_BLOCK = 32

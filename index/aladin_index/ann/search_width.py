@@ -10,13 +10,13 @@ import time
 from typing import NamedTuple
 
 import numpy as np
-from aladin_network.types import Progress
 from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.retrieval import found_by
 from aladin_index.format.manifest import RecallPoint
+from aladin_network.types import Progress
 
 # Cosines that were added up in another order may differ by this much.
 _ROUNDING = 1e-6

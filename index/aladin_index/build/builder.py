@@ -7,11 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aladin_network.calibration.calibration import Calibration, read_calibration
-from aladin_network.checkpoint import load_checkpoint
-from aladin_network.errors import IndexNotReadyError, InputError
-from aladin_network.types import NullProgress, Progress
-
 from aladin_index.ann.first_stages import check_first_stages
 from aladin_index.build.catalogue import Catalogue, listed
 from aladin_index.build.plan import (
@@ -39,6 +34,10 @@ from aladin_index.generations.writer import (
     write_generation,
 )
 from aladin_index.settings import BuildSettings, Target
+from aladin_network.calibration.calibration import Calibration, read_calibration
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.errors import IndexNotReadyError, InputError
+from aladin_network.types import NullProgress, Progress
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
 

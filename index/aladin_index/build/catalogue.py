@@ -14,9 +14,6 @@ from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
-from aladin_network.errors import InputError
-from aladin_network.types import Progress
-
 from aladin_index.encode.item_encoders import SkippedItem, StageSeconds
 from aladin_index.encode.source_items import (
     ImageItem,
@@ -27,6 +24,8 @@ from aladin_index.encode.source_items import (
 )
 from aladin_index.format.layout import NEW_CATALOGUE
 from aladin_index.settings import MAX_FILTER_FIELDS, BuildSettings, Target
+from aladin_network.errors import InputError
+from aladin_network.types import Progress
 
 _UNITS: dict[Target, str] = {"images": "photos listed", "texts": "texts listed"}
 _BATCH = 1000

@@ -11,10 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from aladin_network.calibration.calibration import Calibration
-from aladin_network.config import STRICT, dump_config, parse_config
-from aladin_network.errors import ConfigError, IndexMismatchError, InputError
-from aladin_network.files import write_json
 from pydantic import ConfigDict
 
 from aladin_index.format.layout import (
@@ -26,6 +22,10 @@ from aladin_index.format.layout import (
 )
 from aladin_index.format.manifest import ModelEntry, read_manifest
 from aladin_index.settings import BuildSettings, Target
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.config import STRICT, dump_config, parse_config
+from aladin_network.errors import ConfigError, IndexMismatchError, InputError
+from aladin_network.files import write_json
 
 _PLAN = "plan.json"
 # Settings that change how a build runs, not what it makes; `part` is in the rows that are built.

@@ -15,9 +15,6 @@ from math import ceil
 from pathlib import Path
 from typing import Protocol
 
-from aladin_network.model import AladinModel
-from aladin_network.types import Progress
-
 from aladin_index.build.shards import ShardFormat, write_shard
 from aladin_index.encode.item_encoders import (
     NumberedItem,
@@ -28,6 +25,8 @@ from aladin_index.encode.item_encoders import (
 )
 from aladin_index.encode.source_items import SourceItem
 from aladin_index.settings import BuildSettings, Target
+from aladin_network.model import AladinModel
+from aladin_network.types import Progress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,10 +24,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from aladin_network.files import atomic_folder
-from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
-from aladin_network.types import Progress
 from numpy.typing import DTypeLike, NDArray
 
 from aladin_index.build.catalogue import Catalogue
@@ -45,6 +41,10 @@ from aladin_index.generations.writer import CollectionSource
 from aladin_index.settings import TokenDtype
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import FILE_OF, codec_for
+from aladin_network.files import atomic_folder
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Progress
 
 ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
 BOXES, BOX_COUNTS = "boxes.npy", "box_counts.npy"

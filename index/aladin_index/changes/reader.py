@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from aladin_network.errors import IndexCorruptError
 from numpy.typing import NDArray
 
 from aladin_index.changes.database import TOKEN_COLUMNS, open_to_read
@@ -20,6 +19,7 @@ from aladin_index.items.store import rows_passing
 from aladin_index.items.tables import StoredItem, columns_of, stored_item
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
+from aladin_network.errors import IndexCorruptError
 
 T = TypeVar("T")
 # SQLite's default limit of variables in one statement is 999 in older builds.

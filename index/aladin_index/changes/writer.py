@@ -8,10 +8,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from aladin_network.errors import DuplicateItemError, IndexWriteError, ShapeError, UnknownItemError
 from numpy.typing import NDArray
 
 from aladin_index.changes.writable import WritableGeneration, insert_encoding
@@ -21,6 +20,7 @@ from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.tables import StoredItem, insert_items
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.settings import OnDuplicate, Target
+from aladin_network.errors import DuplicateItemError, IndexWriteError, ShapeError, UnknownItemError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +70,28 @@ class DeleteReport(NamedTuple):
     generation: int
     deleted: list[str]
     missing: list[str]
+
+
+class ItemWriter(Protocol):
+    """Adds items and removes items; durable when a call returns, see `ChangesWriter`."""
+
+    def known(self, target: Target, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids that are in the index now."""
+        ...
+
+    def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
+        """Add items in one step."""
+        ...
+
+    def delete(
+        self, target: Target, ids: Sequence[str], *, ignore_missing: bool = False
+    ) -> DeleteReport:
+        """Remove items in one step."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+        ...
 
 
 class ChangesWriter:

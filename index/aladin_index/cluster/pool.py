@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aladin_network.errors import AladinError, ClusterError, ConfigError
-
 from aladin_index.cluster.worker import (
     EncodedShard,
     ShardOrder,
@@ -25,6 +23,7 @@ from aladin_index.cluster.worker import (
     WorkerFacts,
     remove_left_behind,
 )
+from aladin_network.errors import AladinError, ClusterError, ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)

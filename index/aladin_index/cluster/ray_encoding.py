@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from aladin_network.errors import ClusterError, ConfigError
-from aladin_network.types import Progress
-
 from aladin_index.build.shard_encoding import ShardWork
 from aladin_index.build.shards import place_shard
 from aladin_index.cluster.pool import WorkerPool, WorkerSettings
@@ -30,6 +27,8 @@ from aladin_index.cluster.worker import (
 )
 from aladin_index.encode.item_encoders import RegionReader, StageSeconds
 from aladin_index.settings import BuildSettings
+from aladin_network.errors import ClusterError, ConfigError
+from aladin_network.types import Progress
 
 # Ray takes some minutes to say that nobody listens at an address, and then ends the process.
 _CONNECT_S = 5.0

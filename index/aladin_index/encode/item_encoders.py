@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
 from aladin_index.settings import Target
 from aladin_network.encoders.base import RegionInput
@@ -26,7 +28,6 @@ from aladin_network.photos.decoding import ImageLimits, decoded_image
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.scores import Encoding
-from numpy.typing import NDArray
 
 
 class SkippedItem(NamedTuple):

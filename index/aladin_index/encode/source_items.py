@@ -12,11 +12,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.items.tables import StoredItem, pack_boxes
 from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits, Target, check_metadata
 from aladin_network.errors import InputError
 from aladin_network.photos.files import CONTROL_CHARACTER, ListedPhotos, PhotoFile, PhotosRoot
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, kw_only=True)

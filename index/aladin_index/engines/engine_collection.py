@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from aladin_network.errors import InputError
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_index.engines.client import EngineClient, EngineItem, FoundItem
+from aladin_index.engines.client import EngineClient, EngineItem, EngineQuery, FoundItem
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
@@ -23,6 +22,7 @@ from aladin_index.settings import Target
 from aladin_index.tokens.alignment import alignment_with_candidates, token_similarities
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
+from aladin_network.errors import InputError
 
 # Items without tokens: of 768 dimensions some megabytes, which every engine answers at once.
 _FETCHED_TOGETHER = 1000
@@ -160,7 +160,7 @@ class EngineCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.search.stages.SecondStage`."""
+        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`."""
         store = self._token_store(rows)
         return token_similarities(query, modality, store, np.arange(store.count, dtype=np.int64))
 
@@ -247,14 +247,16 @@ class EngineCollection:
     ) -> list[_Found]:
         """Search once; best first, those of equal score by their rows."""
         found = self._client.search(
-            self._generation,
-            self.target,
-            query,
-            count,
-            self._filter,
-            width=self.entry.ann.search_width,
-            with_tokens=with_tokens,
-            words=words,
+            EngineQuery(
+                generation=self._generation,
+                target=self.target,
+                embedding=query,
+                count=count,
+                filter=self._filter,
+                width=self.entry.ann.search_width,
+                with_tokens=with_tokens,
+                words=words,
+            )
         )
         ordered: list[_Found] = []
         for each in sorted(found, key=_best_first):

@@ -10,14 +10,6 @@ from pathlib import Path
 from types import TracebackType
 
 import torch
-from aladin_network.calibration.calibration import Calibration
-from aladin_network.checkpoint import Checkpoint, load_checkpoint
-from aladin_network.errors import (
-    CheckpointError,
-    IndexCorruptError,
-    IndexMismatchError,
-    NoSuchTargetError,
-)
 
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.client import EngineClient
@@ -28,6 +20,14 @@ from aladin_index.format.layout import MODEL
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths
 from aladin_index.items.filters import Filter
 from aladin_index.settings import Target
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.checkpoint import Checkpoint, load_checkpoint
+from aladin_network.errors import (
+    CheckpointError,
+    IndexCorruptError,
+    IndexMismatchError,
+    NoSuchTargetError,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,9 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from aladin_network.errors import InputError
-
 from aladin_index.items.filters import Equal, Exists, Scalar, field_scalars
+from aladin_network.errors import InputError
 
 # Engines limit a string's length: of a longer text a term holds the digest.
 MAX_TERM_BYTES = 256

@@ -9,9 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from aladin_network.errors import ConfigError, EngineError, InputError
-from aladin_network.types import NullProgress, Progress
-
 from aladin_index.engines.client import EngineClient
 from aladin_index.engines.push_folder import copy_photos, only_pusher, write_folder
 from aladin_index.engines.push_source import NearestSoFar, PushSource, entries_of
@@ -22,6 +19,8 @@ from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import Target
 from aladin_index.tokens.codec import TokenCodec
+from aladin_network.errors import ConfigError, EngineError, InputError
+from aladin_network.types import NullProgress, Progress
 
 # The piece of an unfinished generation's record that says how many items of each side are in.
 _PROGRESS = "progress.json"
@@ -193,7 +192,7 @@ class _Push:
         ann = side.entry.ann
         nearest_of = min(ann.recall_at, client.max_results)
         nearest = NearestSoFar(self._source.queries(target), nearest_of)
-        client.create_side(self.generation, target, schema)
+        client.create_collection(self.generation, target, schema)
         done = self.resumed[target] = self._done.get(target, 0)
         passed = tokens = 0
         progress.start(schema.count, _UNITS[target])
@@ -213,7 +212,7 @@ class _Push:
             progress.advance(len(part.items))
         self._done[target] = passed
         self._note()
-        client.open_side(self.generation, target)
+        client.open_collection(self.generation, target)
         found = client.count(self.generation, target)
         if found != passed:
             raise EngineError(

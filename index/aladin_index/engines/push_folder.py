@@ -8,14 +8,13 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
-from aladin_network.errors import ConfigError, IndexCorruptError, IndexWriteError
-from aladin_network.files import atomic_file, atomic_folder, make_folder
-
 from aladin_index.format.disk import lock_file
 from aladin_index.format.engine_location import EngineLocation, write_location
 from aladin_index.format.layout import CURRENT, MODEL
 from aladin_index.format.manifest import ModelEntry, check_lengths, describe_files
 from aladin_index.items.tables import StoredItem
+from aladin_network.errors import ConfigError, IndexCorruptError, IndexWriteError
+from aladin_network.files import atomic_file, atomic_folder, make_folder
 
 
 @contextmanager

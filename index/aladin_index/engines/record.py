@@ -18,14 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from aladin_network.config import dump_config, parse_config
-from aladin_network.errors import (
-    ConfigError,
-    IndexCorruptError,
-    IndexMismatchError,
-    IndexNotReadyError,
-    ShapeError,
-)
 from numpy.typing import NDArray
 
 from aladin_index.engines.client import EngineClient
@@ -34,6 +26,14 @@ from aladin_index.items.tables import StoredItem
 from aladin_index.settings import Target
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
+from aladin_network.config import dump_config, parse_config
+from aladin_network.errors import (
+    ConfigError,
+    IndexCorruptError,
+    IndexMismatchError,
+    IndexNotReadyError,
+    ShapeError,
+)
 
 # Pieces; the first one makes a generation whole.
 MANIFEST, SOURCE, CHANGED = "manifest.json", "source.json", "changed"

@@ -9,14 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from aladin_network.errors import (
-    DuplicateItemError,
-    IndexMismatchError,
-    IndexWriteError,
-    InputError,
-    NoSuchTargetError,
-    UnknownItemError,
-)
 from numpy.typing import NDArray
 
 from aladin_index.changes.writer import AddReport, DeleteReport, NewItems, check_shapes
@@ -25,6 +17,14 @@ from aladin_index.engines.record import GenerationRecord, item_text, read_genera
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import OnDuplicate, Target
+from aladin_network.errors import (
+    DuplicateItemError,
+    IndexMismatchError,
+    IndexWriteError,
+    InputError,
+    NoSuchTargetError,
+    UnknownItemError,
+)
 
 # A row is the time in milliseconds, then so many bits by chance: rows of items that are added
 # later are larger, also where other machines add them, and hardly ever equal. 63 bits last until

@@ -8,9 +8,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
-from aladin_network.errors import ConfigError, IndexWriteError, InputError
-from aladin_network.files import atomic_folder
-from aladin_network.types import NullProgress, Progress
 
 from aladin_index.exchange.items import RowWriter
 from aladin_index.exchange.layout import (
@@ -30,6 +27,9 @@ from aladin_index.items.tables import StoredItem
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.settings import Target
 from aladin_index.tokens.codec import TokenCodec
+from aladin_network.errors import ConfigError, IndexWriteError, InputError
+from aladin_network.files import atomic_folder
+from aladin_network.types import NullProgress, Progress
 
 # Tokens of 49 regions and 128 dimensions in int8 make files of 600 MiB.
 ROWS_A_PART = 100_000

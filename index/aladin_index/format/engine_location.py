@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
+from pydantic import ConfigDict
+
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, IndexCorruptError, IndexMismatchError
 from aladin_network.files import write_json
-from pydantic import ConfigDict
 
 ENGINE_FILE = "engine.json"
 SCHEMA_VERSION = 1

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import ConfigDict
+
 from aladin_index.format.layout import EVALUATIONS, generation_folder, published_generations
 from aladin_index.format.locks import changes_lock
 from aladin_index.format.manifest import read_manifest
@@ -26,7 +28,6 @@ from aladin_network.errors import (
     IndexWriteError,
 )
 from aladin_network.files import write_json
-from pydantic import ConfigDict
 
 SCHEMA_VERSION = 1
 # Of one generation: data sets are few, and a file that only ever grew would be read whole.

@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from aladin_network.errors import IndexCorruptError
 from numpy.typing import DTypeLike, NDArray
+
+from aladin_network.errors import IndexCorruptError
 
 
 class NpyWriter:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.changes.database import (
     changes_database,
     copy_encodings,
@@ -31,7 +33,6 @@ from aladin_index.search.live_collection import LiveCollection
 from aladin_index.settings import BuildSettings, Target
 from aladin_network.errors import InputError
 from aladin_network.types import NullProgress, Progress
-from numpy.typing import NDArray
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 import torch
+
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.reader import ChangesReader
 from aladin_index.devices.search_device import SearchDevice

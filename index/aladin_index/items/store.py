@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from aladin_network.errors import IndexCorruptError
 from numpy.typing import NDArray
 
 from aladin_index.items.filters import (
@@ -39,6 +38,7 @@ from aladin_index.items.tables import (
     stored_item,
     unknown_fields,
 )
+from aladin_network.errors import IndexCorruptError
 
 _SQL = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _PYTHON = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from aladin_network.photos.files import PhotoFile
 from numpy.typing import NDArray
 
 from aladin_index.items.filters import Kind, field_scalars
+from aladin_network.photos.files import PhotoFile
 
 # Steps of a side: of a photo of 16,000 px each is a quarter of one.
 _STEPS = 65535

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from aladin_network.files import atomic_file, make_folder
-from aladin_network.photos.files import PhotoFile
-
 from aladin_index.format.layout import PHOTOS
 from aladin_index.items.tables import StoredItem
+from aladin_network.files import atomic_file, make_folder
+from aladin_network.photos.files import PhotoFile
 
 _KEPT = re.compile(rf"{PHOTOS}/[0-9a-f]{{2}}/[0-9a-f]{{64}}")
 

@@ -11,11 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from aladin_network.errors import InputError
-from aladin_network.scoring.fusion import DirectionFusion
-from aladin_network.scoring.metrics import Ranks
-from aladin_network.scoring.scores import Encoding
-from aladin_network.types import NullProgress, Progress
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
@@ -39,6 +34,11 @@ from aladin_index.search.backend import Collection
 from aladin_index.search.ranking import Ranking, rank_in_blocks
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import Target
+from aladin_network.errors import InputError
+from aladin_network.scoring.fusion import DirectionFusion
+from aladin_network.scoring.metrics import Ranks
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import NullProgress, Progress
 
 # Of a cosine: the ANN's and those of the items beyond its candidates are summed in other orders.
 _ROUNDING = 1e-6

@@ -13,8 +13,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from aladin_network.scoring.fusion import Direction
-from aladin_network.types import Progress
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -23,6 +21,8 @@ from aladin_index.measure.evaluate import Question
 from aladin_index.modality import Modality
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import Target
+from aladin_network.scoring.fusion import Direction
+from aladin_network.types import Progress
 
 
 class Estimate(NamedTuple):

@@ -17,9 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from aladin_network.scoring.fusion import DirectionFusion
-from aladin_network.scoring.scores import Encoding
-from aladin_network.types import NullProgress, Progress
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -29,6 +26,9 @@ from aladin_index.modality import Modality
 from aladin_index.search.ranking import rank_by_fusion
 from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.tokens.alignment import alignment_with_all, alignment_with_candidates
+from aladin_network.scoring.fusion import DirectionFusion
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import NullProgress, Progress
 
 
 class TuneQueries(NamedTuple):

@@ -11,9 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from aladin_network.calibration.calibration import Calibration
-from aladin_network.errors import IndexMismatchError
-
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import (
     NEW_GENERATION,
@@ -31,6 +28,8 @@ from aladin_index.format.manifest import (
 from aladin_index.generations.history import with_changes_of
 from aladin_index.generations.writer import publish_generation
 from aladin_index.settings import Target
+from aladin_network.calibration.calibration import Calibration
+from aladin_network.errors import IndexMismatchError
 
 
 def publish_entries(

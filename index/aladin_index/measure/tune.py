@@ -8,10 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from aladin_network.errors import ConfigError
-from aladin_network.model import AladinModel
-from aladin_network.scoring.fusion import Direction, DirectionFusion
-from aladin_network.types import NullProgress, Progress
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.search_width import choose_search_width
@@ -31,6 +27,10 @@ from aladin_index.measure.publish_entries import publish_entries
 from aladin_index.modality import Modality
 from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.settings import Target
+from aladin_network.errors import ConfigError
+from aladin_network.model import AladinModel
+from aladin_network.scoring.fusion import Direction, DirectionFusion
+from aladin_network.types import NullProgress, Progress
 
 # Numbers of candidates that the curve has, below the most allowed.
 _CURVE = (10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from aladin_network.config import STRICT, parse_config
-from aladin_network.errors import ConfigError, InputError
 from pydantic import ConfigDict
 
 from aladin_index.settings import TOKEN_DTYPES, TokenDtype
+from aladin_network.config import STRICT, parse_config
+from aladin_network.errors import ConfigError, InputError
 
 SCHEMA_VERSION = 1
 PACKAGED_CONSTANTS = Path(__file__).with_name("constants.json")

@@ -14,13 +14,13 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-from aladin_network.errors import ConfigError
 
 from aladin_index.ann.ann_index import training_vectors
 from aladin_index.ann.first_stages import ann_options, fitting_factories
 from aladin_index.plan.constants import Constants, FileConstants, FirstStageConstants, FormConstants
 from aladin_index.plan.workload import Workload
 from aladin_index.tokens.codec import CODE_BITS, TokenCodec
+from aladin_network.errors import ConfigError
 
 # What `aladin index build` aims at unless it is told otherwise.
 ANN_RECALL = 0.99

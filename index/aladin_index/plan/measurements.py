@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from aladin_network.config import STRICT, parse_config
-from aladin_network.errors import InputError
 from pydantic import ConfigDict
 
 from aladin_index.plan.constants import Machine
 from aladin_index.settings import TokenDtype
+from aladin_network.config import STRICT, parse_config
+from aladin_network.errors import InputError
 
 PACKAGED_MEASUREMENTS = Path(__file__).with_name("measurements.json")
 

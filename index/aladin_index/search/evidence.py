@@ -10,6 +10,10 @@ from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
 from aladin_index.items.tables import StoredItem
 from aladin_index.modality import Modality
 from aladin_index.search.backend import Collection
@@ -17,9 +21,6 @@ from aladin_index.search.results import Box, WordEvidence
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
-from jaxtyping import Float
-from numpy.typing import NDArray
-from torch import Tensor
 
 
 def evidence_of_items(

@@ -8,6 +8,10 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
 from aladin_index.ann.retrieval import exact_search
 from aladin_index.changes.snapshot import CollectionChanges
 from aladin_index.format.manifest import CollectionEntry
@@ -19,9 +23,6 @@ from aladin_index.search.backend import Ordered, SecondStageQuery
 from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.settings import Target
 from aladin_index.tokens.alignment import alignment_with_candidates, token_similarities
-from jaxtyping import Float
-from numpy.typing import NDArray
-from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +149,7 @@ class LiveCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.search.stages.SecondStage`."""
+        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`."""
         if self.changes is None:
             return self.base.second_stage.similarities(query, modality, rows)
         built = rows < self.base.entry.count

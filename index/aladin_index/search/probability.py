@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.search.backend import Collection, Ordered, SecondStageQuery
 from aladin_index.search.ranking import AlignScorer, Ranking
 from aladin_network.calibration.calibration import Calibration, Unreliable
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.scoring.fusion import Direction
-from numpy.typing import NDArray
 
 
 class QueryPool(NamedTuple):

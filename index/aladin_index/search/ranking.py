@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from aladin_network.scoring.fusion import DirectionFusion
 from numpy.typing import NDArray
+
+from aladin_network.scoring.fusion import DirectionFusion
 
 AlignScorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 

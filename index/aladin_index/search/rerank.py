@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.search.probability import QueryPool
 from aladin_index.search.ranking import AlignScorer, Ranking, rank_by_match, rank_in_blocks
 from aladin_network.errors import EngineUnavailableError
 from aladin_network.scoring.fusion import Direction, DirectionFusion
-from numpy.typing import NDArray
 
 # Share of the newest measurement in an average: a change of the machine's load shows after some
 # five measurements, a single slow one does not.

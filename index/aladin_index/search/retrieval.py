@@ -8,11 +8,12 @@ from __future__ import annotations
 from contextlib import suppress
 
 import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.items.filters import Exists, Filter, leaves
 from aladin_index.search.backend import Collection, Ordered, SearchBackend, SecondStageQuery
 from aladin_index.settings import Target
 from aladin_network.errors import AladinError
-from numpy.typing import NDArray
 
 
 def order_without(

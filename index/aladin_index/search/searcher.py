@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.modality import DIRECTION_OF, MODALITY_OF, Modality
@@ -30,7 +32,6 @@ from aladin_index.settings import TARGETS, Target
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import EngineUnavailableError, InputError, ShapeError, UnknownItemError
 from aladin_network.scoring.scores import Encoding
-from numpy.typing import NDArray
 
 
 class TwoStageSearcher:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from aladin_network.errors import ConfigError, ShapeError
 from numpy.typing import NDArray
 
 from aladin_index.ann.faiss_library import faiss
@@ -29,6 +28,7 @@ from aladin_index.tokens.quantisation import (
     quantise,
     round_to_levels,
 )
+from aladin_network.errors import ConfigError, ShapeError
 
 # Bits a dimension of the forms that are made of a centroid and a residual.
 CODE_BITS: dict[TokenDtype, Bits] = {"4bit": 4, "2bit": 2}

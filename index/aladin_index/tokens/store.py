@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from aladin_network.errors import IndexCorruptError, ShapeError
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
@@ -30,6 +29,7 @@ from aladin_index.kernel.binding import NativeTokens
 from aladin_index.settings import TokenDtype
 from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
+from aladin_network.errors import IndexCorruptError, ShapeError
 
 TOKENS, SCALES, OFFSETS = "tokens.npy", "scales.npy", "offsets.npy"
 CENTROID_IDS, CENTROIDS = "centroid_ids.npy", "centroids.npy"

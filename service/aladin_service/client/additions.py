@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aladin_network.errors import InputError
-
 from aladin_service.client.answers import Added
 from aladin_service.client.calls import Call, content_body, form_body, read_as
 from aladin_service.client.pictures import (

@@ -13,9 +13,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import httpx
-from aladin_network.errors import InputError
 from pydantic import BaseModel, ValidationError
 
+from aladin_network.errors import InputError
 from aladin_service.client.answers import Deleted, Item, LiveIndexInfo
 from aladin_service.client.pictures import (
     PictureSource,

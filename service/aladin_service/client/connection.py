@@ -12,9 +12,9 @@ from importlib.metadata import version
 from typing import Any
 
 import httpx
-from aladin_network.errors import ConfigError
 from pydantic import BaseModel, ValidationError
 
+from aladin_network.errors import ConfigError
 from aladin_service.client.retries import Attempts, RetryPolicy, parse_retry_after
 from aladin_service.client_errors import (
     ConflictError,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from aladin_network.errors import InputError
 
+from aladin_network.errors import InputError
 from aladin_service.commands.options import (
     SPLIT_HELP,
     RegionLabelsOption,
@@ -74,7 +74,6 @@ def evaluate(
     all, the exhaustive order, with their intervals and the time of a search.
     """
     from aladin_index.measure.curve import DEFAULT_NUMBERS, check_numbers
-
     from aladin_service.measure.evaluate import evaluate_system, keep_evaluation
     from aladin_service.reports.curve_plot import check_curve_file, write_curve
     from aladin_service.reports.evaluation_report import (

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from aladin_training.config.defaults import FEATURE_CACHE, NUM_IMAGES, NUM_TEXTS
 
 from aladin_service.commands.options import (
     SPLIT_HELP,
@@ -17,6 +16,7 @@ from aladin_service.commands.options import (
     opened_regions,
 )
 from aladin_service.commands.progress import stderr_progress
+from aladin_training.config.defaults import FEATURE_CACHE, NUM_IMAGES, NUM_TEXTS
 
 
 class Score(StrEnum):

@@ -84,7 +84,6 @@ def detector_for(
     if name is None:
         return None
     from aladin_network.detectors.base import load_detector
-
     from aladin_service.intake.image_reader import check_detector
 
     found = load_detector(name, device)
@@ -136,6 +135,7 @@ def network_device(device: Device) -> str:
         ConfigError: there is no CUDA card, and one is asked for.
     """
     import torch
+
     from aladin_network.errors import ConfigError
 
     if device is Device.cpu or torch.cuda.is_available():

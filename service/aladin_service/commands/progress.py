@@ -9,10 +9,11 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TextIO
 
-from aladin_network.types import Progress
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as RichProgress
+
+from aladin_network.types import Progress
 
 LINE_INTERVAL_S = 10.0
 RATE_WINDOW_S = 30.0

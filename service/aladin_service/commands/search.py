@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from aladin_network.errors import InputError
 
+from aladin_network.errors import InputError
 from aladin_service.commands.options import (
     DetectorOption,
     Device,
@@ -38,7 +38,6 @@ from aladin_service.queries import (
 
 if TYPE_CHECKING:
     from aladin_index.devices.search_device import SearchDevice
-
     from aladin_service.client import Search
     from aladin_service.client.answers import SearchAnswer
     from aladin_service.evidence.pairs import PairQuery
@@ -234,7 +233,6 @@ def _search_here(
 ) -> SearchAnswer:
     from aladin_index.open import open_backend
     from aladin_index.search.searcher import TwoStageSearcher
-
     from aladin_service.search.answering import SearchEngine
     from aladin_service.search.encoder import QueryEncoder
     from aladin_service.settings import QueryLimits, engine_options

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aladin_index.search.results import Box
-
 from aladin_service.evidence.drawing import (
     FAINT_INK,
     GRID,

@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from typing import NamedTuple
 
+from PIL import Image
+
 from aladin_index.items.tables import StoredItem
 from aladin_index.modality import OTHER_TARGET_OF, TARGET_OF, Modality
 from aladin_index.search.backend import Collection
@@ -18,8 +20,6 @@ from aladin_network.errors import ImageError, InputError, UnknownItemError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
 from aladin_network.photos.files import PhotoFile, PhotosRoot
 from aladin_network.photos.memory import DecodingMemory
-from PIL import Image
-
 from aladin_service.client.answers import Evidence
 from aladin_service.evidence.drawing import draw_page
 from aladin_service.evidence.layout import PHOTO_PX, lay_out

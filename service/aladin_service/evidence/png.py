@@ -8,10 +8,10 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
-from aladin_network.errors import InputError
 from PIL import Image, PngImagePlugin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from aladin_network.errors import InputError
 from aladin_service.client.answers import Evidence
 from aladin_service.evidence.drawing import WHITE
 

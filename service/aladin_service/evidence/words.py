@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aladin_index.search.results import Box
-
 from aladin_service.client.answers import Evidence
 from aladin_service.evidence.drawing import Colour, colour_of
 

@@ -16,13 +16,13 @@ import re
 from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
-from aladin_network.errors import InputError
 from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema, model_validator
 from pydantic_core import from_json
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
+from aladin_network.errors import InputError
 from aladin_service.http.error_responses import MAX_FAULTS, ContentTypeError, JsonTooLargeError
 from aladin_service.http.state import ServiceState
 

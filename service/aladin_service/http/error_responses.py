@@ -11,6 +11,12 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+
 from aladin_network.errors import (
     AladinError,
     CheckpointError,
@@ -34,12 +40,6 @@ from aladin_network.errors import (
     UnknownItemError,
     WorkerDiedError,
 )
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ValidationError
-from starlette.exceptions import HTTPException
-
 from aladin_service.http.errors import (
     AccessError,
     CrossSiteError,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from aladin_network.errors import AladinError
-
 from aladin_service.keys.api_key import Scope
 
 

@@ -9,11 +9,11 @@ import asyncio
 import time
 from typing import Annotated, Any
 
-from aladin_index.items.filters import parse_filter
-from aladin_network.errors import OverloadedError, TextTooLongError
 from fastapi import Depends, Request
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from aladin_index.items.filters import parse_filter
+from aladin_network.errors import OverloadedError, TextTooLongError
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import HUNG_UP, failure_of, invalid_input
 from aladin_service.http.state import Service, ServiceState

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar, cast
 
-from aladin_network.errors import OverloadedError
 from fastapi import Depends, Request
 from starlette.requests import ClientDisconnect
 
+from aladin_network.errors import OverloadedError
 from aladin_service.http.access.policy import AccessPolicy
 from aladin_service.http.error_responses import ReadOnlyError
 from aladin_service.http.state_metrics import StateMetrics

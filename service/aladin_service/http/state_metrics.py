@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import faiss
 import torch
-from aladin_network.errors import AladinError, IndexNotReadyError
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from aladin_network.errors import AladinError, IndexNotReadyError
 from aladin_service.work.jobs import DescribeIndex, IndexState
 from aladin_service.work.workers import Workers, WorkersHealth
 

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
+
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.base import ImageEncoder, ImageInput, RegionInput
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.photos.decoding import decoded_image
 from aladin_network.photos.region_files import read_region_npz
 from aladin_network.photos.regions import RegionSet
-from PIL import Image
-
 from aladin_service.settings import QueryLimits
 
 

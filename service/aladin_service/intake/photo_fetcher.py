@@ -15,8 +15,8 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import httpcore
 import httpx
-from aladin_network.errors import AladinError, ImageTooLargeError, InputError, OverloadedError
 
+from aladin_network.errors import AladinError, ImageTooLargeError, InputError, OverloadedError
 from aladin_service.intake.pinned_network import PinnedNetwork, Resolver, system_addresses
 from aladin_service.settings import ServiceSettings
 

@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-from aladin_network.errors import ConfigError
-from aladin_network.files import atomic_file
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from aladin_network.errors import ConfigError
+from aladin_network.files import atomic_file
 from aladin_service.keys.api_key import ApiKey, Scope, digest, new_secret
 
 _OWNER_ONLY = 0o600

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.measure.publish_entries import store_calibration
 from aladin_index.modality import Modality
@@ -33,16 +35,14 @@ from aladin_network.errors import ConfigError
 from aladin_network.scoring.fusion import Direction
 from aladin_network.scoring.scores import Encoding, alignment_scores, matching_scores
 from aladin_network.types import Progress
-from aladin_training.data import read_records
-from aladin_training.data.regions import RegionStore
-from numpy.typing import NDArray
-
 from aladin_service.measure.calibration_split import (
     EncodedSplit,
     ask_split,
     asked_query,
     encode_split,
 )
+from aladin_training.data import read_records
+from aladin_training.data.regions import RegionStore
 
 
 def ask_images(

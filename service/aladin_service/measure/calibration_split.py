@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.calibration.logistic_fit import AskedQuery, candidates_kept
 from aladin_network.errors import InputError
@@ -20,7 +22,6 @@ from aladin_network.types import Progress
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
 from aladin_training.evaluation import encode_records
-from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, kw_only=True)

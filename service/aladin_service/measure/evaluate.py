@@ -31,11 +31,10 @@ from aladin_network.errors import InputError, SearchIndexError
 from aladin_network.scoring.metrics import Interval, RetrievalMetrics, paired_bootstrap
 from aladin_network.scoring.separation import RankSummary, summarize_cross_ranks
 from aladin_network.types import Progress
+from aladin_service.settings import engine_options
 from aladin_training.data import Record, read_records
 from aladin_training.data.regions import RegionStore
 from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_checkpoint
-
-from aladin_service.settings import engine_options
 
 
 def evaluate_served(

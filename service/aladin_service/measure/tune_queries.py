@@ -15,11 +15,10 @@ from aladin_network.inference import encode_images, encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
 from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_service.intake.sources import image_items, text_items
 from aladin_training.batches.items import check_regions
 from aladin_training.data.records import ignore_skipped
 from aladin_training.data.regions import RegionStore
-
-from aladin_service.intake.sources import image_items, text_items
 
 _TEXTS_AT_A_TIME = 64
 T = TypeVar("T")

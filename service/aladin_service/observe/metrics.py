@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import get_args
 
-from aladin_index.engines.guard import CallError, EngineCall
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -21,6 +20,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from aladin_index.engines.guard import CallError, EngineCall
 from aladin_service.search.job import Answered, QueueName
 
 # Of a search, in their order; "queue" is from the request to when a slot takes it.

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from aladin_network.errors import ConfigError
 from starlette.types import Scope
 
+from aladin_network.errors import ConfigError
 from aladin_service.observe.logs import RequestRecord
 
 # OpenTelemetry's own variables; the exporter reads them again, with the others of their kind.

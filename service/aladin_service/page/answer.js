@@ -1,17 +1,16 @@
-// An answer on the page: the hits, what is said of them, the other order beside them.
+// The answer to a search: the lists of hits, the summary above them, the timings, the link to the
+// search, and the pages.
 
 import { hideComparison, showComparison } from "./compare.js";
-import { at, percent } from "./elements.js";
+import { at, make, percent } from "./elements.js";
 import { learnFields } from "./filters.js";
 import { showUsed } from "./options.js";
-import { hidePages, showPages } from "./paging.js";
 import { showHits, showSkeletons } from "./results.js";
-import { hideTimings, showTimings } from "./timings.js";
 
-// The lists that are shown, each {hits, search}: the search that found them.
+// The lists on the page, each {hits, search} with the search that found them.
 let lists = [];
 
-// answered: {search, answer, ms, matching}, the last the answer of matching alone or null.
+// answered: {search, answer, ms, matching}; matching is the answer of the first stage alone, or null.
 // act: {open(hit, list), similar(hit)}
 export function showAnswer({ search, answer, ms, matching }, act) {
   learnFields(answer.hits);
@@ -29,8 +28,9 @@ export function showAnswer({ search, answer, ms, matching }, act) {
   at("found").classList.toggle("empty", answer.hits.length === 0);
   at("status").textContent = `${summary(search, answer)} ${moved}`.trim();
   if (answer.hits.length) showTimings(answer.took_ms, ms);
-  else hideTimings();
+  else timings.hidden = true;
   showPages(search, answer.hits.length);
+  showSharing(search);
 }
 
 export function showWaiting(search) {
@@ -43,14 +43,12 @@ export function clearAnswer() {
   lists = [];
   for (const id of ["hits", "matching-hits"]) at(id).replaceChildren();
   hideComparison();
-  hideTimings();
-  hidePages();
-  at("no-match").hidden = true;
+  for (const element of [timings, pages, share, at("no-match")]) element.hidden = true;
   at("found").classList.remove("waiting", "empty", "no-match");
   at("status").textContent = "";
 }
 
-// {hit, list} of a hit that is shown, or null.
+// {hit, list} of a hit on the page, or null.
 export function shownHit(id) {
   for (const list of lists) {
     const hit = list.hits.find((one) => one.id === id);
@@ -65,15 +63,17 @@ function showList(id, { hits }, search, { open, similar }) {
   showHits(at(id), hits, search.target, { open: (hit) => open(hit, list), similar });
 }
 
+// --- The summary ---
+
 function showNoMatch(answer) {
   const chance = answer.match_probability ?? null;
-  // A chance of 0: nothing was searched, and the status says why.
+  // At a probability of 0 nothing was searched, and the status explains why.
   const none = answer.no_match === true && chance !== 0;
   at("no-match").hidden = !none;
   at("found").classList.toggle("no-match", none);
   at("nearest").hidden = answer.hits.length === 0;
   at("no-match-chance").textContent =
-    chance === null ? "" : `The chance that anything does is ${percent(chance)}.`;
+    chance === null ? "" : `Probability that any item matches: ${percent(chance)}.`;
 }
 
 function summary(search, answer) {
@@ -83,18 +83,106 @@ function summary(search, answer) {
   const noun = search.target === "images" ? "Photos" : "Texts";
   const [first, last] = [hits[0].rank, hits.at(-1).rank];
   const which = first === last ? `${noun.slice(0, -1)} ${first}` : `${noun} ${first} to ${last}`;
-  const how = answer.reranked ? `the best of ${answer.candidates} re-ranked` : "by embedding alone";
+  const how = answer.reranked
+    ? `from ${answer.candidates} re-ranked candidates`
+    : "ranked by embedding only";
   const lacking = answer.degraded.filter((each) => each !== "min_probability");
-  const without = lacking.length ? `, without ${lacking.join(", ")}` : "";
-  const all = unjudged ? " How likely these are cannot be told here, so none was left out." : "";
+  const without = lacking.length ? `, degraded: ${lacking.join(", ")}` : "";
+  const all = unjudged
+    ? " Probabilities are not reliable for this query, so no hit was hidden."
+    : "";
   return `${which}, ${how}${without}.${all}`;
 }
 
 function emptiness({ offset, minProbability, filter, target }, answer) {
   if (offset > 0) return "No more hits.";
   const unknown = answer.unknown_fields.map((field) => `“${field}”`).join(" or ");
-  if (unknown) return `No ${target === "images" ? "photo" : "text"} has a field ${unknown} to filter by.`;
-  if (minProbability !== null && answer.probabilities_reliable) return "Nothing is that likely: ask for less, or in other words.";
-  if (Object.keys(filter).length) return "Nothing passes this filter.";
-  return "Nothing found: the index holds nothing of this kind.";
+  if (unknown) return `No ${target === "images" ? "photo" : "text"} has the metadata field ${unknown}.`;
+  if (minProbability !== null && answer.probabilities_reliable) {
+    return "No hit is that likely. Lower the limit or rephrase the query.";
+  }
+  if (Object.keys(filter).length) return "No item passes this filter.";
+  return "No hits: the index has no items of this kind.";
+}
+
+// --- Timings: a bar of the stages, and the duration of each ---
+
+const STAGES = ["decode", "encode", "retrieve", "rerank"];
+const NAMES = { decode: "decode", encode: "encode", retrieve: "retrieve", rerank: "re-rank",
+  rest: "other" };
+
+const timings = at("timings");
+
+// tookMs: from the answer; roundTripMs: from the request to its answer, as measured by this page.
+function showTimings(tookMs, roundTripMs) {
+  // Between the stages: waiting for a worker, reading texts, writing the answer.
+  const known = STAGES.reduce((sum, stage) => sum + tookMs[stage], 0);
+  const parts = { ...tookMs, rest: Math.max(0, tookMs.total - known) };
+  const bar = make("div", { className: "bar", ariaHidden: "true" });
+  const list = make("ul", { ariaLabel: "Milliseconds by stage" });
+  list.setAttribute("role", "list");
+  for (const stage of [...STAGES, "rest"]) {
+    const ms = parts[stage];
+    const segment = make("i", { className: stage });
+    segment.style.flexGrow = ms; // the width of the bar is the total
+    bar.append(segment);
+    const item = make("li", {}, make("i", { className: stage, ariaHidden: "true" }));
+    item.append(`${NAMES[stage]} ${milliseconds(ms)}`);
+    item.dataset.ms = ms;
+    list.append(item);
+  }
+  const service = make("li", { className: "whole" }, `${milliseconds(tookMs.total)} ms in the service`);
+  const trip = make("li", { className: "whole" }, `${milliseconds(roundTripMs)} ms round trip`);
+  list.append(service, trip);
+  timings.replaceChildren(bar, list);
+  timings.hidden = false;
+}
+
+function milliseconds(ms) {
+  return ms < 10 ? ms.toFixed(1) : String(Math.round(ms));
+}
+
+// --- Pages of hits ---
+
+const pages = at("pages");
+const previous = pages.querySelector(".previous");
+const next = pages.querySelector(".next");
+let offsetNow = 0;
+let sizeNow = 0;
+
+// turn(offset): show the page that starts there.
+export function startPaging(turn) {
+  previous.addEventListener("click", () => turn(Math.max(0, offsetNow - sizeNow)));
+  next.addEventListener("click", () => turn(offsetNow + sizeNow));
+}
+
+function showPages(search, shown) {
+  ({ offset: offsetNow, k: sizeNow } = search);
+  // With a smallest probability, hidden hits make a page shorter although others may follow.
+  const isLast = shown === 0 || (shown < search.k && search.minProbability === null);
+  previous.disabled = offsetNow === 0;
+  next.disabled = isLast;
+  at("page-number").textContent = `Page ${Math.floor(offsetNow / sizeNow) + 1}`;
+  pages.hidden = previous.disabled && next.disabled;
+}
+
+// --- The link to the search ---
+
+const COPIED_MS = 2000;
+
+const share = at("share");
+
+export function startSharing() {
+  share.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(location.href);
+    share.textContent = "Copied";
+    setTimeout(() => (share.textContent = "Copy link"), COPIED_MS);
+  });
+}
+
+function showSharing({ query }) {
+  // Browsers offer the clipboard only to pages from localhost or over HTTPS.
+  share.hidden = !navigator.clipboard;
+  share.disabled = Boolean(query.file);
+  share.textContent = share.disabled ? "No link: it cannot contain your photo" : "Copy link";
 }

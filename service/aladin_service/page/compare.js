@@ -1,4 +1,5 @@
-// Matching alone beside two-stage: who moved, by how many places, who entered and who left.
+// Compares the ranking of the first stage with that of both stages: which hits moved, by how many
+// places, and which entered or left the page.
 
 import { at, make, makeSvg } from "./elements.js";
 
@@ -16,19 +17,19 @@ export function hideComparison() {
   matching.replaceChildren();
 }
 
-// Both lists are there; mark them. Returns a sentence about it.
+// Mark the moves in the two lists, and return a sentence that sums them up.
 export function showComparison(answer, matchingAnswer) {
   columns.classList.add("comparing");
   for (const id of ["matching-column", "hits-about"]) at(id).hidden = false;
   at("hits-title").className = "";
-  at("hits-title").textContent = "Two-stage";
+  at("hits-title").textContent = "Two stages";
   showMoves(true);
 
   const before = new Map(matchingAnswer.hits.map((hit) => [hit.id, hit.rank]));
   const after = new Map(answer.hits.map((hit) => [hit.id, hit.rank]));
   let [up, down, entered] = [0, 0, 0];
   answer.hits.forEach((hit, index) => {
-    // The first stage's rank is known of what is not on its page as well.
+    // A hit has its first-stage rank even if it is not on the first stage's page.
     const places = (before.get(hit.id) ?? hit.stages.match.rank) - hit.rank;
     if (!before.has(hit.id)) entered += 1;
     else if (places > 0) up += 1;
@@ -41,7 +42,7 @@ export function showComparison(answer, matchingAnswer) {
     else mark(item, 0, "left");
   }
   drawMoves();
-  return `Re-ranking moved ${up} up and ${down} down, and brought ${entered} onto this page.`;
+  return `Re-ranking moved ${up} up and ${down} down, and added ${entered} to this page.`;
 }
 
 function mark(item, places, crossing) {
@@ -49,22 +50,22 @@ function mark(item, places, crossing) {
   badge.dataset.moved = places;
   badge.classList.add(places > 0 ? "up" : places < 0 ? "down" : "same");
   if (crossing) badge.classList.add(crossing);
-  const said = places > 0 ? `up ${places}` : places < 0 ? `down ${-places}` : "same place";
+  const move = places > 0 ? `up ${places}` : places < 0 ? `down ${-places}` : "same place";
   const arrow = places > 0 ? `▲ ${places}` : places < 0 ? `▼ ${-places}` : "=";
   const [sign, words] = {
-    entered: [places > 0 ? `▲ ${places} new` : "new", `entered this page, ${said}`],
+    entered: [places > 0 ? `▲ ${places} new` : "new", `new on this page, ${move}`],
     left: ["gone", "left this page"],
-  }[crossing] ?? [arrow, said];
+  }[crossing] ?? [arrow, move];
   badge.append(make("span", { ariaHidden: "true" }, sign));
   badge.append(make("span", { className: "unseen" }, words));
   item.querySelector(".scores").append(badge);
 }
 
 function showMoves(shown) {
-  moves.toggleAttribute("hidden", !shown); // drawings have no property for it
+  moves.toggleAttribute("hidden", !shown); // SVG elements have no `hidden` property
 }
 
-// A line from each hit's place in the one order to its place in the other.
+// Draw a line from each hit's place in one ranking to its place in the other.
 function drawMoves() {
   const places = new Map([...matching.children].map((item) => [item.dataset.id, item]));
   const { top } = moves.getBoundingClientRect();
@@ -86,7 +87,7 @@ function drawMoves() {
   moves.replaceChildren(...lines);
 }
 
-// A hit under the pointer or the focus is shown in both orders.
+// Highlight the hit under the pointer or focus in both rankings.
 function follow(event) {
   const id = event.target.closest?.(".hit")?.dataset.id;
   for (const element of columns.querySelectorAll("#moves path, .hit")) {
@@ -94,7 +95,7 @@ function follow(event) {
   }
 }
 
-// onCompare(wanted): the two are to be shown side by side, or not.
+// onCompare(wanted): called with whether to show both rankings side by side.
 export function startComparison(onCompare) {
   const toggle = at("compare");
   toggle.addEventListener("change", () => onCompare(toggle.checked));

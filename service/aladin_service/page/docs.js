@@ -1,10 +1,11 @@
-// The page /docs: the OpenAPI document, readable, and each operation ready to be tried.
+// The page at /docs: the OpenAPI document, with a form to try each operation.
 
-import { operationElement } from "./docs_operation.js";
-import { schemaElement } from "./docs_schema.js";
+import { constraintsOf, schemaElement, typeOf } from "./docs_schema.js";
+import { makeTryForm } from "./docs_try.js";
 import { at, make } from "./elements.js";
 import { hideProblem, showProblem } from "./problems.js";
 import { hasKey, readDescription, setKey } from "./service.js";
+import { dataTable } from "./tables.js";
 
 async function load() {
   hideProblem();
@@ -43,13 +44,107 @@ function showKey() {
   at("key-note").textContent = hasKey() ? "Sent with each request until you close this tab." : "";
 }
 
-// The operation or schema that the address names.
+// Open the operation or schema that the address names.
 function openNamed() {
   const named = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (!(named instanceof HTMLDetailsElement)) return;
   named.open = true;
   named.scrollIntoView();
 }
+
+// --- One operation ---
+
+// {path, method, operation}: from the document, like its components.
+function operationElement({ path, method, operation }, components) {
+  const { operationId, summary, description } = operation;
+  const parameters = (operation.parameters ?? []).map((each) => resolve(each, components));
+  const heading = make("summary", {},
+    make("span", { className: `method ${method}` }, method.toUpperCase()),
+    make("code", { className: "path" }, path),
+    make("span", { className: "in-words" }, summary));
+  const element = make("details", { id: operationId, className: "operation panel" }, heading);
+  const fill = () => {
+    if (element.childElementCount > 1) return;
+    element.append(
+      make("p", {}, ...inline(description ?? "")),
+      accessElement(operation),
+      ...parametersElements(parameters),
+      ...bodyElements(operation.requestBody),
+      make("h3", {}, "Responses"),
+      dataTable({
+        caption: `Responses of ${operationId}`,
+        head: ["Status", "Type", "Description"],
+        rows: Object.entries(operation.responses).map(responseCells),
+      }),
+      makeTryForm({ path, method, operation, parameters }, components),
+    );
+  };
+  // Filled when opened: there are many operations, and readers open few of them.
+  element.addEventListener("toggle", fill);
+  return element;
+}
+
+function resolve(parameter, { parameters }) {
+  return parameter.$ref ? parameters[parameter.$ref.split("/").at(-1)] : parameter;
+}
+
+function accessElement({ security }) {
+  const line = make("p", { className: "faint" });
+  if (!security) {
+    line.append("No key required.");
+    return line;
+  }
+  const [scope] = Object.values(security[0])[0];
+  const optional = security.some((way) => Object.keys(way).length === 0);
+  line.append(optional ? "If the service uses keys, requires" : "Requires",
+    " a key with the scope ", make("code", {}, scope), ", sent as ",
+    make("code", {}, "Authorization: Bearer"), " or ", make("code", {}, "X-API-Key"), ".");
+  return line;
+}
+
+function parametersElements(parameters) {
+  if (parameters.length === 0) return [];
+  const cells = ({ name, in: place, required, schema, description }) => [
+    make("code", {}, name),
+    `${place}${required ? ", required" : ""}`,
+    typeOf(schema),
+    [constraintsOf(schema), description].filter(Boolean).flatMap((each) => [...inline(each), " "]),
+  ];
+  return [
+    make("h3", {}, "Parameters"),
+    dataTable({
+      caption: "Parameters",
+      head: ["Name", "In", "Type", "Description"],
+      rows: parameters.map(cells),
+    }),
+  ];
+}
+
+function bodyElements(requestBody) {
+  if (!requestBody) return [];
+  const rows = Object.entries(requestBody.content).map(([type, { schema }]) => [
+    make("code", {}, type), typeOf(schema),
+  ]);
+  return [
+    make("h3", {}, requestBody.required ? "Request body, required" : "Request body"),
+    dataTable({ caption: "Request body", head: ["Content type", "Type"], rows }),
+  ];
+}
+
+function responseCells([status, { description, content }]) {
+  const types = Object.entries(content ?? {}).flatMap(([type, { schema }], place) => [
+    place ? ", " : "",
+    ...(schema && type === "application/json" ? typeOf(schema) : [make("code", {}, type)]),
+  ]);
+  return [make("code", {}, status), types.length ? types : null, description];
+}
+
+// Text in backticks is code.
+function inline(text) {
+  return text.split(/`([^`]*)`/).map((part, place) => (place % 2 ? make("code", {}, part) : part));
+}
+
+// --- Start ---
 
 at("key-form").addEventListener("submit", (event) => {
   event.preventDefault();

@@ -1,4 +1,4 @@
-// Schemas of the OpenAPI document in words.
+// Schemas of the OpenAPI document as tables, types in words, and example values.
 
 import { make } from "./elements.js";
 import { dataTable } from "./tables.js";
@@ -6,17 +6,17 @@ import { dataTable } from "./tables.js";
 const BOUNDS = {
   minimum: "at least",
   maximum: "at most",
-  exclusiveMinimum: "over",
-  exclusiveMaximum: "under",
-  minLength: "characters: at least",
-  maxLength: "characters: at most",
-  minItems: "entries: at least",
-  maxItems: "entries: at most",
+  exclusiveMinimum: "greater than",
+  exclusiveMaximum: "less than",
+  minLength: "minimum length",
+  maxLength: "maximum length",
+  minItems: "minimum number of entries",
+  maxItems: "maximum number of entries",
 };
 
 const nameOf = (reference) => reference.split("/").at(-1);
 
-// One named schema: its fields, or what it is.
+// One named schema: its fields, or its type if it has none.
 export function schemaElement(name, schema) {
   const element = make("details", { id: name, className: "schema" }, make("summary", {}, name));
   const fill = () => {
@@ -32,13 +32,13 @@ export function schemaElement(name, schema) {
       [...typeOf(its), schema.required?.includes(field) ? ", required" : ""],
       [its.description, constraintsOf(its)].filter(Boolean).join(" ") || null,
     ]);
-    element.append(dataTable({ caption: name, head: ["Field", "Type", "Meaning"], rows }));
+    element.append(dataTable({ caption: name, head: ["Field", "Type", "Description"], rows }));
   };
   element.addEventListener("toggle", fill);
   return element;
 }
 
-// Texts and links that say what a value is.
+// Texts and links that describe the type of a value.
 export function typeOf(schema) {
   if (schema.$ref) {
     const name = nameOf(schema.$ref);
@@ -62,17 +62,17 @@ function entriesOf({ items, prefixItems }) {
   return typeOf(items ?? {});
 }
 
-// "At least 1, at most 1000. Else 10." or "".
+// "At least 1, at most 1000. Default: 10." or "".
 export function constraintsOf(schema) {
-  const said = [schema, ...(schema.anyOf ?? [])].flatMap((each) =>
+  const bounds = [schema, ...(schema.anyOf ?? [])].flatMap((each) =>
     Object.entries(BOUNDS).filter(([key]) => key in each).map(([key, words]) => `${words} ${each[key]}`));
   const sentences = [];
-  if (said.length) sentences.push(`${said[0].charAt(0).toUpperCase()}${said.join(", ").slice(1)}.`);
-  if (schema.default !== undefined) sentences.push(`Else ${JSON.stringify(schema.default)}.`);
+  if (bounds.length) sentences.push(`${bounds[0].charAt(0).toUpperCase()}${bounds.join(", ").slice(1)}.`);
+  if (schema.default !== undefined) sentences.push(`Default: ${JSON.stringify(schema.default)}.`);
   return sentences.join(" ");
 }
 
-// A value as the schema's example says, or the least that it requires.
+// The schema's example, or a value with only the required fields.
 export function exampleOf(schema, schemas) {
   if (schema.$ref) return exampleOf(schemas[nameOf(schema.$ref)], schemas);
   if (schema.examples) return schema.examples[0];

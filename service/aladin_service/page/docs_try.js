@@ -1,21 +1,21 @@
-// A form that sends one operation's request and shows the answer as it came.
+// A form that sends the request of one operation and shows the response unchanged.
 
 import { exampleOf } from "./docs_schema.js";
 import { make } from "./elements.js";
 import { milliseconds } from "./formats.js";
 import { sendWithKey } from "./service.js";
 
-const MOST_CHARS = 100_000; // that are shown of an answer
+const MOST_CHARS = 100_000; // of a response body, the rest is cut off
 const JSON_TYPE = "application/json";
 
-// {path, method, operation, parameters}: of the operation; components: of the document.
+// {path, method, operation, parameters}: of the operation; {schemas}: of the document.
 export function makeTryForm({ path, method, operation, parameters }, { schemas }) {
   const fields = parameters.filter((each) => each.in !== "header").map(fieldOf);
   const content = operation.requestBody?.content[JSON_TYPE];
   const body = content ? bodyField(exampleOf(content.schema, schemas)) : null;
   const command = make("pre", { className: "command", tabIndex: 0 });
   command.setAttribute("role", "group");
-  command.setAttribute("aria-label", "The same with curl");
+  command.setAttribute("aria-label", "The request as a curl command");
   const answer = make("div", { className: "answer" });
   answer.setAttribute("role", "status");
   const form = make("form", { className: "try" }, make("h3", {}, "Try it"),
@@ -62,7 +62,7 @@ function addressOf(path, fields) {
   const query = new URLSearchParams();
   let filled = path;
   for (const { name, place, input } of fields) {
-    // A name of its own for each part of an id would be another address.
+    // Routes take ids with slashes, which must not be escaped.
     const value = encodeURIComponent(input.value).replaceAll("%2F", "/");
     if (place === "path") filled = filled.replace(`{${name}}`, value);
     else if (input.value !== "") query.set(name, input.value);
@@ -79,7 +79,7 @@ function commandOf({ method, address, body }) {
 }
 
 async function send({ method, address, body }, answer) {
-  answer.replaceChildren("Waiting for the answer…");
+  answer.replaceChildren("Waiting for the response…");
   const headers = body === undefined ? {} : { "Content-Type": JSON_TYPE };
   const started = performance.now();
   try {
@@ -97,7 +97,7 @@ async function shownBody(response) {
   const type = response.headers.get("Content-Type") ?? "";
   if (type.startsWith("image/")) {
     const source = URL.createObjectURL(await response.blob());
-    const image = make("img", { src: source, alt: "The picture of the answer" });
+    const image = make("img", { src: source, alt: "The image in the response" });
     image.addEventListener("load", () => URL.revokeObjectURL(source));
     return image;
   }
@@ -106,6 +106,6 @@ async function shownBody(response) {
   const cut = readable.length > MOST_CHARS ? `${readable.slice(0, MOST_CHARS)}\n…` : readable;
   const box = make("pre", { tabIndex: 0 }, cut);
   box.setAttribute("role", "group");
-  box.setAttribute("aria-label", "Body of the answer");
+  box.setAttribute("aria-label", "Response body");
   return box;
 }

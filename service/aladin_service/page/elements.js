@@ -1,8 +1,8 @@
-// Elements of the page. What comes from the index is put in as text, never as markup.
+// Helpers that create elements. Text from the index is inserted as text, never as markup.
 
 export const at = (id) => document.getElementById(id);
 
-// make("p", {className: "caption"}, "words", child): properties, then what is inside.
+// make("p", {className: "caption"}, "text", child): properties, then the content.
 export function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);
@@ -23,7 +23,7 @@ export function makeSvg(tag, attributes) {
   return element;
 }
 
-// A score with four digits: as many as it takes to see that words add up.
+// A score with four digits, enough to check that the scores of the words add up.
 export const fourDigits = (score) => score.toFixed(4).replace("-", "\u2212");
 
 export const percent = (share) => `${Math.round(100 * share)} %`;

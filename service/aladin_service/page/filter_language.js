@@ -1,5 +1,5 @@
-// Between rows of a form and the service's language of filters. A row is {field, operator, value};
-// what rows cannot say (not, filters within filters) stays JSON.
+// Converts between rows of the filter form and the service's filter language. A row is
+// {field, operator, value}; filters that rows cannot express (not, nested filters) stay JSON.
 
 export const OPERATORS = {
   eq: "is",
@@ -10,25 +10,25 @@ export const OPERATORS = {
   gte: "is at least",
   lt: "is under",
   lte: "is at most",
-  exists: "is there",
+  exists: "exists",
 };
 
 const LISTS = ["in", "nin"];
 
-// rows: as typed; join: "and" | "or". A row without a field is not finished and says nothing.
+// rows: as typed; join: "and" | "or". A row without a field is incomplete and ignored.
 export function filterOf(rows, join) {
   const parts = rows.filter(({ field }) => field !== "").map(partOf);
   if (parts.length < 2) return parts[0] ?? {};
   return { [join]: parts };
 }
 
-// {rows, join}, or null where rows cannot say it.
+// {rows, join}, or null if rows cannot express the filter.
 export function rowsOf(filter) {
   const entries = Object.entries(filter);
   if (entries.length === 1 && isJoin(...entries[0])) {
     const [join, parts] = entries[0];
     const rows = parts.map(rowsOfTests);
-    // A part of several tests is an "and" of its own.
+    // A part with several tests is an "and" of its own.
     if (rows.some((found) => found === null || (join === "or" && found.length !== 1))) return null;
     return { rows: rows.flat(), join };
   }
@@ -68,7 +68,7 @@ function partOf({ field, operator, value }) {
   return { [field]: { [operator]: values } };
 }
 
-// "1" is not 1 to the service: a number or a bool is one unless it is written in quotes.
+// The service distinguishes "1" from 1: unquoted numbers and booleans are read as such.
 function readValue(text) {
   const plain = text.trim();
   if (/^(true|false|-?\d+(\.\d+)?([eE][+-]?\d+)?|".*")$/.test(plain)) {
@@ -82,16 +82,16 @@ function readValue(text) {
 }
 
 function writeValue(value) {
-  const looksOtherwise = typeof value === "string" && readValue(value) !== value;
-  return looksOtherwise || /,/.test(value) ? JSON.stringify(value) : String(value);
+  const needsQuotes = typeof value === "string" && readValue(value) !== value;
+  return needsQuotes || /,/.test(value) ? JSON.stringify(value) : String(value);
 }
 
-// Commas within quotes do not part.
+// Commas inside quotes do not separate values.
 function splitList(text) {
   return text.match(/\s*"(?:[^"\\]|\\.)*"\s*|[^,]+/g)?.filter((part) => part.trim()) ?? [];
 }
 
-// A filter, and a field's value besides.
+// A filter with one more condition: `field` is `value`.
 export function narrowed(filter, field, value) {
   const known = rowsOf(filter);
   if (known?.join !== "and") return { and: [filter, { [field]: value }] };
@@ -99,7 +99,7 @@ export function narrowed(filter, field, value) {
 }
 
 export function describe({ field, operator, value }) {
-  if (operator === "exists") return `${field} is ${value === "false" ? "not " : ""}there`;
+  if (operator === "exists") return `${field} ${value === "false" ? "does not exist" : "exists"}`;
   return `${field} ${OPERATORS[operator]} ${value}`;
 }
 

@@ -1,4 +1,5 @@
-// The form of filters: rows for most, JSON for the rest. The JSON is what counts; the rows write it.
+// The filter form: rows for common filters, JSON for all others. The rows write the JSON, which is
+// what is applied.
 
 import { at, make, makeButton } from "./elements.js";
 import { OPERATORS, describe, filterOf, rowsOf } from "./filter_language.js";
@@ -10,9 +11,9 @@ const join = at("filter-join");
 const toggle = at("filter-toggle");
 const wrong = at("filter-wrong");
 
-const fields = new Set(); // seen in the metadata of hits: the index does not list its fields
+const fields = new Set(); // those in the metadata of hits: the API does not list an index's fields
 
-// onFilter(filter): there is another one to search with.
+// onFilter(filter): called with the filter to apply.
 export function startFilters(onFilter) {
   toggle.addEventListener("click", () => showForm(form.hidden));
   at("filter-add").addEventListener("click", () => {
@@ -20,12 +21,12 @@ export function startFilters(onFilter) {
   });
   rows.addEventListener("input", writeJson);
   join.addEventListener("change", writeJson);
-  // As it is typed: rows that grow when it is left would take the button from under the pointer.
+  // On every input: rows added when the field loses focus would move the button under the pointer.
   json.addEventListener("input", () => {
     try {
       showRows(parseJson());
     } catch {
-      // It is not finished.
+      // The JSON is incomplete.
     }
   });
   form.addEventListener("submit", (event) => {
@@ -36,11 +37,11 @@ export function startFilters(onFilter) {
   at("filter-clear").addEventListener("click", () => onFilter({}));
   at("filters-in-force").addEventListener("click", (event) => {
     const button = event.target.closest("button");
-    if (button) onFilter(button.leftOut);
+    if (button) onFilter(button.filterWithout);
   });
 }
 
-// Put a search's filter into the form, and beside the results.
+// Show a search's filter in the form and beside the results.
 export function showFilter(filter) {
   const inForce = Object.keys(filter).length > 0;
   json.value = inForce ? JSON.stringify(filter) : "";
@@ -49,7 +50,7 @@ export function showFilter(filter) {
   showInForce(filter, inForce);
 }
 
-// Offer the fields of what was found.
+// Suggest the metadata fields of the hits.
 export function learnFields(hits) {
   for (const hit of hits) for (const field of Object.keys(hit.metadata)) fields.add(field);
   const options = [...fields].sort().map((field) => make("option", { value: field }));
@@ -103,7 +104,7 @@ function removeRow(line) {
   writeJson();
 }
 
-// One condition is not joined to anything.
+// A single condition needs no choice between "all" and "any".
 function showJoin() {
   at("filter-join-label").hidden = rows.children.length < 2;
 }
@@ -118,7 +119,7 @@ function writeJson() {
   wrong.hidden = true;
 }
 
-// The filter that the JSON says, or null, and what is wrong with it.
+// The filter in the JSON field, or null after showing why it is invalid.
 function readJson() {
   wrong.hidden = true;
   try {
@@ -137,21 +138,22 @@ function parseJson() {
   try {
     filter = JSON.parse(json.value);
   } catch (error) {
-    throw new Error(`This is not JSON: ${error.message}.`);
+    throw new Error(`Invalid JSON: ${error.message}.`);
   }
   if (filter === null || typeof filter !== "object" || Array.isArray(filter)) {
-    throw new Error("A filter is an object: {…}.");
+    throw new Error("A filter must be a JSON object: {…}.");
   }
   return filter;
 }
 
-// What each says, with a way to be rid of it.
+// The active conditions, each with a button that removes it.
 function showInForce(filter, inForce) {
   const known = rowsOf(filter);
   const list = at("filters-in-force");
-  const chip = (text, leftOut) => {
-    const button = make("button", { type: "button", ariaLabel: `Without: ${text}` }, text, " ×");
-    button.leftOut = leftOut;
+  const chip = (text, filterWithout) => {
+    const label = `Remove the condition: ${text}`;
+    const button = make("button", { type: "button", ariaLabel: label }, text, " ×");
+    button.filterWithout = filterWithout;
     return make("li", {}, button);
   };
   if (known && known.join === "and") {

@@ -1,8 +1,8 @@
-// Numbers, sizes and times as people read them.
+// Formats numbers, sizes and times for display.
 
 import { make } from "./elements.js";
 
-const LANGUAGE = "en"; // of the rest of the page
+const LANGUAGE = "en"; // the language of the page
 const AGO = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: "auto" });
 const EXACT = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium", timeStyle: "long" });
 const UNITS = [["year", 31536000], ["month", 2592000], ["week", 604800], ["day", 86400],
@@ -31,7 +31,7 @@ export function milliseconds(number) {
   return `${significant(number)} ms`;
 }
 
-// Two digits at least, and none that nobody measured: 0.0214 -> 0.021, 3.42 -> 3.4, 123.4 -> 123.
+// At least two significant digits, at most four decimals: 0.0214 -> 0.021, 3.42 -> 3.4, 123.4 -> 123.
 export function significant(number) {
   if (number === 0) return "0";
   const digits = Math.max(0, 1 - Math.floor(Math.log10(Math.abs(number))));
@@ -41,7 +41,7 @@ export function significant(number) {
   });
 }
 
-// A share as percent. What is nearly all is not rounded up to all.
+// A share in percent. A share below 1 is never rounded up to 100 %.
 export function share(part, digits = 1) {
   if (part === 1) return "100 %";
   const shown = (100 * part).toFixed(digits);
@@ -49,11 +49,11 @@ export function share(part, digits = 1) {
   return `${shown} %`;
 }
 
-// Recalls and their sums, which are in percent already, and what is gained of them.
+// Recalls and their sums, which are already in percent, and differences between them.
 export const points = (value, digits = 1) => value.toFixed(digits);
 export const signed = (value) => `${value < 0 ? "−" : "+"}${points(Math.abs(value))}`;
 
-// A <time> that says how long ago, and exactly when where it is pointed at.
+// A <time> element: relative time as text, exact time as its tooltip.
 export function timeAgo(moment) {
   const date = new Date(moment);
   const seconds = (date - Date.now()) / 1000;

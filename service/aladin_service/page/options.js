@@ -1,6 +1,34 @@
-// How to search: page size, candidates, weights of the stages, and how likely a hit has to be.
+// The choices of a search: the collections of the index, and the options panel.
 
 import { at, percent } from "./elements.js";
+import { describeIndex } from "./service.js";
+
+// --- The index ---
+
+const COLLECTIONS = [["images", "photos"], ["texts", "texts"]];
+
+let learnTargets;
+// The targets that the index has; pending until they are known.
+export const indexTargets = new Promise((resolve) => (learnTargets = resolve));
+
+// Show the size of the index, and return the targets that it has.
+export async function showIndexFacts() {
+  const index = await describeIndex();
+  const present = COLLECTIONS.filter(([target]) => index[target] !== null);
+  for (const [target] of COLLECTIONS) {
+    const choice = document.querySelector(`input[name=target][value=${target}]`);
+    choice.closest("label").hidden = index[target] === null;
+    choice.closest("fieldset").hidden = present.length < 2; // there is nothing to choose
+  }
+  const counts = present.map(([target, noun]) => `${index[target].count.toLocaleString("en")} ${noun}`);
+  at("index-info").textContent = counts.join(" · ");
+  candidates.placeholder = index.default_candidates;
+  const targets = present.map(([target]) => target);
+  learnTargets(targets);
+  return targets;
+}
+
+// --- The panel: page size, candidates, fusion weight, smallest probability ---
 
 const k = at("option-k");
 const candidates = at("option-candidates");
@@ -10,7 +38,7 @@ const fusion = at("option-fusion");
 const probability = at("option-min-probability");
 const toggle = at("options-toggle");
 
-// onOptions(difference): fields of the search that are otherwise now.
+// onOptions(difference): called with the fields of the search that changed.
 export function startOptions(onOptions) {
   const panel = at("options");
   panel.addEventListener("submit", (event) => event.preventDefault());
@@ -28,7 +56,7 @@ export function startOptions(onOptions) {
 
 export function showOptions(search) {
   if (![...k.options].some((option) => option.value === String(search.k))) {
-    k.append(new Option(search.k)); // an address may ask for any
+    k.append(new Option(search.k)); // an address may contain any number
   }
   k.value = search.k;
   candidates.value = search.candidates ?? "";
@@ -40,12 +68,7 @@ export function showOptions(search) {
   showValues();
 }
 
-// What the index decides where the search leaves it open.
-export function showDefaults(defaultCandidates) {
-  candidates.placeholder = defaultCandidates;
-}
-
-// What an answer made of it.
+// Show the values that the service used for an answer.
 export function showUsed(answer) {
   if (fitted.checked && answer.fusion !== null) {
     fusion.value = answer.fusion;
@@ -55,7 +78,7 @@ export function showUsed(answer) {
   if (calibrated !== null) offerProbability();
 }
 
-// Only a calibrated index knows probabilities.
+// Only a calibrated index has probabilities.
 function offerProbability() {
   at("option-probability").hidden = false;
 }
@@ -75,5 +98,5 @@ function showValues() {
   fusion.disabled = fitted.checked || !rerank.checked;
   at("option-fusion-value").textContent = Number(fusion.value).toFixed(2);
   const least = Number(probability.value);
-  at("option-min-probability-value").textContent = least ? percent(least) : "anything";
+  at("option-min-probability-value").textContent = least ? percent(least) : "off";
 }

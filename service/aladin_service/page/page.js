@@ -1,44 +1,66 @@
-// The page at /: one search at a time, from the address, the field, a photo or a hit.
+// The page at /: shows one search at a time, started from the address, the text field, a photo or a
+// hit.
 
-import { fromAddress, toAddress } from "./address.js";
-import { clearAnswer, showAnswer, showWaiting, shownHit } from "./answer.js";
+import {
+  clearAnswer,
+  showAnswer,
+  showWaiting,
+  shownHit,
+  startPaging,
+  startSharing,
+} from "./answer.js";
 import { startComparison } from "./compare.js";
 import { at } from "./elements.js";
 import { closeEvidence, openEvidence, startEvidence } from "./evidence.js";
 import { narrowed } from "./filter_language.js";
 import { showFilter, startFilters } from "./filters.js";
-import { showIndexFacts } from "./index_facts.js";
-import { askForKey, startKeyForm } from "./key_form.js";
-import { startKeyboard } from "./keyboard.js";
-import { checkQuery, learnLimits } from "./limits.js";
-import { startOffline, waitForService } from "./offline.js";
-import { showOptions, startOptions } from "./options.js";
-import { startPaging } from "./paging.js";
-import { startPhotoInput } from "./photo_input.js";
-import { hideProblem, showProblem } from "./problems.js";
-import { showQuery, startQueryField, typeWords, typedWords } from "./query_field.js";
-import { NEW_SEARCH, changed, crossesKinds, nameOf, titleOf } from "./search.js";
-import { NeedsKey, Unreachable, askSearch } from "./service.js";
-import { hideSharing, showSharing, startSharing } from "./sharing.js";
+import { showIndexFacts, showOptions, startOptions } from "./options.js";
+import {
+  askForKey,
+  hideProblem,
+  showProblem,
+  startKeyForm,
+  startOffline,
+  waitForService,
+} from "./problems.js";
+import {
+  focusQuery,
+  showQuery,
+  startPhotoInput,
+  startQueryField,
+  typeWords,
+  typedWords,
+} from "./query_field.js";
+import { neighbour } from "./results.js";
+import {
+  NEW_SEARCH,
+  changed,
+  crossesKinds,
+  fromAddress,
+  nameOf,
+  titleOf,
+  toAddress,
+} from "./search.js";
+import { NeedsKey, Unreachable, askSearch, checkQuery, learnLimits } from "./service.js";
 
-const PATIENCE_MS = 150; // an answer that comes sooner needs no sign of waiting
-const FINAL = [400, 403, 404, 413, 415, 421, 422]; // the same request would get the same answer
+const WAITING_AFTER_MS = 150; // faster answers need no waiting state
+const FINAL = [400, 403, 404, 413, 415, 421, 422]; // repeating the request would not help
 
-let search = NEW_SEARCH; // what the page shows, or is about to
+let search = NEW_SEARCH; // what the page shows or is about to show
 let answered = false;
-let running = null; // the AbortController of the search under way
+let running = null; // the AbortController of the current request
 
 // --- One search ---
 
-// Show another search, and keep it in the history.
+// Show another search, and add it to the history.
 function go(next) {
   const address = toAddress(next);
   if (location.hash !== address) history.pushState(null, "", address);
   show(next);
 }
 
-// Another search, on its first page. Before there is a query, what is chosen waits for one, and
-// what is typed stays.
+// Change the search, and return to its first page. Without a query, the choice is kept for the next
+// one, and the typed text stays.
 function change(difference) {
   const next = changed(search, difference);
   if (next.query) {
@@ -50,14 +72,14 @@ function change(difference) {
   typeWords(typed);
 }
 
-// The same, with the words that are typed and not yet searched for.
+// The same, with the text that was typed but not yet searched for.
 function changeWithTyped(difference) {
   const text = typedWords();
   const isNew = text !== "" && text !== search.query?.text;
   change(isNew ? { ...difference, query: { text }, offset: 0 } : difference);
 }
 
-// A choice beside the words: it starts no search, and changes the one that there is.
+// A choice beside the text field: it changes the current search, and starts none by itself.
 function choose(difference) {
   if (search.query) changeWithTyped(difference);
   else change(difference);
@@ -81,7 +103,6 @@ function stop() {
   running = null;
   answered = false;
   hideProblem();
-  hideSharing();
   clearAnswer();
 }
 
@@ -90,20 +111,19 @@ async function run(openId = null) {
   const mine = (running = new AbortController());
   answered = false;
   hideProblem();
-  const patience = setTimeout(() => showWaiting(search), PATIENCE_MS);
+  const waiting = setTimeout(() => showWaiting(search), WAITING_AFTER_MS);
   try {
     checkQuery(search.query);
     const [timed, matching] = await Promise.all([ask(mine), askMatching(mine)]);
     if (mine !== running) return;
     showAnswer({ search, ...timed, matching }, { open, similar });
     answered = true;
-    showSharing(search);
     const opened = shownHit(openId);
     if (opened) openEvidence(opened.hit, opened.list);
   } catch (error) {
     if (mine === running) fail(error);
   } finally {
-    clearTimeout(patience);
+    clearTimeout(waiting);
   }
 }
 
@@ -117,7 +137,7 @@ async function ask({ signal }) {
   return { answer, ms: performance.now() - started };
 }
 
-// Without a second stage there is nothing to compare with.
+// The ranking of the first stage; null if there is no second stage to compare it with.
 function askMatching({ signal }) {
   const comparable = search.compare && search.rerank && crossesKinds(search);
   return comparable ? askSearch(search, signal, { rerank: false }) : null;
@@ -134,13 +154,13 @@ function fail(error) {
 
 function open(hit, list) {
   const address = toAddress(search, hit.id);
-  // From hit to hit there is one way back: to the search.
+  // However many hits are opened in turn, Back returns to the search.
   if (history.state?.open) history.replaceState({ open: true }, "", address);
   else history.pushState({ open: true }, "", address);
   openEvidence(hit, list);
 }
 
-// The user closed the hit: its address is left the way it was come to.
+// After the dialog was closed: leave its address the way it was reached.
 function forgetOpen() {
   if (fromAddress(location.hash).openId === null) return;
   if (history.state?.open) history.back();
@@ -162,7 +182,7 @@ function cross(hit) {
 
 // --- The address ---
 
-// Do what the address says: at the start, and when the user goes back or forward.
+// Show what the address describes: at the start, and after Back or Forward.
 function recall() {
   const { search: wanted, openId, lostPhoto } = fromAddress(location.hash);
   const isHere = answered && toAddress(wanted) === toAddress(search);
@@ -171,7 +191,7 @@ function recall() {
   else if (isHere) closeEvidence();
   else show(wanted, openId);
   if (lostPhoto) {
-    at("status").textContent = "A search with your own photo is in no address: choose it again.";
+    at("status").textContent = "The address does not contain your photo. Choose it again.";
   }
 }
 
@@ -188,7 +208,34 @@ async function learnIndex() {
   }
 }
 
-// --- Starting ---
+// --- The keyboard: / focuses the query, arrows move between hits ---
+
+const TYPING = "input:not([type=radio], [type=checkbox], [type=range]), textarea, select";
+
+function startKeyboard() {
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the part of the address after # is the search
+    at("found").focus();
+  });
+  addEventListener("keydown", onKey);
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (document.querySelector("dialog[open]") || event.target.matches?.(TYPING)) return;
+  if (event.key === "/") {
+    event.preventDefault();
+    focusQuery();
+    return;
+  }
+  const hit = event.target.closest?.(".hit");
+  const next = hit && neighbour(hit, event.key);
+  if (!next) return;
+  event.preventDefault(); // arrows would also scroll the page
+  next.querySelector(".open").focus();
+}
+
+// --- Start ---
 
 startQueryField({
   submit(text) {

@@ -2,13 +2,13 @@
 
 import { hasKey, readPicture } from "./service.js";
 
-const PATIENCE_MS = 1500; // after a photo that did not come: many may have been asked for at once
+const RETRY_MS = 1500; // after a photo that failed to load: many may have been requested at once
 
-export function photoAddress(id, sizePx) {
+function photoAddress(id, sizePx) {
   return `v1/images/${encodeURIComponent(id)}?size=${sizePx}`;
 }
 
-// Show an item's photo. One that does not come leaves the class "missing" on its image.
+// Show an item's photo. An image whose photo does not load has the class "missing".
 export async function showPhoto(image, id, sizePx) {
   const address = photoAddress(id, sizePx);
   if (hasKey()) {
@@ -25,18 +25,18 @@ export async function showPhoto(image, id, sizePx) {
   image.src = address;
 }
 
-// Show a file or a blob; what the browser cannot decode is missing as well.
+// Show a file or a blob; one that the browser cannot decode is missing as well.
 export function showBlob(image, blob) {
   const release = () => URL.revokeObjectURL(image.src);
   image.addEventListener("load", release, { once: true });
   image.addEventListener("error", () => image.classList.add("missing"), { once: true });
-  image.loading = "eager"; // it is here already
+  image.loading = "eager"; // the data is already here
   image.src = URL.createObjectURL(blob);
 }
 
 function tryAgain(image, address) {
   image.classList.add("missing");
   const again = () => (image.src = address);
-  if (navigator.onLine) setTimeout(again, PATIENCE_MS);
+  if (navigator.onLine) setTimeout(again, RETRY_MS);
   else addEventListener("online", again, { once: true });
 }

@@ -1,7 +1,10 @@
-// What went wrong, said where it is seen and heard, with a way on.
+// What the page shows when a request fails: an error, the form for an API key, or a notice that the
+// service is unreachable.
 
 import { at, make, makeButton } from "./elements.js";
-import { Problem, Unreachable } from "./service.js";
+import { Problem, Unreachable, isUp, setKey } from "./service.js";
+
+// --- Errors ---
 
 const box = at("error");
 let countdown = null;
@@ -12,11 +15,11 @@ export function hideProblem() {
   box.replaceChildren();
 }
 
-// retry: what to do again; without it there is no way on but another search.
+// retry: repeats what failed; null if the same request would fail again.
 export function showProblem(error, retry = null) {
   hideProblem();
   const known = error instanceof Problem;
-  const text = known ? error.message : `This page failed: ${error.message}`;
+  const text = known ? error.message : `The page failed: ${error.message}`;
   box.append(make("p", {}, make("strong", {}, title(error)), ` ${sentence(text)}`));
   if (error.code) {
     const parts = [make("code", {}, error.code)];
@@ -28,14 +31,14 @@ export function showProblem(error, retry = null) {
 }
 
 function title(error) {
-  if (error instanceof Unreachable) return "Nobody answers.";
-  if (error.status === 429) return "Busy.";
-  if ([413, 415].includes(error.status)) return "This photo is refused.";
-  if (error.status === 422) return "This search is refused.";
-  return "That did not work.";
+  if (error instanceof Unreachable) return "No connection.";
+  if (error.status === 429) return "The service is busy.";
+  if ([413, 415].includes(error.status)) return "The photo was rejected.";
+  if (error.status === 422) return "Invalid search.";
+  return "The request failed.";
 }
 
-// The service's messages begin small and end without a full stop.
+// The service's messages start in lower case and have no full stop.
 function sentence(message) {
   const capital = message.charAt(0).toUpperCase() + message.slice(1);
   return /[.!?]$/.test(capital) ? capital : `${capital}.`;
@@ -54,4 +57,71 @@ function retryButton(retry, afterS) {
     if (left <= 0) clearInterval(countdown);
   }, 1000);
   return button;
+}
+
+// --- The form for an API key ---
+
+const form = at("key-form");
+const field = at("key");
+let tried = false;
+
+// onKey: called when there is a key to try.
+export function startKeyForm(onKey) {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    setKey(field.value.trim());
+    tried = true;
+    field.value = "";
+    form.hidden = true;
+    onKey();
+  });
+}
+
+export function askForKey(error) {
+  form.hidden = false;
+  field.focus();
+  if (tried) showProblem(error); // a missing key is not an error before one was entered
+}
+
+// --- An unreachable service: watch for it, and continue when it responds ---
+
+const POLL_MS = 2000;
+
+const notice = at("offline");
+let watching = false;
+const pending = new Set(); // the functions to call, each once however often it failed
+
+// Show the notice, and call resume(), if given, once the service responds.
+export async function waitForService(resume = null) {
+  notice.textContent = navigator.onLine
+    ? "The service does not respond. The page continues automatically when it does."
+    : "You are offline. The page continues automatically when you are back online.";
+  notice.hidden = false;
+  if (resume) pending.add(resume);
+  if (watching) return;
+  watching = true;
+  while (!navigator.onLine || !(await isUp())) await pause();
+  watching = false;
+  notice.hidden = true;
+  const failed = [...pending];
+  pending.clear();
+  for (const each of failed) each();
+}
+
+function pause() {
+  return new Promise((resolve) => {
+    const timer = setTimeout(done, POLL_MS);
+    addEventListener("online", done);
+    function done() {
+      clearTimeout(timer);
+      removeEventListener("online", done);
+      resolve();
+    }
+  });
+}
+
+// Report a lost connection immediately, not at the next search.
+export function startOffline() {
+  addEventListener("offline", () => waitForService());
+  if (!navigator.onLine) waitForService();
 }

@@ -1,4 +1,4 @@
-// The field of the query: words, or the photo or item in their place.
+// The query: the text field, the photo or item in its place, and the ways to provide a photo.
 
 import { at, make } from "./elements.js";
 import { showBlob, showPhoto } from "./photos.js";
@@ -7,6 +7,7 @@ const EXAMPLE_PX = 96;
 
 const words = at("words");
 const box = at("example");
+const input = at("photo");
 
 // on: {submit(text), target(name), remove()}
 export function startQueryField(on) {
@@ -14,7 +15,7 @@ export function startQueryField(on) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     on.submit(words.value.trim());
-    if (matchMedia("(hover: none)").matches) words.blur(); // its keyboard would hide the hits
+    if (matchMedia("(hover: none)").matches) words.blur(); // the on-screen keyboard hides the hits
   });
   form.addEventListener("change", (event) => {
     if (event.target.name === "target") on.target(event.target.value);
@@ -35,15 +36,15 @@ export function showQuery({ query, target }) {
     return;
   }
   at("example-name").textContent = query.file ? query.file.name || "A photo" : query.name;
-  // A new element each time: nothing of the photo before can arrive late.
+  // A new element each time, so that an earlier photo cannot arrive late.
   const photo = make("img", { id: "example-photo", alt: "" });
   box.querySelector("img").replaceWith(photo);
   if (query.file) showBlob(photo, query.file);
   else if (query.of === "images") showPhoto(photo, query.id, EXAMPLE_PX);
-  else photo.hidden = true; // a text
+  else photo.hidden = true; // the item is a text
 }
 
-// The words in the field; none where a photo or an item stands in its place.
+// The text in the field; empty if a photo or an item is the query.
 export function typedWords() {
   return words.hidden ? "" : words.value.trim();
 }
@@ -52,8 +53,40 @@ export function typeWords(text) {
   words.value = text;
 }
 
-// Where to type next: the field, or what stands in its place.
+// Focus the text field, or the button that brings it back.
 export function focusQuery() {
   if (words.hidden) at("example-remove").focus();
   else words.select();
+}
+
+// --- A photo as the query: dropped, pasted, chosen, or from the camera roll ---
+
+// onPhoto(file): called with the photo.
+export function startPhotoInput(onPhoto) {
+  const choose = () => input.click();
+  at("choose").addEventListener("click", choose);
+  at("drop-zone").addEventListener("click", choose);
+  input.addEventListener("change", () => {
+    if (input.files.length) onPhoto(input.files[0]);
+    input.value = ""; // allows the same file to be chosen again
+  });
+
+  addEventListener("dragover", (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    document.body.classList.add("dropping");
+  });
+  addEventListener("dragleave", (event) => {
+    // Only when leaving the window, not an element inside it.
+    if (event.relatedTarget === null) document.body.classList.remove("dropping");
+  });
+  addEventListener("drop", (event) => {
+    document.body.classList.remove("dropping");
+    if (!event.dataTransfer?.files.length) return; // text, which the field under it receives
+    event.preventDefault();
+    onPhoto(event.dataTransfer.files[0]);
+  });
+  addEventListener("paste", (event) => {
+    if (event.clipboardData?.files.length) onPhoto(event.clipboardData.files[0]);
+  });
 }

@@ -1,4 +1,4 @@
-// Hits: a grid of photos, or a list of texts.
+// The list of hits: a grid of photos or a list of texts, and moving through it by keyboard.
 
 import { fourDigits, make, makeButton, percent } from "./elements.js";
 import { showPhoto } from "./photos.js";
@@ -13,7 +13,7 @@ export function showHits(list, hits, target, act) {
   list.replaceChildren(...hits.map((hit) => hitElement(hit, target, act)));
 }
 
-// Shapes of hits while there are none yet.
+// Placeholders while the first answer is pending.
 export function showSkeletons(list, target, count) {
   list.className = target;
   const shape = () => make("li", { className: "skeleton", ariaHidden: "true" });
@@ -24,7 +24,7 @@ function hitElement(hit, target, act) {
   const name = nameOf(hit);
   const item = make("li", { className: "hit" });
   Object.assign(item.dataset, { id: hit.id, rank: hit.rank });
-  // The whole card opens the hit: the button's surface is stretched over it.
+  // The whole card opens the hit: the button's area is stretched over it.
   const open = makeButton("", () => act.open(hit), { className: "open" });
   open.append(make("span", { className: "caption" }, name));
   open.setAttribute("aria-haspopup", "dialog");
@@ -34,7 +34,7 @@ function hitElement(hit, target, act) {
   });
   if (target === "images") {
     const photo = make("img", { alt: "", loading: "lazy", decoding: "async" });
-    Object.assign(photo, { width: 320, height: 240 }); // its place, before it is there
+    Object.assign(photo, { width: 320, height: 240 }); // reserves the space before it loads
     showPhoto(photo, hit.id, THUMBNAIL_PX);
     item.append(photo);
   }
@@ -50,14 +50,30 @@ function scoresElement(hit) {
 }
 
 function stagesOf({ stages: { match, align } }) {
-  const said = [`matching ${fourDigits(match.score)}, place ${match.rank}`];
-  if (align) said.push(`alignment ${fourDigits(align.score)}, place ${align.rank}`);
-  return said.join("; ");
+  const parts = [`matching ${fourDigits(match.score)}, rank ${match.rank}`];
+  if (align) parts.push(`alignment ${fourDigits(align.score)}, rank ${align.rank}`);
+  return parts.join("; ");
 }
 
-export function probabilityElement(probability) {
-  const element = make("span", { className: "probability", title: "That the two belong together" });
+function probabilityElement(probability) {
+  const element = make("span", { className: "probability", title: "Probability of a match" });
   element.dataset.probability = probability;
   element.append(percent(probability), make("span", { className: "unseen" }, " likely"));
   return element;
+}
+
+// The hit that an arrow key, Home or End leads to from another one; undefined if there is none.
+export function neighbour(hit, key) {
+  const hits = [...hit.parentElement.children];
+  const here = hits.indexOf(hit);
+  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns(hits), ArrowUp: -columns(hits) };
+  if (key === "Home") return hits[0];
+  if (key === "End") return hits.at(-1);
+  return steps[key] ? hits[here + steps[key]] : undefined;
+}
+
+// The number of hits in the first row, which the browser's grid layout decides.
+function columns(hits) {
+  const below = hits.findIndex((hit) => hit.offsetTop > hits[0].offsetTop);
+  return below === -1 ? hits.length : below;
 }

@@ -1,9 +1,9 @@
-// What a search is: what is looked for, where, and how. A search is a value; it is never changed,
-// only replaced, so that an address, a request and the page cannot disagree about it.
+// The state of a search, and its form in the address of the page. A search is an immutable value
+// that is replaced as a whole, so the address, the request and the page always agree.
 //
-//   query  {text} | {id, name, of} an item of the index | {file} a photo of this machine's | null
-//   target "images" | "texts", what is to be found
-//   others fields of the request, null where the service is to decide; compare: both orders
+//   query  {text} | {id, name, of} an item of the index | {file} a local photo | null
+//   target "images" | "texts": the kind of items to find
+//   others fields of the request, null for the service's default; compare: show both rankings
 
 export const NEW_SEARCH = Object.freeze({
   query: null,
@@ -18,12 +18,12 @@ export const NEW_SEARCH = Object.freeze({
   compare: false,
 });
 
-// Where a search differs, it begins on its first page.
+// A changed search starts on its first page unless the change names an offset.
 export function changed(search, difference) {
   return Object.freeze({ ...search, offset: 0, ...difference });
 }
 
-// The fields of the request but for what is looked for.
+// The fields of the request, except for the query.
 export function requestOptions(search) {
   const { k, offset, rerank, candidates, fusion, minProbability, filter } = search;
   const options = { k, offset, rerank, candidates, fusion, min_probability: minProbability };
@@ -31,7 +31,7 @@ export function requestOptions(search) {
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== null));
 }
 
-// Whether the second stage has a say: a word and a region belong to different kinds.
+// Whether the query and the target have different modalities, so that the second stage applies.
 export function crossesKinds(search) {
   const { query, target } = search;
   if (query === null) return false;
@@ -46,4 +46,76 @@ export function titleOf({ query }) {
 
 export function nameOf(hit) {
   return hit.text ?? hit.uri ?? hit.id;
+}
+
+// --- The address: the search follows the #, so that it can be shared and revisited ---
+
+const NUMBERS = { k: "k", offset: "offset", candidates: "candidates", fusion: "fusion",
+  min_probability: "minProbability" };
+
+// Uploaded photos by the name used in the address. An address cannot hold a photo, so going back
+// to such a search works only until the page is closed.
+const photos = new Map();
+
+export function toAddress(search, openId = null) {
+  const parts = new URLSearchParams();
+  const { query } = search;
+  if (query?.file) {
+    photos.set(uploadName(query.file), query.file);
+    parts.set("upload", uploadName(query.file));
+  } else if (query) {
+    for (const [name, value] of Object.entries(query)) if (value) parts.set(name, value);
+  }
+  parts.set("target", search.target);
+  for (const [name, field] of Object.entries(NUMBERS)) {
+    if (search[field] !== NEW_SEARCH[field]) parts.set(name, search[field]);
+  }
+  if (!search.rerank) parts.set("rerank", "false");
+  if (search.compare) parts.set("compare", "true");
+  if (Object.keys(search.filter).length) parts.set("filter", JSON.stringify(search.filter));
+  if (openId !== null) parts.set("open", openId);
+  return `#${parts}`;
+}
+
+// Returns {search, openId, lostPhoto}; lostPhoto is the name of an uploaded photo that this page
+// does not have.
+export function fromAddress(hash) {
+  const parts = new URLSearchParams(hash.slice(1));
+  const search = { ...NEW_SEARCH, ...readQuery(parts) };
+  if (parts.get("target") === "texts") search.target = "texts";
+  for (const [name, field] of Object.entries(NUMBERS)) {
+    const value = parse(parts.get(name));
+    // The service reports numbers that are out of range.
+    if (typeof value === "number") search[field] = value;
+  }
+  search.rerank = parts.get("rerank") !== "false";
+  search.compare = parts.get("compare") === "true";
+  const filter = parse(parts.get("filter"));
+  if (filter !== null && typeof filter === "object" && !Array.isArray(filter)) {
+    search.filter = filter;
+  }
+  const lostPhoto = parts.has("upload") && search.query === null ? parts.get("upload") : null;
+  return { search: Object.freeze(search), openId: parts.get("open"), lostPhoto };
+}
+
+function readQuery(parts) {
+  if (parts.get("text")) return { query: { text: parts.get("text") } };
+  if (parts.get("id")) {
+    const [id, name, of] = ["id", "name", "of"].map((part) => parts.get(part));
+    return { query: { id, name: name ?? id, of: of ?? "images" } };
+  }
+  const file = photos.get(parts.get("upload"));
+  return { query: file ? { file } : null };
+}
+
+function uploadName(file) {
+  return `${file.name || "photo"} ${file.lastModified}`;
+}
+
+function parse(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null; // an address that this page did not write
+  }
 }

@@ -1,13 +1,13 @@
-// Requests to the service, with the key where it needs one.
+// Requests to the service: authentication, errors, and the limits that apply before a request.
 
 import { requestOptions } from "./search.js";
 
-const KEY = "aladin-key"; // in the session's storage: gone when the tab is closed
+const KEY = "aladin-key"; // in the session storage, which ends with the tab
 const RETRIES = 3;
 
-// What the service says is wrong, or that it says nothing.
+// An error that the service reported, or a failure to reach it.
 export class Problem extends Error {
-  // code, requestId: of the service's error; null where something else answered.
+  // code, requestId: from the service's error; null if something else answered.
   // retryAfterS: when to try again, if the service says so.
   constructor(message, { status = 0, code = null, requestId = null, retryAfterS = null } = {}) {
     super(message);
@@ -15,10 +15,10 @@ export class Problem extends Error {
   }
 }
 
-// It says that a key is missing, or that the one it got is not known.
+// The API key is missing or not accepted.
 export class NeedsKey extends Problem {}
 
-// Nothing answers: no network, or no service.
+// No response: the network or the service is down.
 export class Unreachable extends Problem {
   constructor() {
     super("The service cannot be reached.");
@@ -33,7 +33,9 @@ export function hasKey() {
   return sessionStorage.getItem(KEY) !== null;
 }
 
-// The answer to a search; `more` are further fields of the request.
+// --- What the service offers ---
+
+// The answer to a search; `more` holds further fields of the request.
 export async function askSearch(search, signal, more = {}) {
   const { query, target } = search;
   const options = { ...requestOptions(search), ...more };
@@ -52,7 +54,7 @@ export async function askSearch(search, signal, more = {}) {
   return withoutUnreliable(await (await ask(`v1/search/${target}`, request)).json());
 }
 
-// Probabilities that the index's calibration may not judge are shown nowhere on the page.
+// The page shows no probability for a query that the calibration cannot judge.
 function withoutUnreliable(answer) {
   if (answer.probabilities_reliable === true) return answer;
   const hits = answer.hits.map((hit) => ({ ...hit, probability: null }));
@@ -63,7 +65,7 @@ export async function describeIndex() {
   return (await ask("v1/index")).json();
 }
 
-// How the index is and came to be; `limit` items that were left out of each side, from `offset` on.
+// The state of the index, with `limit` skipped items of each collection, starting at `offset`.
 export async function readIndexState(offset, limit) {
   return (await ask(`v1/index/state?offset=${offset}&limit=${limit}`)).json();
 }
@@ -72,16 +74,11 @@ export async function readSlowQueries() {
   return (await ask("v1/index/slow-queries")).json();
 }
 
-// What the service takes at most: {max_image_bytes, max_text_chars, max_photo_size_px, ...}.
-export async function readLimits() {
-  return (await ask("page/limits.json")).json();
-}
-
 export async function readItem(target, id) {
   return (await ask(`v1/items/${target}/${encodeURIComponent(id)}`)).json();
 }
 
-// A picture as a blob, for what cannot send a key itself; waits where the service asks for it.
+// An image as a blob, for elements that cannot send a key; retries when the service asks for it.
 export async function readPicture(address, request = {}) {
   return (await ask(address, request, RETRIES)).blob();
 }
@@ -99,7 +96,48 @@ export async function readDescription() {
   return (await ask("openapi.json")).json();
 }
 
-// The answer whatever its status.
+// --- Limits, checked before a request is sent ---
+
+// Until the limits are loaded, or if they cannot be, the service itself rejects what is too large.
+let limits = { max_image_bytes: Infinity, max_text_chars: Infinity, max_photo_size_px: Infinity };
+
+export async function learnLimits() {
+  try {
+    limits = await (await ask("page/limits.json")).json();
+  } catch {
+    // Keep the defaults above.
+  }
+}
+
+export function largestPhotoPx() {
+  return limits.max_photo_size_px;
+}
+
+// Throws the Problem that the service would answer with.
+export function checkQuery({ file, text }) {
+  if (file?.size === 0) throw new Problem("the file is empty", { status: 415 });
+  if (file?.size > limits.max_image_bytes) {
+    throw new Problem(
+      `expected at most ${megabytes(limits.max_image_bytes)}, the file has ${megabytes(file.size)}`,
+      { status: 413 },
+    );
+  }
+  const characters = text ? [...text].length : 0;
+  if (characters > limits.max_text_chars) {
+    throw new Problem(
+      `expected at most ${limits.max_text_chars} characters, got ${characters}`,
+      { status: 422 },
+    );
+  }
+}
+
+function megabytes(bytes) {
+  return `${(bytes / 2 ** 20).toFixed(1)} MiB`;
+}
+
+// --- Sending ---
+
+// Resolves to the response whatever its status is.
 export function sendWithKey(address, request) {
   const key = sessionStorage.getItem(KEY);
   const headers = { ...request.headers };
@@ -116,7 +154,7 @@ async function ask(address, request = {}, retries = 0) {
     await new Promise((resolve) => setTimeout(resolve, 1000 * (problem.retryAfterS ?? 1)));
     return ask(address, request, retries - 1);
   }
-  // The user may have given another one meanwhile.
+  // Keep a key that the user entered in the meantime.
   if (response.status === 401 && sessionStorage.getItem(KEY) === key) {
     sessionStorage.removeItem(KEY);
   }
@@ -141,7 +179,7 @@ async function readProblem(response) {
     const requestId = error.request_id;
     return new Kind(error.message, { status, code: error.code, requestId, retryAfterS });
   } catch {
-    // Something in between answered, a proxy for one.
+    // Another server answered, such as a proxy.
     return new Kind(`The service answered with status ${status}.`, { status, retryAfterS });
   }
 }

@@ -1,16 +1,19 @@
-// The page /state: what is in the index, how good it is, and how it came to be.
+// The page at /state: what is in the index, how good it is, and how it was made.
 
 import { at, make } from "./elements.js";
-import { askForKey, startKeyForm } from "./key_form.js";
-import { startOffline, waitForService } from "./offline.js";
-import { hideProblem, showProblem } from "./problems.js";
-import { NeedsKey, readIndexState, Unreachable } from "./service.js";
+import {
+  askForKey,
+  hideProblem,
+  showProblem,
+  startKeyForm,
+  startOffline,
+  waitForService,
+} from "./problems.js";
+import { NeedsKey, Unreachable, readIndexState } from "./service.js";
 import { showCalibration } from "./state_calibration.js";
+import { SKIPPED_PER_PAGE, showHistory, showOverview, showSkipped } from "./state_contents.js";
 import { showCurves } from "./state_curves.js";
-import { showEvaluations } from "./state_evaluations.js";
-import { showHistory } from "./state_history.js";
-import { LEFT_OUT_PAGE, showLeftOut } from "./state_left_out.js";
-import { showOverview } from "./state_overview.js";
+import { showEvaluations } from "./state_quality.js";
 import { showSlowQueries } from "./state_slow_queries.js";
 
 const CLOCK = new Intl.DateTimeFormat("en", { timeStyle: "medium" });
@@ -19,7 +22,7 @@ async function load() {
   hideProblem();
   at("status").textContent = "Loading…";
   try {
-    const state = await readIndexState(0, LEFT_OUT_PAGE);
+    const state = await readIndexState(0, SKIPPED_PER_PAGE);
     show(state);
     at("status").textContent = `Generation ${state.generation}, as of ${CLOCK.format(new Date())}`;
   } catch (error) {
@@ -39,7 +42,7 @@ function show(state) {
   showCalibration(at("calibration-body"), state.calibration);
   showHistory(at("history-body"), state);
   showSlowQueries(at("slow-body"));
-  showLeftOut(at("left-out-body"), state);
+  showSkipped(at("left-out-body"), state);
   at("state").hidden = false;
   at("refresh").hidden = false;
 }
@@ -52,8 +55,8 @@ function showDamage(damaged) {
 
 function showEngine(engine) {
   at("engine").hidden = engine === null;
-  at("engine").textContent = `The engine ${engine} keeps this index. To tune it, to calibrate it or to `
-    + "go back to an earlier generation, do so with the index of files, and push that again.";
+  at("engine").textContent = `This index is stored in the vector database ${engine}. To tune or `
+    + "calibrate it, or to go back to an earlier generation, change the index on disk and push it again.";
 }
 
 at("refresh").addEventListener("click", load);

@@ -1,35 +1,35 @@
-// How far the probabilities of hits can be believed.
+// How reliable the probabilities of hits are.
 
 import { chart } from "./charts.js";
 import { make } from "./elements.js";
 import { counted, share } from "./formats.js";
 import { dataTable } from "./tables.js";
 
-const DIRECTIONS = [["text_to_image", "texts that ask for photos"],
-  ["image_to_text", "photos that ask for texts"]];
+const DIRECTIONS = [["text_to_image", "text to photo"], ["image_to_text", "photo to text"]];
 const percent = (value) => share(value, 0);
-const TELLERS = { probability: "the probability", cosine: "the best cosine",
-  alignment: "the best alignment score", alignment_per_word: "the same by word" };
+const PREDICTORS = { probability: "Match probability", cosine: "Best cosine",
+  alignment: "Best alignment score", alignment_per_word: "Best alignment score per word" };
 
 const REASONS = {
-  weak_calibration: "the calibration hardly tells queries that have a match from those that have "
-    + "none (AUROC below 0.75)",
-  unknown_text_lengths: "the calibration does not record the lengths of its texts, so fit it anew",
+  weak_calibration: "the calibration hardly separates queries with a match from those without one "
+    + "(AUROC below 0.75)",
+  unknown_text_lengths: "the calibration does not record the lengths of its texts; fit it again",
 };
 
 export function showCalibration(box, calibration) {
   if (calibration === null) {
-    box.replaceChildren(make("p", {}, "Hits carry no probability yet: ",
+    box.replaceChildren(make("p", {}, "Hits have no probabilities yet. ",
       make("code", {}, "aladin calibrate CHECKPOINT DATA --index INDEX"),
-      " fits it, and what says that nothing matches."));
+      " fits them, and the threshold below which nothing matches."));
     return;
   }
   const { fitted_on: fitted, figures, unreliable } = calibration;
   const judged = DIRECTIONS.filter(([key]) => unreliable[key] === null);
   const about = make("p", {}, fittedOn(fitted, calibration.fitted_photos_indexed), ...DIRECTIONS.map(
-    ([key, name]) => (unreliable[key] === null ? "" : ` Of ${name}, no answer says that nothing`
-      + ` matches and no probability is shown: ${REASONS[unreliable[key]] ?? unreliable[key]}.`)),
-  judged.length ? " An answer says that nothing matches where its match probability is low." : "",
+    ([key, name]) => (unreliable[key] === null ? "" : ` Direction ${name}: no probability is shown`
+      + ` and no query is reported as having no match, because ${
+        REASONS[unreliable[key]] ?? unreliable[key]}.`)),
+  judged.length ? " A query is reported as having no match if its match probability is low." : "",
   judged.length ? " Shorter and longer texts than these are not judged." : "");
   const charts = DIRECTIONS.map(([key, name]) => reliability(name, figures[key].aligned.hits));
   box.replaceChildren(about, make("div", { className: "columns" }, ...charts),
@@ -45,24 +45,24 @@ function fittedOn({ data, split, photos, texts, text_lengths: lengths }, indexed
 }
 
 function noMatchTable(figures, directions) {
-  const head = ["Told that nothing matches", "below a probability of",
-    "of those without a match", "of those with one"].map((name, place) =>
+  const head = ["Direction", "No match below a probability of",
+    "Detected queries without a match", "False alarms"].map((name, place) =>
     (place ? { name, number: true } : name));
   const rows = directions.map(([key, name]) => {
     const { below, detected, false_alarms: wrongly } = figures[key].aligned.no_match;
     return [name, share(below), share(detected), share(wrongly)];
   });
-  return dataTable({ caption: "When nothing matches", head, rows });
+  return dataTable({ caption: "Queries without a match", head, rows });
 }
 
 function reliability(name, { bins, ece }) {
-  // Most hits are wrong, so most probabilities are low: as far as there are any.
+  // Most hits are wrong, so most probabilities are low: the axes end at the largest one.
   const to = Math.ceil(20 * Math.max(...bins.flatMap((bin) => [bin.predicted, bin.observed]))) / 20;
   return chart({
-    title: `Hits of ${name}: how often they are right (calibration error ${ece.toFixed(3)})`,
-    x: { label: "probability", from: 0, to, format: percent, times: 100 },
-    y: { label: "right", from: 0, to, format: percent, times: 100 },
-    say: (said, right) => `said ${said}, right ${right}`,
+    title: `Calibration of hits, ${name} (expected calibration error ${ece.toFixed(3)})`,
+    x: { label: "predicted probability", from: 0, to, format: percent, times: 100 },
+    y: { label: "observed frequency", from: 0, to, format: percent, times: 100 },
+    say: (predicted, observed) => `predicted ${predicted}, observed ${observed}`,
     diagonal: true,
     series: [{
       name,
@@ -70,7 +70,7 @@ function reliability(name, { bins, ece }) {
         note: `${share(weight, 0)} of the hits` })),
     }],
     table: {
-      head: ["said", "right", "of the hits"].map((each) => ({ name: each, number: true })),
+      head: ["predicted", "observed", "share of hits"].map((each) => ({ name: each, number: true })),
       rows: bins.map(({ predicted, observed, weight }) =>
         [share(predicted), share(observed), share(weight)]),
     },
@@ -80,16 +80,16 @@ function reliability(name, { bins, ece }) {
 function aurocTable(figures) {
   const rows = DIRECTIONS.flatMap(([key, name]) => {
     const { aligned } = figures[key];
-    return Object.entries(aligned.auroc).map(([teller, { value, low, high }]) => ({
-      cells: [`${TELLERS[teller] ?? teller}, ${name}`, value.toFixed(3),
+    return Object.entries(aligned.auroc).map(([predictor, { value, low, high }]) => ({
+      cells: [`${PREDICTORS[predictor] ?? predictor}, ${name}`, value.toFixed(3),
         `${low.toFixed(3)} to ${high.toFixed(3)}`,
-        teller === "probability" ? aligned.hits.ece.toFixed(3) : null,
-        teller === "probability" ? aligned.match.ece.toFixed(3) : null],
-      marked: teller === "probability",
+        predictor === "probability" ? aligned.hits.ece.toFixed(3) : null,
+        predictor === "probability" ? aligned.match.ece.toFixed(3) : null],
+      marked: predictor === "probability",
     }));
   });
-  const head = ["Is there a match at all, told by", "AUROC", "95 % interval", "error of hits",
-    "error of matches"].map((name, place) => (place ? { name, number: true } : name));
+  const head = ["Predictor of a match", "AUROC", "95 % interval", "ECE of hits",
+    "ECE of matches"].map((name, place) => (place ? { name, number: true } : name));
   const caption = `AUROC and expected calibration error, ${figures.measured_on}`;
   return make("div", {}, make("p", { className: "faint" }, `${caption}, ${
     counted(figures.photos, "photo")}.`), dataTable({ caption, head, rows }));

@@ -1,16 +1,16 @@
-// What was measured of the two stages: what the ANN finds, and what candidates keep.
+// The measurements of `aladin index tune`: recall of the first stage, fidelity of both stages.
 
 import { chart } from "./charts.js";
 import { make } from "./elements.js";
 import { count, milliseconds, share } from "./formats.js";
 
-const SIDES = [["images", "Finding photos"], ["texts", "Finding texts"]];
+const COLLECTIONS = [["images", "Photos"], ["texts", "Texts"]];
 
-// A row for each stage, a column for each side.
+// A row for each stage, a column for each collection.
 export function showCurves(box, state) {
-  const sides = SIDES.filter(([target]) => state[target]);
-  const first = sides.map(([target, name]) => firstStage(name, state[target].ann, state.engine));
-  const second = sides.map(([target, name]) =>
+  const present = COLLECTIONS.filter(([target]) => state[target]);
+  const first = present.map(([target, name]) => firstStage(name, state[target].ann, state.engine));
+  const second = present.map(([target, name]) =>
     secondStage(name, state[target].tuning, state.default_candidates));
   box.replaceChildren(make("div", { className: "columns" }, ...first, ...second));
 }
@@ -20,12 +20,12 @@ function firstStage(name, ann, engine) {
   const short = ann.recall < ann.recall_wanted;
   const about = make("p", {}, make("code", {}, ann.factory), ` finds ${found}`,
     make("span", { className: short ? "wrong" : "faint" },
-      ` (${share(ann.recall_wanted, 1)} wanted, ${count(ann.recall_queries)} queries)`));
+      ` (target ${share(ann.recall_wanted, 1)}, ${count(ann.recall_queries)} queries)`));
   const box = make("div", { className: "stage" },
-    make("h3", {}, `${name}: ann_recall of the first stage`), about);
+    make("h3", {}, `${name}: recall of the first stage (ann_recall)`), about);
   if (ann.curve.some(({ search_width }) => search_width === null) || ann.curve.length < 2) {
     const why = engine === null ? exhaustive(ann)
-      : "The engine searches in its own way; this was measured when the index was pushed.";
+      : "The vector database uses its own index; this recall was measured when the index was pushed.";
     box.append(make("p", { className: "faint" }, why));
     return box;
   }
@@ -38,9 +38,9 @@ function firstStage(name, ann, engine) {
     x: { label: "search width", log: true, format: count },
     y: { label: "ann_recall", format: share, times: 100 },
     say: (width, recall) => `search width ${width} finds ${recall}`,
-    levels: [{ y: ann.recall_wanted, name: "wanted" }],
+    levels: [{ y: ann.recall_wanted, name: "target" }],
     series: oversamples.map((oversample) => ({
-      name: oversample === 1 ? "as found" : `${oversample} times as many compared exactly`,
+      name: oversample === 1 ? "no exact comparison" : `${oversample}× candidates compared exactly`,
       points: ann.curve.filter((point) => point.oversample === oversample).map((point) => ({
         x: point.search_width,
         y: point.recall,
@@ -52,7 +52,7 @@ function firstStage(name, ann, engine) {
       head: numeric("search width", "compared exactly", "ann_recall", "time"),
       rows: ann.curve.map((point) => ({
         cells: [count(point.search_width), `${point.oversample}×`, share(point.recall, 2),
-          point.search_ms === null ? "not timed" : milliseconds(point.search_ms)],
+          point.search_ms === null ? "not measured" : milliseconds(point.search_ms)],
         marked: isChosen(point),
       })),
     },
@@ -64,7 +64,7 @@ function exhaustive({ curve, search_width: width }) {
   const [point] = curve;
   const time = point?.search_ms ? `, in ${milliseconds(point.search_ms)}` : "";
   return width === null
-    ? `Every item is compared${time}: there is nothing to tune.`
+    ? `The search is exhaustive${time}: there is nothing to tune.`
     : "One search width was measured.";
 }
 
@@ -74,20 +74,20 @@ function secondStage(name, tuning, defaultCandidates) {
   if (tuning === null) {
     box.append(make("p", {}, `${count(defaultCandidates)} candidates, not tuned: `,
       make("code", {}, "aladin index tune"),
-      " finds how few keep the order of an exhaustive search."));
+      " finds the smallest number that preserves the exhaustive ranking."));
     return box;
   }
   box.append(make("p", {}, make("b", {}, `${count(tuning.candidates)} candidates`),
     ` keep ${share(tuning.fidelity)} of the exhaustive top ${tuning.at}`,
     make("span", { className: "faint" },
-      ` (${share(tuning.fidelity_wanted)} wanted, ${count(tuning.queries)} queries)`)));
+      ` (target ${share(tuning.fidelity_wanted)}, ${count(tuning.queries)} queries)`)));
   box.append(chart({
     title: `${name}: fidelity by candidates`,
     titleSeen: false,
     x: { label: "candidates", log: true, format: count },
     y: { label: "fidelity", format: share, times: 100 },
     say: (candidates, fidelity) => `${candidates} candidates keep ${fidelity}`,
-    levels: [{ y: tuning.fidelity_wanted, name: "wanted" }],
+    levels: [{ y: tuning.fidelity_wanted, name: "target" }],
     series: [{
       name: "fidelity",
       points: tuning.curve.map((point) => ({

@@ -1,4 +1,4 @@
-// The queries that took longest of late, and where their time went.
+// The slowest recent queries, and the time that each stage took.
 
 import { make, makeButton } from "./elements.js";
 import { bytes, counted, milliseconds, timeAgo } from "./formats.js";
@@ -6,8 +6,8 @@ import { readSlowQueries } from "./service.js";
 import { dataTable } from "./tables.js";
 
 const STAGES = [["queue", "waiting"], ["decode", "decode"], ["encode", "encode"],
-  ["retrieve", "retrieve"], ["rerank", "re-rank"], ["rest", "rest"]];
-const LEAST_MS = 0.05; // that is worth a word
+  ["retrieve", "retrieve"], ["rerank", "re-rank"], ["rest", "other"]];
+const LEAST_MS = 0.05; // shorter stages are not listed
 const FORBIDDEN = 403;
 
 export async function showSlowQueries(box) {
@@ -16,11 +16,11 @@ export async function showSlowQueries(box) {
     box.replaceChildren(...describe(answer));
   } catch (error) {
     const words = error.status === FORBIDDEN
-      ? "What others searched for is told to keys that may read the metrics, and to no other."
+      ? "Slow queries are shown only to keys with the scope metrics."
       : `The slow queries cannot be read: ${error.message}`;
     const again = makeButton("Try again", async () => {
       await showSlowQueries(box);
-      box.focus(); // the button is gone
+      box.focus(); // the button has been removed
     });
     box.replaceChildren(make("p", {}, words), ...(error.status === FORBIDDEN ? [] : [again]));
   }
@@ -28,16 +28,16 @@ export async function showSlowQueries(box) {
 
 function* describe({ limit, queries }) {
   if (limit === 0) {
-    yield make("p", {}, "None are kept: ", make("code", {}, "ALADIN_SLOW_QUERIES"), " is 0.");
+    yield make("p", {}, "Slow queries are not recorded: ", make("code", {}, "ALADIN_SLOW_QUERIES"), " is 0.");
     return;
   }
   if (queries.length === 0) {
-    yield make("p", {}, "Nobody has searched in the last hour.");
+    yield make("p", {}, "No searches in the last hour.");
     return;
   }
-  yield make("p", { className: "faint" }, "The slowest of about the last hour. They are kept in",
-    " memory alone, and are gone when the service ends.");
-  const head = ["Query", { name: "Took", number: true }, "Where the time went", "When", "Request"];
+  yield make("p", { className: "faint" }, "The slowest queries of about the last hour. They are",
+    " kept in memory only, until the service stops.");
+  const head = ["Query", { name: "Time", number: true }, "Stages", "When", "Request"];
   yield dataTable({ caption: "Slowest queries", head, rows: queries.map(cells) });
 }
 
@@ -56,18 +56,18 @@ function asked({ kind, asked: words, photo_bytes: size }) {
   if (kind === "photo") return `a photo of ${bytes(size)}`;
   if (kind === "regions") return `a photo's regions, ${bytes(size)}`;
   if (kind === "embedding") return "an embedding";
-  return kind === "item" ? `like item ${words}` : `“${words}”`;
+  return kind === "item" ? `item ${words}` : `“${words}”`;
 }
 
 function options(query) {
-  const told = [`in ${query.target === "images" ? "photos" : "texts"}`, counted(query.k, "hit")];
-  if (query.offset) told.push(`from ${query.offset + 1} on`);
-  if (query.candidates) told.push(counted(query.candidates, "candidate"));
-  if (query.filtered) told.push("filtered");
-  if (query.explain) told.push("explained");
-  if (query.batch > 1) told.push(`encoded with ${query.batch - 1} more`);
-  if (query.cached) told.push("encoding remembered");
-  return [...told, ...query.degraded.map((each) => `degraded: ${each}`)].join(" · ");
+  const parts = [`in ${query.target === "images" ? "photos" : "texts"}`, counted(query.k, "hit")];
+  if (query.offset) parts.push(`from rank ${query.offset + 1}`);
+  if (query.candidates) parts.push(counted(query.candidates, "candidate"));
+  if (query.filtered) parts.push("filtered");
+  if (query.explain) parts.push("with evidence");
+  if (query.batch > 1) parts.push(`encoded in a batch of ${query.batch}`);
+  if (query.cached) parts.push("encoding cached");
+  return [...parts, ...query.degraded.map((each) => `degraded: ${each}`)].join(" · ");
 }
 
 function stages({ took_ms: took, queue_ms: queue, total_ms: total }) {
@@ -80,12 +80,12 @@ function stages({ took_ms: took, queue_ms: queue, total_ms: total }) {
     segment.style.flexGrow = parts[key];
     bar.append(segment);
   });
-  const told = make("ul", { className: "legend" });
-  told.setAttribute("role", "list");
+  const list = make("ul", { className: "legend" });
+  list.setAttribute("role", "list");
   STAGES.forEach(([key, name], place) => {
     if (parts[key] < LEAST_MS) return;
-    told.append(make("li", {}, make("i", { className: `fill-${place + 1}` }),
+    list.append(make("li", {}, make("i", { className: `fill-${place + 1}` }),
       `${name} ${milliseconds(parts[key])}`));
   });
-  return [bar, told];
+  return [bar, list];
 }

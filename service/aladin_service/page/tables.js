@@ -1,8 +1,8 @@
-// Tables that may be wider than the page: these scroll by themselves, with the keyboard too.
+// Tables that may be wider than the page: they scroll on their own, also by keyboard.
 
 import { make } from "./elements.js";
 
-// head: names, or {name, number: true} for columns of numbers; groups: {name, span} above them;
+// head: column names, or {name, number: true} for numeric columns; groups: {name, span} above them;
 // rows: lists of texts, elements or lists of these, or {cells, marked: true}.
 export function dataTable({ caption, head, groups = null, rows }) {
   const columns = head.map((each) => (typeof each === "string" ? { name: each } : each));
@@ -12,7 +12,7 @@ export function dataTable({ caption, head, groups = null, rows }) {
   const table = make("table", {}, make("caption", { className: "unseen" }, caption), top,
     make("tbody", {}, ...rows.map((row) => bodyRow(columns, row))));
   const box = make("div", { className: "wide", tabIndex: 0 }, table);
-  box.setAttribute("role", "group"); // no landmark: there are many
+  box.setAttribute("role", "group"); // not a landmark: a page has many tables
   box.setAttribute("aria-label", caption);
   return box;
 }
@@ -32,7 +32,7 @@ function bodyRow(columns, row) {
   const { cells, marked = false } = Array.isArray(row) ? { cells: row } : row;
   const line = make("tr", { className: marked ? "marked" : "" });
   cells.forEach((content, place) => {
-    // A row is named by its first cell.
+    // The first cell is the row's header.
     const cell = make(place === 0 ? "th" : "td", {}, ...[content ?? "–"].flat());
     if (place === 0) cell.scope = "row";
     cell.classList.toggle("number", columns[place].number === true);

@@ -13,6 +13,8 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
+from PIL import ExifTags, Image
+
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import photo_of
 from aladin_network.errors import AladinError, ImageError, OverloadedError
@@ -25,8 +27,6 @@ from aladin_network.photos.memory import (
     WithdrawnError,
     check_wanted,
 )
-from PIL import ExifTags, Image
-
 from aladin_service.lru_cache import LruCache
 from aladin_service.photos.metadata import bare_profile, without_metadata
 

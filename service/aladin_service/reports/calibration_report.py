@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.calibration.measures import (
     BINS,
@@ -21,8 +23,6 @@ from aladin_network.calibration.measures import (
 )
 from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
-from rich.table import Table
-
 from aladin_service.measure.calibrate import CalibrateReport
 from aladin_service.reports.index_facts import lengths_fact, unreliable_directions
 

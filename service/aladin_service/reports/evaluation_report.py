@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
 from aladin_index.measure.curve_points import (
     RULES,
     CandidateCurve,
@@ -18,9 +21,6 @@ from aladin_index.measure.curve_points import (
     SearchTime,
 )
 from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
 from aladin_service.measure.evaluate import SystemEvaluation
 from aladin_service.reports.tables import MetricsRow, metrics_table
 

@@ -10,11 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.settings import Target
 from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
-from rich.table import Table
 
 
 def check_plot(path: Path) -> None:

@@ -6,10 +6,11 @@ from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
+from rich.table import Table
+
 from aladin_index.plan.check import TOLERANCE
 from aladin_index.plan.latency import Latency
 from aladin_index.plan.plan import CapacityPlan
-from rich.table import Table
 
 _HOUR_S = 3600.0
 

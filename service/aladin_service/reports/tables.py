@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from aladin_network.conversion.tensors import ConversionReport
-from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
 from rich.console import Console
 from rich.table import Table
+
+from aladin_network.conversion.tensors import ConversionReport
+from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
 
 
 class MetricsRow(NamedTuple):

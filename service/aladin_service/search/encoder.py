@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 import torch
+
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.base import ImageInput
@@ -25,7 +26,6 @@ from aladin_network.photos.memory import (
     wanted_while,
 )
 from aladin_network.scoring.scores import Encoding
-
 from aladin_service.intake.image_reader import ImageReader, check_detector
 from aladin_service.queries import (
     EmbeddingQuery,

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from aladin_network.scoring.scores import Encoding
 
+from aladin_network.scoring.scores import Encoding
 from aladin_service.lru_cache import LruCache
 from aladin_service.queries import PhotoQuery, RegionsQuery
 

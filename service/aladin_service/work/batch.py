@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aladin_network.errors import WorkerDiedError
-
 from aladin_service.search.job import Answered, QueueName, SearchJob
 
 

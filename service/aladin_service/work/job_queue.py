@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from aladin_network.errors import AladinError, NoWorkerError, OverloadedError, ShuttingDownError
-
 from aladin_service.work.worker import Job, JobQueueName, without_traceback
 
 T = TypeVar("T")

@@ -18,7 +18,6 @@ from aladin_index.format.manifest import Manifest
 from aladin_index.items.tables import StoredItem
 from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
-
 from aladin_service.evidence.pairs import PairQuery, draw_pair, drawing_version, find_pair
 from aladin_service.intake.item_changes import PhotoToAdd, TextToAdd, TimedAddReport
 from aladin_service.photos.photo_bytes import (

@@ -10,11 +10,11 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
-from aladin_index.items.tables import StoredItem
 from jaxtyping import Float32
 from numpy.typing import NDArray
 from pydantic_core import to_json
 
+from aladin_index.items.tables import StoredItem
 from aladin_service.client.answers import SearchAnswer
 from aladin_service.queries import Target
 from aladin_service.work.worker import Job, Worker

@@ -25,7 +25,6 @@ from aladin_network.errors import (
     IndexNotReadyError,
 )
 from aladin_network.photos.files import PhotosRoot
-
 from aladin_service.intake.item_changes import ItemChanger
 from aladin_service.search.answering import SearchEngine
 from aladin_service.settings import QueryLimits

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from aladin_index.engines.guard import EngineCall
-
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.work.crashing_generations import Attempt
 from aladin_service.work.live_index import LiveState

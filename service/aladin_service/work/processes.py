@@ -24,7 +24,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError
-
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob
 from aladin_service.work.batch import Batch

@@ -12,7 +12,6 @@ from collections import deque
 from typing import get_args
 
 from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError
-
 from aladin_service.observe.metrics import Metrics
 from aladin_service.queries import PhotoQuery, Query, RegionsQuery, TextQuery
 from aladin_service.search.job import Answered, QueueName, SearchJob

@@ -20,7 +20,6 @@ from aladin_network.errors import AladinError
 from aladin_network.inference import choose_precision
 from aladin_network.photos.files import PhotosRoot
 from aladin_network.photos.memory import wanted_while
-
 from aladin_service.intake.item_changes import ItemChanger
 from aladin_service.photos.photo_bytes import ThumbnailCache
 from aladin_service.queries import Query

@@ -14,7 +14,6 @@ from typing import Any
 
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_network.errors import WorkerDiedError
-
 from aladin_service.search.job import Answered
 from aladin_service.work.batch import Batch
 from aladin_service.work.crashing_generations import Attempt

@@ -26,9 +26,9 @@ from queue import SimpleQueue
 from typing import Any, NoReturn
 
 import torch
+
 from aladin_index.engines.guard import EngineCall
 from aladin_network.errors import AladinError
-
 from aladin_service.observe.logs import LogSetup, log_to_stderr
 from aladin_service.search.job import Answered
 from aladin_service.work.live_index import LiveState

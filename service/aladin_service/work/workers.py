@@ -16,7 +16,6 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError, WorkerDiedError
-
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob
 from aladin_service.settings import ServiceSettings

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+
 from aladin_network.calibration.features import CandidateScores
 from aladin_network.calibration.logistic_fit import AskedQuery
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from aladin_network.calibration.calibration import DirectionCalibration, ProbabilityModels
 from aladin_network.calibration.features import CandidateScores, Feature, LogisticModel, Term
 

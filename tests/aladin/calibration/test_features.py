@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from aladin_network.calibration.features import (
     FEATURE_SETS,
     CandidateScores,
@@ -11,8 +14,6 @@ from aladin_network.calibration.features import (
     judged_features,
     query_features,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 POOL = CandidateScores(
     rows=np.array([7, 3, 5]),

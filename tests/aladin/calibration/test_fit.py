@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+
 from aladin_network.calibration.calibration import Calibration, FittedOn
 from aladin_network.calibration.features import POOL
 from aladin_network.calibration.fit import AskedDirection, ReportQueries, fit_calibration

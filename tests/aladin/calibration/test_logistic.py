@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+
 from aladin_network.calibration.features import LogisticModel, Term
 
 MODEL = LogisticModel(

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aladin_network.calibration.logistic_fit import Examples, fit_logistic, out_of_fold, photo_folds
-from aladin_network.errors import InputError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+
+from aladin_network.calibration.logistic_fit import Examples, fit_logistic, out_of_fold, photo_folds
+from aladin_network.errors import InputError
 
 
 def law(match: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from aladin_network.calibration.measures import BINS, auroc, compare_auroc, log_loss, reliability
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
+from aladin_network.calibration.measures import BINS, auroc, compare_auroc, log_loss, reliability
 
 CASES = st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.integers(1, 3)), min_size=2)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, TextLengths
 from aladin_network.calibration.measures import Estimate
 from aladin_network.scoring.fusion import Direction

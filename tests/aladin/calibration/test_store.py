@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from aladin_network.calibration.calibration import (
     CALIBRATION,
     Calibration,

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from aladin_network.conversion.tensors import Left, Rename, map_tensors
-from aladin_network.errors import CheckpointError
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from aladin_network.conversion.tensors import Left, Rename, map_tensors
+from aladin_network.errors import CheckpointError
 
 SPECIAL = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["a", "the", "dog", "dogs", "cat", "man", "run", "on", "grass", "street", "red", "motor"]

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
+
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.conversion.aladin_release import LEFT, RENAMES, convert_aladin
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.inference import encode_images, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
-from torch import Tensor
 
 
 def scores(model: AladinModel, images: list[Any], captions: list[str]) -> tuple[Tensor, Tensor]:

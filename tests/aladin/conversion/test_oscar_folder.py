@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_network.conversion.oscar import read_oscar_config, read_oscar_tokenizer
 from aladin_network.errors import CheckpointError
 

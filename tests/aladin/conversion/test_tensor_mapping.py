@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
+
 from aladin_network.conversion.tensors import Left, MappedTensors, Rename, map_tensors
 from aladin_network.errors import CheckpointError
-from torch import Tensor
 
 RENAMES = [
     Rename(r"body\.(\d)\.(weight|bias)", r"net.layer\1.\2"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from aladin_network.conversion.tensors import named_tensors, read_torch_file
 from aladin_network.errors import CheckpointError
 

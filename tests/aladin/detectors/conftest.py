@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from aladin_network.encoders.transformers_model import quiet
 from transformers import (
     ConditionalDetrConfig,
     ConditionalDetrForObjectDetection,
@@ -23,6 +22,7 @@ from transformers import (
     YolosImageProcessorPil,
 )
 
+from aladin_network.encoders.transformers_model import quiet
 from tests.aladin.detectors.small_detr import QUERIES, small_detr
 
 WIDTH = 8

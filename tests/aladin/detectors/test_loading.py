@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from aladin_network.detectors.base import DetectorSpec, detect_all, load_detector, parse_detector
 from aladin_network.errors import ConfigError
 from aladin_network.photos.regions import RegionSet
-from PIL import Image
 
 
 class Brightness:

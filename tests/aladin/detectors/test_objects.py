@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from transformers import AutoModelForObjectDetection
+
 from aladin_network.detectors.base import detect_all, load_detector
 from aladin_network.encoders.transformers_model import quiet
 from aladin_network.errors import CheckpointError, ConfigError, InputError
-from PIL import Image
-from transformers import AutoModelForObjectDetection
 
 WIDTH, QUERIES = 8, 6
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
+from transformers import AutoModelForImageClassification
+
 from aladin_network.detectors.base import load_detector
 from aladin_network.detectors.windows import window_boxes
 from aladin_network.encoders.transformers_model import quiet
-from PIL import Image
-from transformers import AutoModelForImageClassification
 
 
 def test_where_the_windows_are() -> None:

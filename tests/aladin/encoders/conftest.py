@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pytest
 import torch
-from aladin_network.encoders.tokenized_text import train_tokenizer
 from PIL import Image
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import BPE, Unigram
@@ -29,6 +28,8 @@ from transformers import (
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
+
+from aladin_network.encoders.tokenized_text import train_tokenizer
 
 TEXTS = [
     "a small red circle above a striped blue square",

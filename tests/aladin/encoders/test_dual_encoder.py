@@ -11,6 +11,12 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModel, CLIPTextConfig, CLIPTextModelWithProjection
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.config import (
     AlignmentHeadConfig,
@@ -27,11 +33,6 @@ from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.inference import QueryModels, encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import matching_scores
-from PIL import Image
-from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel, CLIPTextConfig, CLIPTextModelWithProjection
-from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
-from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 FAMILIES = [
     "clip",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from aladin_network.encoders.vision_tower import pooled_boxes, pooled_cells
 
 

@@ -8,10 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
-from aladin_network.encoders.base import ImageEncoder
-from aladin_network.encoders.hf_image import HFImageEncoder
-from aladin_network.errors import CheckpointError, ConfigError
 from PIL import Image
 from transformers import (
     AutoConfig,
@@ -20,6 +16,11 @@ from transformers import (
     PreTrainedModel,
     ViTImageProcessor,
 )
+
+from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
+from aladin_network.encoders.base import ImageEncoder
+from aladin_network.encoders.hf_image import HFImageEncoder
+from aladin_network.errors import CheckpointError, ConfigError
 
 SMALL = {
     "hidden_size": 24,

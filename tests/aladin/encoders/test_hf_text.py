@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
+
 from aladin_network.config import TextEncoderConfig
 from aladin_network.encoders.base import TextEncoder
 from aladin_network.encoders.hf_text import HFTextEncoder
 from aladin_network.encoders.tokenized_text import train_tokenizer
 from aladin_network.errors import CheckpointError, ConfigError, TextTooLongError
-from tokenizers import Tokenizer
-from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 CAPTIONS = ["a small red circle above a striped blue square", "two dogs run on the green grass"]
 SMALL = {

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
 from aladin_network.encoders import IMAGE_ENCODERS
 from aladin_network.encoders.base import PatchBatch
 from aladin_network.encoders.naflex import NaFlexImageEncoder
 from aladin_network.errors import ConfigError
-from PIL import Image
 
 ARCHITECTURE = {
     "model_type": "siglip2_vision_model",

@@ -8,6 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from transformers import (
+    CLIPImageProcessor,
+    SiglipImageProcessor,
+    ViTImageProcessor,
+)
+from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
+
 from aladin_network.config import ImagePreprocessing
 from aladin_network.encoders.preprocessing import (
     input_window,
@@ -17,13 +25,6 @@ from aladin_network.encoders.preprocessing import (
     read_preprocessing,
 )
 from aladin_network.errors import CheckpointError, ConfigError
-from PIL import Image
-from transformers import (
-    CLIPImageProcessor,
-    SiglipImageProcessor,
-    ViTImageProcessor,
-)
-from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
 
 SIZES = [(64, 64), (97, 51), (40, 130), (640, 480), (33, 47)]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_network.encoders.hf_text import load_tokenizer
 from aladin_network.errors import CheckpointError
 

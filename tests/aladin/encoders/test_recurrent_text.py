@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
 from aladin_network.config import TextEncoderConfig
 from aladin_network.encoders import TEXT_ENCODERS
 from aladin_network.encoders.base import TextEncoder
@@ -13,8 +16,6 @@ from aladin_network.encoders.recurrent_text import (
     RecurrentTextEncoder,
 )
 from aladin_network.errors import ConfigError, TextTooLongError
-from tokenizers import Tokenizer
-from torch import Tensor, nn
 
 CAPTIONS = ["a small red circle above a striped blue square", "two dogs run on the green grass"]
 TEXTS = ["a circle", "two dogs run on a small red square", "red"]

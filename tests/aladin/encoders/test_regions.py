@@ -11,6 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
+
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.config import (
     AlignmentHeadConfig,
@@ -27,9 +31,6 @@ from aladin_network.errors import ConfigError, InputError, RegionError
 from aladin_network.inference import FeatureCache, encode_images, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet, with_geometry
-from PIL import Image
-from torch import Tensor
-from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
 Build = Callable[..., AladinModel]
 DIM, HEADS = 16, 2

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import functional as F
+
 from aladin_network.config import AlignmentHeadConfig
 from aladin_network.encoders.base import Features
 from aladin_network.heads.alignment import AlignmentHead
-from torch.nn import functional as F
 
 
 @pytest.fixture

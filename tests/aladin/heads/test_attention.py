@@ -7,12 +7,13 @@ from typing import Literal
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional as F
+
 from aladin_network.config import AttentionHeadConfig
 from aladin_network.errors import ShapeError
 from aladin_network.heads.attention import AttentionHead, attention_weights
 from aladin_network.scoring.scores import Encoding
-from torch import Tensor
-from torch.nn import functional as F
 
 Form = Literal["official", "paper"]
 FORMS: tuple[Form, ...] = ("official", "paper")

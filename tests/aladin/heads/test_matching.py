@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import functional as F
+
 from aladin_network.config import MatchingHeadConfig
 from aladin_network.encoders.base import Features
 from aladin_network.errors import ConfigError
 from aladin_network.heads.matching import MatchingHead
-from torch.nn import functional as F
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
+
 from aladin_network.config import (
     AlignmentHeadConfig,
     ImageEncoderConfig,
@@ -17,7 +19,6 @@ from aladin_network.config import (
 from aladin_network.encoders.base import Projection
 from aladin_network.encoders.dual_encoder import TowerProjections, fit_to_towers, start_as
 from aladin_network.errors import ConfigError
-from torch import nn
 
 BARE = TowerConfig(trunk=None)
 MATCHING = MatchingHeadConfig(layers=0, start="towers")

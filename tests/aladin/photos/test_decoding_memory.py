@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+
 from aladin_network.errors import OverloadedError
 from aladin_network.photos.memory import (
     DecodingMemory,

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from aladin_network.errors import ImageError, ImageTooLargeError
 from aladin_network.photos.decoding import ImageLimits, decode_image, read_image
-from PIL import Image
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 

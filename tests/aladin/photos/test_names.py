@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from aladin_network.photos.files import name_fault, printable
 
 

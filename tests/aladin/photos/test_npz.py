@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_network.errors import RegionError, RegionsTooLargeError
 from aladin_network.photos.region_files import RegionLimits, read_region_npz, write_region_npz
 from aladin_network.photos.regions import RegionSet

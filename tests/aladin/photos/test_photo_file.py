@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from aladin_network.errors import ImageError, ImageTooLargeError
 from aladin_network.photos.files import PhotoFile
 

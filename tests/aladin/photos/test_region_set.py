@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_network.errors import RegionError
 from aladin_network.photos.regions import RegionSet, with_geometry
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from aladin_network.scoring.scores import Encoding, concatenate
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from aladin_network.config import dump_config, parse_config
 from aladin_network.scoring.fusion import DirectionFusion, Fusion, fit_fusion
 from aladin_network.scoring.metrics import retrieval_metrics

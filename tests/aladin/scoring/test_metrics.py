@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
+
 from aladin_network.scoring.metrics import (
     Ranks,
     folded_metrics,
@@ -13,7 +15,6 @@ from aladin_network.scoring.metrics import (
     retrieval_ranks,
     summarize,
 )
-from torch import Tensor
 
 # Three images with 2, 1 and 3 captions.
 IMAGE_OF_TEXT = torch.tensor([0, 0, 1, 2, 2, 2])

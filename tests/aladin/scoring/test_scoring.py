@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional as F
+
 from aladin_network.errors import ShapeError
 from aladin_network.scoring import scores as scoring
 from aladin_network.scoring.scores import (
@@ -17,8 +20,6 @@ from aladin_network.scoring.scores import (
     paired_matching_scores,
     paired_maxsim,
 )
-from torch import Tensor
-from torch.nn import functional as F
 
 Operands = tuple[Tensor, Tensor, Tensor, Tensor]
 

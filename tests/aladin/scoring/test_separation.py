@@ -6,12 +6,13 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
+
 from aladin_network.scoring.separation import (
     cross_retrieval_ranks,
     mean_difference,
     summarize_cross_ranks,
 )
-from torch import Tensor
 
 
 def random_case(seed: int, levels: int) -> tuple[Tensor, Tensor]:

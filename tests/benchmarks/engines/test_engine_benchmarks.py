@@ -6,7 +6,6 @@ from pathlib import Path
 
 from aladin_index.build.builder import build_index
 from aladin_index.settings import BuildSettings
-
 from benchmarks.engines.backends_agree import compare, engines, tag_index
 from benchmarks.engines.engine_kills import kill_engine_and_replicas
 from benchmarks.lib.small_collection import make_texts, save_small_network, write_photos

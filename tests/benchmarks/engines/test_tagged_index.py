@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+
 from aladin_index.generations.reader import open_index
 from aladin_index.items.filters import parse_filter
 from aladin_index.settings import BuildSettings
-
 from benchmarks.engines.backends_agree import metadata_of, tag_index
 from benchmarks.service.swap_index import SwapIndex
 

@@ -9,9 +9,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.generations.reader import open_index
-
 from benchmarks.index.live_groups import build_groups, group_ids, make_group, new_group, read_groups
 from benchmarks.index.live_updates import Call, Figures, compare
 

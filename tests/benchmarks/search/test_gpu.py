@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from aladin_index.settings import BuildSettings
 
+from aladin_index.settings import BuildSettings
 from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index
 from benchmarks.lib.synthetic_sources import stand_in_source
 from benchmarks.search.gpu import measure, print_table

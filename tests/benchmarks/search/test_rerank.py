@@ -4,8 +4,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from aladin_index.kernel.binding import load_kernel
 
+from aladin_index.kernel.binding import load_kernel
 from benchmarks.search import rerank
 from benchmarks.search import rerank as maxsim_engines
 from benchmarks.search.rerank import numpy_matmul, torch_int8, torch_matmul

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from numpy.typing import NDArray
 
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from benchmarks.search import token_forms
 from benchmarks.search.token_forms import fidelity
 

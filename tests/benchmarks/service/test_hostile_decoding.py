@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from aladin_network.photos.decoding import decode_image
 
+from aladin_network.photos.decoding import decode_image
 from benchmarks.service.hostile_decoding import DecodingFigures, noise_bmp, webp_of
 
 GOOD = DecodingFigures(

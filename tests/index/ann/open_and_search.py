@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.retrieval import retrieve
 from aladin_network.errors import IndexCorruptError

@@ -6,6 +6,8 @@ import faiss
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
+
 from aladin_index.ann import faiss_library
 from aladin_index.ann.ann_index import AnnIndex, build_ann, check_factory
 from aladin_index.ann.file import write_ann
@@ -13,7 +15,6 @@ from aladin_index.ann.retrieval import exact_search
 from aladin_index.items.selection import Selection
 from aladin_network.errors import ConfigError, IndexCorruptError
 from aladin_network.types import NullProgress
-from torch.nn import functional as F
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:

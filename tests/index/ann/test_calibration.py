@@ -3,11 +3,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
+
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.search_width import ann_recall, choose_search_width, lowest_true_scores
 from aladin_index.format.manifest import RecallPoint
 from aladin_network.types import NullProgress
-from torch.nn import functional as F
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:

@@ -1,4 +1,5 @@
 import pytest
+
 from aladin_index.ann.first_stages import ann_options, factories_to_try, fitting_factories
 from aladin_network.errors import ConfigError
 

@@ -1,10 +1,11 @@
-import aladin_index.ann.retrieval
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
+
+import aladin_index.ann.retrieval
 from aladin_index.ann.retrieval import exact_search, largest
 from aladin_index.items.selection import Selection
-from torch.nn import functional as F
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:

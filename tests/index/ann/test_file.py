@@ -4,11 +4,12 @@ import faiss
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
+
 from aladin_index.ann.ann_index import build_ann
 from aladin_index.ann.file import read_ann, write_ann
 from aladin_network.errors import IndexCorruptError
 from aladin_network.types import NullProgress
-from torch.nn import functional as F
 
 COUNT, DIM = 3000, 16
 VECTORS = F.normalize(torch.randn(COUNT, DIM, generator=torch.Generator().manual_seed(0))).numpy()

@@ -1,9 +1,11 @@
 from pathlib import Path
 
-import aladin_index.ann.first_stages
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
+
+import aladin_index.ann.first_stages
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.first_stages import build_first_stages, check_first_stages
 from aladin_index.ann.retrieval import exact_search
@@ -11,7 +13,6 @@ from aladin_index.format.npy import write_npy
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ConfigError
 from aladin_network.types import NullProgress
-from torch.nn import functional as F
 
 COUNT, DIM = 2000, 16
 

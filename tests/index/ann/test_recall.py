@@ -1,10 +1,11 @@
 import numpy as np
 import torch
+from torch.nn import functional as F
+
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.retrieval import exact_search
 from aladin_index.ann.search_width import ann_recall, lowest_true_scores, sample_queries
 from aladin_network.types import NullProgress
-from torch.nn import functional as F
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
+
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.retrieval import exact_scores, exact_search, retrieve
 from aladin_index.items.selection import Selection
 from aladin_network.types import NullProgress
-from torch.nn import functional as F
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:

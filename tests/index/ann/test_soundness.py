@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
+
 from aladin_index.ann.ann_index import AnnIndex, build_ann
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.ann.file import check_valid, read_ann, write_ann
 from aladin_index.ann.retrieval import retrieve
 from aladin_network.errors import IndexCorruptError
 from aladin_network.types import NullProgress
-from torch.nn import functional as F
-
 from tests.index.ann.open_and_search import fates
 
 COUNT, DIM = 3000, 16

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations import collection_writer as side_writer

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+
 from aladin_index.build.builder import build_index
 from aladin_index.build.shards import ShardFormat
 from aladin_index.changes.writer import ChangesWriter
@@ -43,7 +45,6 @@ from aladin_network.errors import (
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.scoring.scores import Encoding
-from PIL import Image
 
 SETTINGS = BuildSettings(shard_items=4, batch_size=3)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_index.build import catalogue as module
 from aladin_index.build.catalogue import Catalogue, write_catalogue
 from aladin_index.encode.item_encoders import SkippedItem

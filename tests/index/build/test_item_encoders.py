@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_index.encode.item_encoders import encoder_of
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_network.checkpoint import load_checkpoint

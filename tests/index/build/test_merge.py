@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_index.build.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.add import AddSettings, add_items

@@ -2,6 +2,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+
 from aladin_index.build.plan import (
     BuildPlan,
     begin,

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from aladin_index.encode.item_encoders import (
     BATCHES_AHEAD,
     Prepared,

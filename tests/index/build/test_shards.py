@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_index.build.shards import (
     EMBEDDINGS,
     LENGTHS,

@@ -1,6 +1,7 @@
 import time
 
 import pytest
+
 from aladin_index.encode.item_encoders import StageSeconds
 
 

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from aladin_index.generations.merge import check_ids_differ
 from aladin_network.errors import InputError
 from aladin_network.types import NullProgress

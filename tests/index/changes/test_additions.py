@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from aladin_index.build.builder import build_index
 from aladin_index.changes import writable
 from aladin_index.changes.writer import ChangesWriter

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import aladin_index.generations.compact as compact_module
 import numpy as np
 import pytest
+
+import aladin_index.generations.compact as compact_module
 from aladin_index.changes.database import changes_database, changes_folder
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.format.disk import only_builder

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.generations.reader import open_index

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
 from aladin_index.changes.database import changes_folder
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.format.layout import (

@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
+
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of, sweep_photos
 

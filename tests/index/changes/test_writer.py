@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_index.changes import writable
 from aladin_index.changes.database import changes_database
 from aladin_index.changes.writer import ChangesWriter, NewItems

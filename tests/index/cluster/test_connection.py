@@ -3,6 +3,7 @@ import sys
 import time
 
 import pytest
+
 from aladin_index.cluster.ray_encoding import connected
 from aladin_network.errors import ClusterError, ConfigError
 

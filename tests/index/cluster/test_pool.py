@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.exceptions import ActorDiedError, ObjectLostError
+
 from aladin_index.cluster.pool import ATTEMPTS, WorkerPool, WorkerSettings
 from aladin_index.cluster.worker import WorkerFacts
 from aladin_network.errors import CheckpointError, ClusterError
-from ray.exceptions import ActorDiedError, ObjectLostError
 
 SHARDS = {Path(f"shard-{number}"): range(10 * number, 10 * number + 10) for number in range(6)}
 

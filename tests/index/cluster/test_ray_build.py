@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from aladin_index.build.builder import build_index
 from aladin_index.cluster.pool import WorkerSettings
 from aladin_index.cluster.ray_encoding import connected, ray_encoding
@@ -18,8 +20,6 @@ from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import BUILD
 from aladin_index.settings import BuildSettings
 from aladin_network.types import NullProgress
-from PIL import Image
-
 from benchmarks.lib.ray_nodes import RayNodes
 
 pytestmark = pytest.mark.cluster

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from aladin_index.build.builder import BuildReport, build_index
 from aladin_index.cluster import worker
 from aladin_index.cluster.pool import WorkerSettings

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+
 from aladin_index.cluster.pool import WorkerSettings
 from aladin_network.errors import ConfigError
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from aladin_index.build.shards import ShardFormat, shard_files, write_shard
 from aladin_index.cluster.worker import (
     ShardOrder,

@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 import numpy as np
+
 from aladin_index.ann.faiss_library import faiss
 
 

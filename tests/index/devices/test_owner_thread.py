@@ -4,6 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
 from aladin_index.devices.faiss_card import OwnerFailedError, OwnerThread
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from aladin_index.ann.retrieval import exact_search
 from aladin_index.devices.torch_stages import TorchAlignment, TorchExact
 from aladin_index.items.selection import Selection

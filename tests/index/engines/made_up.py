@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from aladin_index.engines.client import CollectionSchema, EngineItem
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import TokenDtype
 from aladin_index.tokens.codec import TokenCodec
-from numpy.typing import NDArray
 
 EMBEDDING_DIM, TOKEN_DIM, MAX_TOKENS = 16, 8, 4
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_index.engines.filter_fields import (
     MAX_ORDERED_CHARS,
     field_key,
@@ -20,7 +21,6 @@ from aladin_index.items.filters import Equal, Scalar, parse_filter
 from aladin_index.items.store import rows_passing
 from aladin_index.items.tables import StoredItem, create_tables, insert_items
 from aladin_network.errors import InputError
-
 from tests.index.engines.memory_engine import passes
 
 # Among them some that a float cannot tell apart.

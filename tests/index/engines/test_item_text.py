@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from aladin_index.engines.record import item_from_text, item_text
 from aladin_index.items.tables import StoredItem
 from aladin_network.errors import IndexCorruptError

@@ -11,12 +11,18 @@ from aladin_index.changes.writer import ChangesWriter
 from aladin_index.engines.push import PushReport
 from aladin_index.format.engine_location import write_location
 from aladin_network.checkpoint import read_model_id
-
 from tests.index.engines.conftest import LOCATION
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 # Calls that change an engine.
-WRITES = {"write_record", "create_side", "open_side", "upsert", "make_live", "drop_generation"}
+WRITES = {
+    "write_record",
+    "create_collection",
+    "open_collection",
+    "upsert",
+    "make_live",
+    "drop_generation",
+}
 
 Push = Callable[..., PushReport]
 

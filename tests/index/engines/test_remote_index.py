@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_index.changes.writer import NewItems
 from aladin_index.engines.engine_index import describe_engine_index, open_engine_index
 from aladin_index.engines.push import PushReport
@@ -21,7 +22,6 @@ from aladin_network.errors import (
     IndexNotReadyError,
     NoSuchTargetError,
 )
-
 from tests.index.engines.conftest import LOCATION
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_index.changes.writer import AddReport, NewItems
 from aladin_index.engines.engine_index import open_engine_index
 from aladin_index.engines.push import PushReport
@@ -27,7 +28,6 @@ from aladin_network.errors import (
     ShapeError,
     UnknownItemError,
 )
-
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 MakeItems = Callable[..., NewItems]

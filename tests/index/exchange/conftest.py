@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 
 Arrays = Mapping[str, np.ndarray]

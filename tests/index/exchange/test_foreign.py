@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from aladin_index.exchange.importer import import_index
 from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem

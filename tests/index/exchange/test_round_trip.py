@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from aladin_index.build.builder import build_index
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.encode.add import AddSettings, add_items, stored_form

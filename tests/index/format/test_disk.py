@@ -3,6 +3,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_network.errors import IndexWriteError, InputError
 

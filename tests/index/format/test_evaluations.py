@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.format.evaluations import (
     Evaluation,

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from aladin_index.format.disk import only_builder
 from aladin_index.format.engine_location import EngineLocation, write_location
 from aladin_index.format.layout import (

@@ -3,6 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from aladin_index.format.manifest import (
     DIGEST,
     MANIFEST,

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_index.format.npy import map_npy, write_npy
 from aladin_network.errors import IndexCorruptError
 

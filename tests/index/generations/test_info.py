@@ -2,6 +2,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.generations.info import describe

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_index.format.layout import generation_folder
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.verify import probe_index

@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.layout import generation_folder

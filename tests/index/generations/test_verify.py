@@ -3,6 +3,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
 from aladin_index.build.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.add import new_items

@@ -4,11 +4,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.store import rows_passing
 from aladin_index.items.tables import StoredItem, create_tables, insert_items
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 FIELDS = ["x", "y", 'odd "name"', "", "and", "or", "not", "$gt", "it's; DROP TABLE items --"]
 TEXTS = [

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.collection_writer import EncodedPart
 from aladin_index.generations.reader import open_index
@@ -22,7 +24,6 @@ from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.scores import Encoding
-from numpy.typing import NDArray
 
 COUNT, DIM, TOKEN_DIM, QUERIES = 3000, 16, 8, 5
 FACTORIES = ["exact", "HNSW16,Flat", "IVF32,SQ8"]

@@ -2,6 +2,7 @@ import math
 import re
 
 import pytest
+
 from aladin_index.items.filters import (
     MAX_DEPTH,
     MAX_TESTS,

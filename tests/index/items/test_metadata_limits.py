@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+
 from aladin_index.settings import MAX_METADATA_BYTES, MetadataLimits, check_metadata
 from aladin_network.errors import InputError
 

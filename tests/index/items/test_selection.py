@@ -1,4 +1,5 @@
 import numpy as np
+
 from aladin_index.items.selection import Selection
 
 

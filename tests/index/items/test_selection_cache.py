@@ -1,6 +1,7 @@
 import threading
 
 import numpy as np
+
 from aladin_index.items.selection import Selection, SelectionCache
 
 

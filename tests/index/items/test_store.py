@@ -3,9 +3,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import aladin_index.items.store
 import numpy as np
 import pytest
+
+import aladin_index.items.store
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.selection import Selection
 from aladin_index.items.store import ItemStore

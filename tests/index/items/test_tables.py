@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_index.items.tables import (
     StoredItem,
     count_fields,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from aladin_index.generations.reader import open_index
 from aladin_index.measure.publish_entries import store_calibration
 from aladin_network.calibration.calibration import Calibration

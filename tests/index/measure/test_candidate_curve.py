@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from aladin_index.changes.writer import NewItems
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.measure.curve import candidate_curve

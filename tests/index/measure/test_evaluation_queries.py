@@ -1,5 +1,6 @@
 import pytest
 import torch
+
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.measure.evaluate import EvaluationText, evaluation_queries
 from aladin_index.search.searcher import TwoStageSearcher

@@ -1,7 +1,9 @@
-import aladin_index.measure.fidelity
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
+
+import aladin_index.measure.fidelity
 from aladin_index.measure.fidelity import (
     ExhaustiveTops,
     TuneQueries,
@@ -11,7 +13,6 @@ from aladin_index.measure.fidelity import (
     two_stage_ms,
 )
 from aladin_network.scoring.fusion import DirectionFusion
-from torch.nn import functional as F
 
 COUNT, QUERIES, DIM, TOKEN_DIM = 120, 9, 8, 4
 FUSION = DirectionFusion(weight=0.6, align_std=0.5, match_std=0.2)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from aladin_index.measure.curve import ListedOrders, listed_rank
 from aladin_index.measure.evaluate import EvaluationQueries
 from aladin_index.modality import Modality

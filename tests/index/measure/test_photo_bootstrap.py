@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+
 from aladin_index.measure.curve_points import Draws, PhotoBootstrap
 from aladin_network.scoring.metrics import Ranks, paired_bootstrap
 

@@ -1,5 +1,6 @@
 import pytest
 import torch
+
 from aladin_index.measure.curve_points import search_times
 from aladin_index.measure.evaluate import EvaluationQueries
 from aladin_index.search.results import SearchResult, StageTimes

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from aladin_index.build.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.encode.source_items import ImageItem, TextItem

@@ -1,6 +1,7 @@
 """Constants that are easily added up by hand."""
 
 import pytest
+
 from aladin_index.plan.constants import (
     SCHEMA_VERSION,
     Constants,

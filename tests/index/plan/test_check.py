@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+
 from aladin_index.plan.check import compare
 from aladin_index.plan.constants import Constants, read_constants
 from aladin_index.plan.measurements import MeasuredRun, Measurements, read_measurements

@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import pytest
+
 from aladin_index.plan.constants import Constants
 from aladin_index.plan.costs import align_s
 from aladin_index.plan.plan import (

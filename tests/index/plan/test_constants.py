@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_index.plan.constants import Constants, read_constants
 from aladin_index.plan.measurements import read_measurements
 from aladin_network.config import dump_config

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+
 from aladin_index.plan.constants import Constants
 from aladin_index.plan.costs import align_s, build_time, first_stage_of, index_sizes, pack_s
 from aladin_index.plan.plan import plan_embedded

@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import pytest
+
 from aladin_index.ann.first_stages import ann_options
 from aladin_index.plan.constants import Constants
 from aladin_index.plan.costs import build_s, compared_rows, first_stage_of, search_s, training_bytes

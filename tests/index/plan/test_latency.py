@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from aladin_index.plan.latency import Latency, waiting
 
 

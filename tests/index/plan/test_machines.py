@@ -1,6 +1,7 @@
 import math
 
 import pytest
+
 from aladin_index.plan.latency import Latency, fewest_machines, machines_for_load
 from aladin_index.plan.workload import Workload
 

@@ -1,4 +1,5 @@
 import pytest
+
 from aladin_index.plan.workload import Workload
 from aladin_network.errors import ConfigError
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from aladin_index.search.evidence import region_boxes, word_evidence
 from aladin_network.errors import InputError
 

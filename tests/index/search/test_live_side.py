@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+
 from aladin_index.changes.writer import ChangesWriter, NewItems
 from aladin_index.format.layout import live_generation
 from aladin_index.generations.compact import compact_index

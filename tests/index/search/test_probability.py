@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_index.format.disk import only_builder
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.measure.publish_entries import publish_entries

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from aladin_index.search.ranking import rank_by_fusion, rank_by_match, rank_in_blocks
 from aladin_network.scoring.fusion import DirectionFusion
 

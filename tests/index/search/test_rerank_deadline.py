@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from aladin_index.search.rerank import OutOfTimeError, RerankDeadline
 from numpy.typing import NDArray
+
+from aladin_index.search.rerank import OutOfTimeError, RerankDeadline
 
 
 class Clock:

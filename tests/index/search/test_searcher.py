@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import SearchIndex, open_index
@@ -17,7 +19,6 @@ from aladin_network.errors import InputError, NoSuchTargetError, ShapeError, Unk
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.scoring.fusion import DirectionFusion, Fusion
 from aladin_network.scoring.scores import Encoding, matching_scores
-from PIL import Image
 
 QUERY = "a small red circle above the green grass"
 

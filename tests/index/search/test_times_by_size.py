@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+
 from aladin_index.search.rerank import TimesBySize
 
 

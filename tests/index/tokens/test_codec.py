@@ -2,6 +2,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_index.settings import TOKEN_DTYPES
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_network.errors import ConfigError, ShapeError

@@ -1,9 +1,11 @@
 from typing import Any
 
-import aladin_index.tokens.alignment
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+
+import aladin_index.tokens.alignment
 from aladin_index.kernel.binding import load_kernel
 from aladin_index.settings import TOKEN_DTYPES
 from aladin_index.tokens.alignment import (
@@ -17,7 +19,6 @@ from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import IndexCorruptError
 from aladin_network.scoring.scores import maxsim
 from aladin_network.types import NullProgress
-from numpy.typing import NDArray
 
 ENGINES = ["torch"] if load_kernel() is None else ["native", "torch"]
 

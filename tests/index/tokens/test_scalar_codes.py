@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from aladin_index.tokens.quantisation import LEVELS, Bits, code_bytes, dequantise, quantise
 
 

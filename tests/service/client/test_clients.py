@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from aladin_network.errors import ConfigError, InputError
 from aladin_service.client import (
     AladinClient,

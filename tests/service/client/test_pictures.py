@@ -9,6 +9,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from aladin_service.client import AladinClient, RefusedInputError
 from aladin_service.client.additions import NewItem, NewPhoto, NewText, add_call, add_calls
 from aladin_service.client.pictures import (
@@ -18,8 +21,6 @@ from aladin_service.client.pictures import (
     open_picture,
     picture_bytes,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 class Pipe(io.RawIOBase):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from aladin_service.http.index_state import without_paths
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from PIL import Image
+
 from aladin_service.client import (
     AladinClient,
     AsyncAladinClient,
@@ -24,7 +26,6 @@ from aladin_service.client import (
     sync_client,
 )
 from aladin_service.evidence.png import read_evidence
-from PIL import Image
 
 
 @pytest.mark.parametrize("module", [sync_client, async_client])

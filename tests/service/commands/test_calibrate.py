@@ -10,6 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import Result
+from PIL import Image
+from typer.testing import CliRunner
+
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_network.calibration.calibration import (
@@ -21,9 +25,6 @@ from aladin_network.calibration.calibration import (
 from aladin_network.checkpoint import load_checkpoint, read_model_id
 from aladin_network.inference import encode_texts
 from aladin_service.cli import app
-from click.testing import Result
-from PIL import Image
-from typer.testing import CliRunner
 
 WORDS = ("red", "dog", "man", "street", "star", "grass", "blue", "circle")
 

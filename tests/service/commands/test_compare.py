@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from aladin_service.cli import app
 from typer.testing import CliRunner, Result
+
+from aladin_service.cli import app
 
 DEMO = Path(__file__).parents[3] / "training" / "recipes" / "demo.toml"
 

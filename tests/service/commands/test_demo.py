@@ -6,8 +6,9 @@ import socket
 from pathlib import Path
 
 import pytest
-from aladin_service.cli import app
 from typer.testing import CliRunner
+
+from aladin_service.cli import app
 
 
 def test_a_taken_port_is_an_error_before_anything_is_drawn(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
+
 from aladin_index.generations import reader as file_pages
 from aladin_service.cli import app
 from aladin_service.settings import QueryLimits
 from aladin_service.work.live_index import LiveIndex
-from typer.testing import CliRunner
 
 
 @pytest.fixture

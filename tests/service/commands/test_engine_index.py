@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aladin_index.engines.connect import EngineOptions
-from aladin_index.format.engine_location import EngineLocation
-from aladin_service.cli import app
 from typer.testing import CliRunner, Result
 
+from aladin_index.engines.client import EngineOptions
+from aladin_index.format.engine_location import EngineLocation
+from aladin_service.cli import app
 from tests.index.engines.memory_engine import MemoryEngine
 from tests.service.engine_world import EngineWorld
 

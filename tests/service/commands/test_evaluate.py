@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
+from typer.testing import CliRunner
+
 from aladin_index.build.builder import build_index
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.scoring.separation import cross_retrieval_ranks
 from aladin_service.cli import app
 from aladin_service.intake.sources import image_items, text_items
-from PIL import Image
-from typer.testing import CliRunner
 
 HEADS = ("matching", "alignment")
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
 from aladin_index.format.evaluations import read_evaluations
 from aladin_index.measure.curve import DEFAULT_NUMBERS
 from aladin_service.cli import app
 from aladin_service.commands.evaluate import evaluate
-from PIL import Image
-from typer.testing import CliRunner
 
 
 class Run(NamedTuple):

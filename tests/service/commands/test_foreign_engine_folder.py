@@ -9,11 +9,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from aladin_index.format.engine_location import EngineLocation, write_location
-from aladin_service.cli import app
 from qdrant_client import QdrantClient
 from qdrant_client.models import Distance, PointStruct, VectorParams
 from typer.testing import CliRunner
+
+from aladin_index.format.engine_location import EngineLocation, write_location
+from aladin_service.cli import app
 
 
 class RunsCode:

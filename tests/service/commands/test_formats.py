@@ -13,10 +13,11 @@ from typing import Any
 
 import httpx
 import pytest
-from aladin_index.generations.reader import open_index
-from aladin_service.cli import app
 from PIL import Image
 from typer.testing import CliRunner
+
+from aladin_index.generations.reader import open_index
+from aladin_service.cli import app
 
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 

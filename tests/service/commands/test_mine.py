@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner, Result
+
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
@@ -18,7 +20,6 @@ from aladin_training.batches.offline import MinedFrom, OfflineNegatives, load_ne
 from aladin_training.config.recipe import DataConfig
 from aladin_training.data import read_records
 from aladin_training.mining.miner import MEMORY_BUDGET_BYTES, mine_file
-from typer.testing import CliRunner, Result
 
 
 def run(checkpoint: Path, data: Path, out: Path, *more: str) -> Result:

@@ -6,6 +6,7 @@ import io
 import sys
 
 import pytest
+
 from aladin_network.types import Progress
 from aladin_service.commands.progress import LineProgress, duration, stderr_progress
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
 from aladin_network.checkpoint import save_checkpoint
 from aladin_network.config import ImageEncoderConfig
 from aladin_network.model import AladinModel
 from aladin_service.cli import app
-from PIL import Image
-from typer.testing import CliRunner
 
 COUNT = 24
 

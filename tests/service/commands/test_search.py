@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
 from aladin_index.generations.info import describe
 from aladin_index.measure.publish_entries import store_calibration
 from aladin_network.calibration.calibration import Calibration
 from aladin_service.cli import app
 from aladin_service.evidence.png import read_evidence
-from typer.testing import CliRunner
 
 
 def aladin(*words: object) -> str:

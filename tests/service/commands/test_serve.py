@@ -7,9 +7,10 @@ import socket
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
 from aladin_index.format.engine_location import EngineLocation, write_location
 from aladin_service.cli import app
-from typer.testing import CliRunner
 
 
 def test_a_port_that_is_taken(index_folder: Path) -> None:

@@ -1,5 +1,6 @@
 import pytest
 import typer
+
 from aladin_service.commands.options import parse_bytes
 
 

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
+
 from aladin_network.checkpoint import load_checkpoint
 from aladin_service.cli import app
-from typer.testing import CliRunner, Result
 
 RECIPE = Path(__file__).parents[3] / "training" / "recipes" / "demo.toml"
 

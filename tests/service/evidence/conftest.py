@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 import pytest
+
 from aladin_service.client.answers import Evidence
 from aladin_service.evidence.png import ExplainedPair
 

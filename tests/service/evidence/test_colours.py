@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+
 from aladin_service.evidence.drawing import (
     AGAINST,
     BLACK,

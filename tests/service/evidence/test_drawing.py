@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from aladin_service.evidence.drawing import Page, Photo, Rectangle, Text, draw_page
 from PIL import Image
+
+from aladin_service.evidence.drawing import Page, Photo, Rectangle, Text, draw_page
 
 RED, BLUE, WHITE = (200, 0, 0), (0, 0, 200), (255, 255, 255)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from aladin_service.evidence.drawing import font, is_missing, printable, shortened, width_px
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import combinations
 
 import pytest
+
 from aladin_service.evidence.drawing import (
     PALETTE,
     Page,

@@ -5,9 +5,10 @@ import math
 from collections.abc import Callable
 
 import pytest
+from PIL import Image
+
 from aladin_network.errors import InputError
 from aladin_service.evidence.png import ExplainedPair, read_evidence, stack_pngs, write_png
-from PIL import Image
 
 MakePair = Callable[..., ExplainedPair]
 

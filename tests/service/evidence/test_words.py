@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from aladin_service.client.answers import Evidence
 from aladin_service.evidence.drawing import PALETTE
 from aladin_service.evidence.png import ExplainedPair

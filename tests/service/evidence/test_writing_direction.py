@@ -3,6 +3,7 @@ from __future__ import annotations
 import doctest
 
 import pytest
+
 from aladin_service.evidence import text as writing_direction
 from aladin_service.evidence.text import are_right_to_left, visual_order
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
+from PIL import Image
+
 from aladin_network.errors import (
     AladinError,
     EngineUnavailableError,
@@ -27,7 +29,6 @@ from aladin_service.search.job import Answered, QueueName, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Job
 from aladin_service.work.workers import WorkersHealth
-from PIL import Image
 
 pytestmark = pytest.mark.anyio
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
+
 from aladin_service.http.error_responses import BodiesTooLargeError, error_response
 from aladin_service.http.limits import BodyLimit
-from starlette.types import Message, Receive, Scope, Send
 
 pytestmark = pytest.mark.anyio
 

@@ -14,6 +14,8 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from PIL import Image
+
 from aladin_index.build.builder import build_index
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.format.layout import generation_folder, live_generation
@@ -21,7 +23,6 @@ from aladin_index.format.manifest import read_manifest
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.earlier import rollback_index
 from aladin_service.intake.sources import image_items, text_items
-from PIL import Image
 
 pytestmark = pytest.mark.anyio
 

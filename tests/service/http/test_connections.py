@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+
 from aladin_service.http.access.proxies import TrustedProxies
 from aladin_service.http.connections import PROBE_PLACES, ConnectionLimits
 from aladin_service.settings import ServiceSettings

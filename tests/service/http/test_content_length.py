@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from aladin_service.http.limits import ENDLESS_BYTES, declared_length
 
 

@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 import uvicorn
-from aladin_service.http.limits import BodyLimit
-from aladin_service.http.state import until_disconnect
 from fastapi import FastAPI, Request
 from starlette.requests import ClientDisconnect
+
+from aladin_service.http.limits import BodyLimit
+from aladin_service.http.state import until_disconnect
 
 pytestmark = pytest.mark.anyio
 

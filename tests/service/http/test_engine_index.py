@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
-from aladin_index.engines.client import FoundItem
 from PIL import Image
 from prometheus_client.parser import text_string_to_metric_families
 
+from aladin_index.engines.client import FoundItem
 from tests.index.engines.memory_engine import MemoryEngine
 from tests.service.engine_world import EngineWorld, SlowEngine
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aladin_service.http.error_responses import cut_message, describe_faults, invalid_input
 from pydantic import BaseModel, ValidationError
+
+from aladin_service.http.error_responses import cut_message, describe_faults, invalid_input
 
 
 def fault(name: str, kind: str = "missing") -> dict[str, Any]:

@@ -16,9 +16,9 @@ from pathlib import Path
 import httpx
 import pytest
 import uvicorn
-from aladin_service.http.server import GracefulServer
 from fastapi import FastAPI
 
+from aladin_service.http.server import GracefulServer
 from benchmarks.lib.service_process import ServiceProcess
 
 pytestmark = pytest.mark.anyio

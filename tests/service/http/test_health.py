@@ -9,12 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
+
 from aladin_service.http.app import create_app
 from aladin_service.http.routes import health as health_router
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import WorkersHealth
-from fastapi import FastAPI
 
 pytestmark = pytest.mark.anyio
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.work.workers import ThreadWorkers
 

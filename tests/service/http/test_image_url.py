@@ -12,6 +12,8 @@ from typing import Any
 import httpcore
 import httpx
 import pytest
+from PIL import Image
+
 from aladin_service.http.app import create_app
 from aladin_service.intake.photo_fetcher import PhotoFetcher
 from aladin_service.intake.pinned_network import IpAddress
@@ -19,7 +21,6 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
-from PIL import Image
 
 pytestmark = pytest.mark.anyio
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
+
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.format.evaluations import Evaluation, store_evaluation

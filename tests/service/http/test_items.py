@@ -13,10 +13,11 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from PIL import Image
+
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_service.intake.sources import image_items
-from PIL import Image
 
 pytestmark = pytest.mark.anyio
 

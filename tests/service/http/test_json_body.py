@@ -12,6 +12,8 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from fastapi import FastAPI, Request
+
 from aladin_service.http import bodies as json_body
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.bodies import read_json_object, run_sized
@@ -22,7 +24,6 @@ from aladin_service.intake.photo_fetcher import PhotoFetcher
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
-from fastapi import FastAPI, Request
 
 LIMIT_BYTES = 2000
 LARGE_BYTES = 300_000

@@ -16,8 +16,9 @@ from urllib.parse import quote
 import httpx
 import numpy as np
 import pytest
-from aladin_index.generations.reader import open_index
 from PIL import Image
+
+from aladin_index.generations.reader import open_index
 
 pytestmark = pytest.mark.anyio
 

@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from starlette.responses import JSONResponse
+from starlette.types import Message, Receive, Scope, Send
+
 from aladin_network.errors import OverloadedError
 from aladin_service.http.limits import OverloadGate
 from aladin_service.search.job import QueueName
-from starlette.responses import JSONResponse
-from starlette.types import Message, Receive, Scope, Send
 
 pytestmark = pytest.mark.anyio
 

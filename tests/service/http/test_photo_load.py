@@ -11,10 +11,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aladin_service.photos.photo_bytes as photo_bytes
-import aladin_service.work.jobs as photo_jobs
 import httpx
 import pytest
+from PIL import Image
+
+import aladin_service.photos.photo_bytes as photo_bytes
+import aladin_service.work.jobs as photo_jobs
 from aladin_network.photos.decoding import decoded_image
 from aladin_service.http.app import create_app
 from aladin_service.http.error_responses import HUNG_UP
@@ -23,8 +25,6 @@ from aladin_service.photos.photo_bytes import PhotoBytes
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import QUEUE_THREADS, WorkerPlan
 from aladin_service.work.workers import ThreadWorkers
-from PIL import Image
-
 from tests.aladin.pictures import long_png, webp_of
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,11 @@ from typing import Any
 
 import httpx
 import pytest
+from PIL import Image
+
 from aladin_index.generations.info import describe
 from aladin_index.measure.publish_entries import store_calibration
 from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, TextLengths
-from PIL import Image
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,12 @@ from functools import partial
 
 import pytest
 import uvicorn
+from starlette.types import Receive, Scope, Send
+
 from aladin_service.http.access.proxies import TrustedProxies
 from aladin_service.http.connections import PROBE_PLACES
 from aladin_service.http.server import server_config
 from aladin_service.settings import ServiceSettings
-from starlette.types import Receive, Scope, Send
 
 LARGE = 64 * 2**20  # more than the kernel buffers for a client that does not read
 

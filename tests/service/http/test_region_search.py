@@ -15,6 +15,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from PIL import Image
+
 from aladin_network.detectors.base import load_detector
 from aladin_network.errors import ConfigError
 from aladin_network.inference import encode_images, encode_texts
@@ -23,8 +25,6 @@ from aladin_network.photos.region_files import write_region_npz
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.scores import Encoding
 from aladin_service.intake.image_reader import check_detector
-from PIL import Image
-
 from tests.service.region_world import (
     DIM,
     HEIGHT,

@@ -10,6 +10,11 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import PlainTextResponse
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
+
 from aladin_network.errors import OverloadedError
 from aladin_service.client.answers import TookMs
 from aladin_service.http.error_responses import install_error_handlers
@@ -24,10 +29,6 @@ from aladin_service.observe.logs import (
 from aladin_service.observe.metrics import Metrics
 from aladin_service.queries import SearchOptions, TextQuery
 from aladin_service.search.job import Answered, SearchJob
-from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import PlainTextResponse
-from starlette.requests import ClientDisconnect
-from starlette.types import Message, Receive, Scope, Send
 
 SECRETS = ["Bearer-s3cret", "k3y-s3cret", "a private query", "pa55word"]
 ANSWERED = Answered(

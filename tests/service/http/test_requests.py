@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from fastapi import FastAPI
+
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.limits import BodyLimit
@@ -20,7 +22,6 @@ from aladin_service.intake.photo_fetcher import PhotoFetcher
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.workers import Workers
-from fastapi import FastAPI
 
 LIMIT_BYTES = 100_000
 TIMEOUT_S = 0.2

@@ -11,10 +11,11 @@ from typing import Any
 
 import httpx
 import pytest
+from PIL import Image
+
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.inference import encode_photos, encode_texts
 from aladin_network.scoring.scores import matching_scores
-from PIL import Image
 
 pytestmark = pytest.mark.anyio
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.access.proxies import TrustedProxies
 from aladin_service.http.app import create_app
@@ -22,7 +23,6 @@ from aladin_service.keys.keys_file import add_key
 from aladin_service.observe.logs import FIELDS
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
-
 from tests.service.http.access.conftest import FakeWorkers
 
 SEARCH = ("POST", "/v1/search/images", json.dumps({"text": "a dog"}))

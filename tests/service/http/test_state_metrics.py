@@ -11,11 +11,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
 from aladin_network.errors import IndexNotReadyError, OverloadedError
 from aladin_service.http import state_metrics
 from aladin_service.http.state_metrics import StateMetrics, StateNow, render_state
 from aladin_service.work.workers import WorkersHealth
-from prometheus_client.parser import text_string_to_metric_families
 
 pytestmark = pytest.mark.anyio
 

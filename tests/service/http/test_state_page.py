@@ -53,7 +53,7 @@ def test_nothing_in_it_needs_more_than_the_policy_allows() -> None:
 
 def test_every_part_that_the_scripts_look_for_is_there() -> None:
     ids = set(re.findall(r'\sid="([^"]+)"', HTML))
-    for name in ("state.js", "key_form.js", "problems.js", "offline.js"):
+    for name in ("state.js", "problems.js"):
         script = PAGE.joinpath(name).read_text(encoding="utf-8")
         assert set(re.findall(r'\bat\("([^"]+)"\)', script)) <= ids, name
 

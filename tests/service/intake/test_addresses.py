@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 
 import pytest
+
 from aladin_service.intake.pinned_network import is_public
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpcore
 import pytest
+
 from aladin_network.errors import AladinError, ImageTooLargeError
 from aladin_service.intake.photo_fetcher import (
     ImageUrlFailedError,

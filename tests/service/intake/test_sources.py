@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_network.errors import DataError
 from aladin_service.intake.sources import image_items, text_items

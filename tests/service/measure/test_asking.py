@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_index.build.builder import build_index
 from aladin_index.generations.reader import open_index
 from aladin_index.settings import BuildSettings

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
 from aladin_service.cli import app
 from aladin_service.observe.logs import (
     LogFormat,
@@ -22,7 +24,6 @@ from aladin_service.observe.logs import (
     log_setup,
     log_to_stderr,
 )
-from typer.testing import CliRunner
 
 LOG = logging.getLogger("service.test")
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from fastapi import FastAPI
+
 from aladin_network.errors import IndexNotReadyError
 from aladin_service.client.answers import TookMs
 from aladin_service.http.error_responses import install_error_handlers
@@ -21,15 +23,15 @@ from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import open_tracing
 from aladin_service.queries import SearchOptions, TextQuery
 from aladin_service.search.job import Answered, SearchJob
-from fastapi import FastAPI
 
 pytest.importorskip("opentelemetry.sdk", reason="needs aladin-search[otel]")
 
-from aladin_service.observe import otel_tracing
-from aladin_service.observe.otel_tracing import OtelTracing, stage_times
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+
+from aladin_service.observe import otel_tracing
+from aladin_service.observe.otel_tracing import OtelTracing, stage_times
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

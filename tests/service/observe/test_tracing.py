@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from aladin_network.errors import ConfigError
 from aladin_service.observe.tracing import open_tracing
 

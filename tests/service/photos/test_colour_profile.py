@@ -6,8 +6,8 @@ import struct
 
 import numpy as np
 import pytest
-from aladin_service.photos.metadata import bare_profile
 
+from aladin_service.photos.metadata import bare_profile
 from tests.service.photos.profiles import converted, rgb_profile
 
 

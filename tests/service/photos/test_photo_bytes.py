@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
 from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.memory import DecodingMemory
@@ -21,7 +23,6 @@ from aladin_service.photos.photo_bytes import (
     resized_photo,
     rewritten_photo,
 )
-from PIL import Image
 
 ORIENTATION, MAKE = 0x0112, 0x010F
 MEMORY = DecodingMemory()

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image, PngImagePlugin
+
 from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.memory import DecodingMemory
 from aladin_service.photos.metadata import without_metadata
 from aladin_service.photos.photo_bytes import cut_photo, rewritten_photo
-from PIL import Image, PngImagePlugin
-
 from tests.service.photos.profiles import converted, rgb_profile
 
 ORIENTATION, MAKE, GPS = 0x0112, 0x010F, 0x8825

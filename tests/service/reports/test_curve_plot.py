@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_index.measure.curve_points import (
     CandidateCurve,
     CurvePoint,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from aladin_network.scoring.scores import Encoding
 from aladin_service.search.encoding_cache import CachedEncoding, CacheKey, EncodingCache
 

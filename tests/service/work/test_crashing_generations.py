@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from aladin_service.work import crashing_generations as deadly_generations
 from aladin_service.work.crashing_generations import Attempt, CrashingGenerations, is_fault
 

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
 from aladin_index.settings import Target
 from aladin_network.errors import (
     AladinError,
@@ -23,7 +24,6 @@ from aladin_service.intake.item_changes import TextToAdd
 from aladin_service.queries import SearchOptions, TextQuery
 from aladin_service.work import engine_source
 from aladin_service.work.live_index import LiveIndex, LiveState
-
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 from tests.service.engine_world import EngineWorld, SlowEngine
 

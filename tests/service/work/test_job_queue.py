@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
+
 from aladin_network.errors import ImageError, OverloadedError, ShuttingDownError, WorkerDiedError
 from aladin_service.work.job_queue import JobQueue, JobQueues
 from aladin_service.work.worker import Job, JobQueueName, Worker

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from aladin_service.work.knn_jobs import first_of_each_kind
 from hypothesis import given
 from hypothesis import strategies as st
+
+from aladin_service.work.knn_jobs import first_of_each_kind
 
 
 def on_circle(*degrees: float) -> np.ndarray:

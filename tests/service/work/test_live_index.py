@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from aladin_index.changes.writer import ChangesWriter
 from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_service.http.state_metrics import process_memory
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+
 from aladin_network.errors import DuplicateItemError, ImageError
 from aladin_service.work.messages import Done, PlacesAnswered, Unwanted, Wire, pack, read_message
 

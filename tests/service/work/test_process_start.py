@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+
 from aladin_service.settings import ServiceSettings
 from aladin_service.work import process_start as worker_start
 from aladin_service.work.worker import WorkerPlan

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_index.format.disk import only_builder
 from aladin_index.format.engine_location import EngineLocation, write_location
 from aladin_index.format.layout import CURRENT, NEW_GENERATION, generation_folder

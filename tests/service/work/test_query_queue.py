@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from aladin_network.errors import AladinError, OverloadedError, ShuttingDownError, WorkerDiedError
 from aladin_service.client.answers import TookMs
 from aladin_service.observe.metrics import Metrics

@@ -11,10 +11,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import aladin_service.intake.image_reader as image_reader
-import aladin_service.search.encoder as query_encoder
 import pytest
 import torch
+from PIL import Image
+
+import aladin_service.intake.image_reader as image_reader
+import aladin_service.search.encoder as query_encoder
 from aladin_network.errors import (
     ImageError,
     InputError,
@@ -36,7 +38,6 @@ from aladin_service.queries import (
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Worker, WorkerPlan
-from PIL import Image
 
 Encoded = Callable[..., bytes]
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aladin_service.work.workers as thread_workers
 import pytest
+
+import aladin_service.work.workers as thread_workers
 from aladin_network.errors import (
     IndexNotReadyError,
     InputError,

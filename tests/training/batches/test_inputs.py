@@ -10,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import aladin_training.batches.items
 import numpy as np
 import pytest
 import torch
+from PIL import Image, ImageOps
+
+import aladin_training.batches.items
 from aladin_network.config import ImageEncoderConfig, ImagePreprocessing
 from aladin_network.errors import ImageError
 from aladin_network.inference import FeatureCache
@@ -30,7 +32,6 @@ from aladin_training.batches.inputs import (
     image_digest,
 )
 from aladin_training.batches.items import PhotoItems, usable_photos
-from PIL import Image, ImageOps
 
 VIEWS = ["", "mirrored"]
 TEXTS = ["two dogs", "a man rides a motorcycle in the street", "two dogs"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from aladin_training.comparison.evaluation import BINS, score_histogram
 
 

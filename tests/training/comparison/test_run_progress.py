@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from aladin_training.comparison.processes import ActiveRuns, RunProgress, RunState
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+
 from aladin_network.errors import ConfigError
 from aladin_training.config.recipe import load_recipe, recipes_folder
 from aladin_training.config.stage import task_kind

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+
 from aladin_network.errors import DataError
 from aladin_training.data import Record, iter_records, read_records
 from aladin_training.data.tables import open_csv

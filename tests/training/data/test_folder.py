@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from PIL import Image
+
 from aladin_network.errors import DataError
 from aladin_training.data import iter_records, read_records
-from PIL import Image
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from aladin_network.errors import DataError
 from aladin_training.data import KNOWN_FORMATS, iter_records, read_records
 

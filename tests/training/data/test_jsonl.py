@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PIL import Image
+
 from aladin_network.errors import DataError
 from aladin_training.data import read_records
-from PIL import Image
 
 Write = Callable[..., Path]
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
+
 from aladin_network.errors import DataError
 from aladin_training.data import read_records
-from PIL import Image
 
 
 def photo(filename: str, split: str, *captions: str, **fields: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from aladin_network.errors import DataError
 from aladin_training.data.formats import common_folder, expand
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from aladin_network.errors import DataError
 from aladin_training.data import read_records
 from aladin_training.data.regions import open_regions, region_key

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from PIL import Image
+
 from aladin_network.errors import DataError
 from aladin_training.data.texts import TextRecord, iter_texts
-from PIL import Image
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+
 from aladin_network.errors import DataError
 from aladin_network.photos.decoding import read_image
 from aladin_training.data import iter_records, read_records

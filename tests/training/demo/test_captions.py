@@ -7,6 +7,7 @@ import re
 from random import Random
 
 import pytest
+
 from aladin_training.demo.captions import Mention, Statement, write_captions
 from aladin_training.demo.layout import COLOURS, SHAPES, Scene, SceneObject, deal_group
 

@@ -6,9 +6,10 @@ from random import Random
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from aladin_training.demo.drawing import draw_background, draw_scene
 from aladin_training.demo.layout import BACKGROUNDS, COLOURS, PATTERNS, SHAPES, Scene, SceneObject
-from PIL import Image
 
 HUES = {"red": 0, "orange": 21, "yellow": 35, "green": 95, "blue": 157, "purple": 196, "pink": 237}
 

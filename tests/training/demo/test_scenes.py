@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from aladin_network.errors import ConfigError
 from aladin_network.photos.decoding import read_image
 from aladin_training.data import read_records

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from aladin_training.losses.negatives import negative_mask
 from torch import Tensor
+
+from aladin_training.losses.negatives import negative_mask
 
 
 @pytest.fixture(params=["diagonal", "image ids"])

@@ -6,11 +6,12 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
+
 from aladin_network.errors import ConfigError, ShapeError
 from aladin_training.losses.boosting import BoostingLoss
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.losses.triplet import TripletMarginLoss
-from torch import Tensor
 
 FORMS = [("relative", True), ("relative", False), ("absolute", True), ("absolute", False)]
 

@@ -7,12 +7,13 @@ from itertools import product
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional as F
+
 from aladin_network.errors import ConfigError, ShapeError
 from aladin_training.losses.gradient import GradientObjective
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.losses.triplet import TripletMarginLoss
-from torch import Tensor
-from torch.nn import functional as F
 
 TRIPLET_WEIGHTS = ["con", "nca", "cir"]
 PAIR_WEIGHTS = ["con", "lin", "sig", "lin_ms", "sig_ms"]

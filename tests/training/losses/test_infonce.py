@@ -6,11 +6,12 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional as F
+
 from aladin_network.errors import ConfigError, ShapeError
 from aladin_training.losses.infonce import InfoNCELoss
 from aladin_training.losses.negatives import negative_mask
-from torch import Tensor
-from torch.nn import functional as F
 
 
 def reference(

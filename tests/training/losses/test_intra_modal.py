@@ -6,10 +6,11 @@ import math
 
 import pytest
 import torch
-from aladin_network.errors import ConfigError, ShapeError
-from aladin_training.losses.intra_modal import IntraModalConstraintLoss
 from torch import Tensor
 from torch.nn import functional as F
+
+from aladin_network.errors import ConfigError, ShapeError
+from aladin_training.losses.intra_modal import IntraModalConstraintLoss
 
 DISTANCES = ["l1", "l2", "msd", "cos"]
 

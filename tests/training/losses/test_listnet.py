@@ -6,9 +6,10 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
+
 from aladin_network.errors import ConfigError, ShapeError
 from aladin_training.losses.listnet import ListNetLoss
-from torch import Tensor
 
 
 def softmax(values: list[float]) -> list[float]:

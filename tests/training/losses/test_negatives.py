@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from aladin_network.errors import ShapeError
 from aladin_training.losses.negatives import diagonal_pairs, negative_mask
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
+
 from aladin_network.errors import ConfigError, ShapeError
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.losses.offline_quintuplet import OfflineQuintupletLoss, OfflineScores
 from aladin_training.losses.triplet import TripletMarginLoss
-from torch import Tensor
 
 FORMS = ["triplet", "quintuplet", "adaptive"]
 

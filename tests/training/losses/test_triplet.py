@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
+
 from aladin_network.errors import ShapeError
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.losses.triplet import TripletMarginLoss
-from torch import Tensor
 
 
 def reference(

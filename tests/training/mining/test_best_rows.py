@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 import torch
-from aladin_training.mining.sweep import BestRows
 from torch import Tensor
+
+from aladin_training.mining.sweep import BestRows
 
 
 def slow_best(scores: Tensor, excluded: Tensor, k: int) -> list[list[int]]:

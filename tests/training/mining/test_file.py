@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+
 from aladin_network.errors import DataError, StaleNegativesError
 from aladin_training.batches.offline import (
     MinedFrom,
@@ -18,7 +20,6 @@ from aladin_training.batches.offline import (
     load_negatives,
     save_negatives,
 )
-from safetensors.torch import load_file, save_file
 
 MINED_FROM = MinedFrom(
     data="d" * 64, model_id="e" * 64, score="matching", num_texts=3, num_images=2

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from PIL import Image
+
 from aladin_network.types import NullProgress
 from aladin_training.mining.miner import mine_file
-from PIL import Image
 
 
 class Recorder(NullProgress):

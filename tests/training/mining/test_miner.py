@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import aladin_training.batches.dataset
 import pytest
 import torch
+
+import aladin_training.batches.dataset
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import ScoreName

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 import torch
+
 from aladin_network.errors import InputError
 from aladin_training.batches.offline import MinedFrom, OfflineNegatives, OfflineRows, sample_offline
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
+
 from aladin_network.errors import InputError
 from aladin_network.types import NullProgress
 from aladin_training.mining import sweep
 from aladin_training.mining.sweep import hardest_negatives
-from torch import Tensor
 
 
 def slow_lists(scores: Tensor, image_of_text: Tensor, count: int) -> list[list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from aladin_training.parallel.threads import torch_threads
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
+
 from aladin_training.config.recipe import Recipe, load_recipe, recipes_folder
 from aladin_training.demo.scenes import draw_data_set
 from aladin_training.stages.run import run_recipe
-from safetensors.torch import load_file
 
 SUITE = sorted(
     path for path in (recipes_folder() / "compare").glob("*.toml") if not path.stem.startswith("_")

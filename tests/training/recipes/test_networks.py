@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
+
 from aladin_network.checkpoint import load_checkpoint
 from aladin_training.adapters.parts import part_of
 from aladin_training.config.recipe import load_recipe, recipes_folder
 from aladin_training.stages.run import run_recipe
-from safetensors.torch import load_file
 
 RECIPES = recipes_folder()
 # What the last stage trains.

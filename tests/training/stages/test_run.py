@@ -11,16 +11,16 @@ import sys
 import time
 from pathlib import Path
 
-import aladin_training.loop
 import pytest
 import torch
+from safetensors.torch import load_file
+
+import aladin_training.loop
 from aladin_network.calibration.calibration import CALIBRATION
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import AladinError, CheckpointError, ConfigError, NonFiniteLossError
 from aladin_training.config.recipe import load_recipe
 from aladin_training.stages.run import read_validation, run_recipe
-from safetensors.torch import load_file
-
 from tests.training.interruption import InterruptAfter, InterruptionError
 
 

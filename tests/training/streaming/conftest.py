@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from PIL import Image
+
 from aladin_network.encoders.base import TextBatch
 from aladin_network.types import NullProgress
 from aladin_training.batches.batch import Batch
 from aladin_training.streaming.stream import PhotoStream, open_stream
-from PIL import Image
 
 
 class RedOfPhoto:

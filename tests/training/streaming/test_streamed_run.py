@@ -6,16 +6,16 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import aladin_training.loop
 import pytest
 import torch
+from safetensors.torch import load_file
+
+import aladin_training.loop
 from aladin_network.errors import ConfigError, DataError
 from aladin_network.types import NullProgress
 from aladin_training.config.recipe import Recipe, StreamConfig, load_recipe
 from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.run import run_recipe
-from safetensors.torch import load_file
-
 from tests.training.interruption import InterruptAfter, InterruptionError
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+
 from aladin_network.model import AladinModel
 from aladin_training.adapters.parts import reset_part
 from aladin_training.batches.batch import Batch

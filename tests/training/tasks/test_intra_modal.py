@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+
 from aladin_network.model import AladinModel
 from aladin_training.batches.batch import Batch
 from aladin_training.config.stage import StageConfig, TaskConfig

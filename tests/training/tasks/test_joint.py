@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+
 from aladin_network.encoders.base import TextBatch
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_training.batches.batch import Batch

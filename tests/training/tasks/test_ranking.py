@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor, nn
+
 from aladin_network.errors import ConfigError
 from aladin_training.losses.boosting import BoostingLoss
 from aladin_training.losses.gradient import GradientObjective
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.losses.triplet import TripletMarginLoss
 from aladin_training.tasks.pair_tasks import BoostingTask, rank
-from torch import Tensor, nn
 
 
 class Scores:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.model import AladinModel
 from aladin_network.scoring.fusion import DirectionFusion, Fusion

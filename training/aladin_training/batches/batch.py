@@ -7,9 +7,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
-from aladin_network.encoders.base import Features, ImageBatch, TextBatch, to_device
 from jaxtyping import Bool
 from torch import Tensor
+
+from aladin_network.encoders.base import Features, ImageBatch, TextBatch, to_device
 
 
 class OfflineBatch(NamedTuple):
@@ -49,7 +50,7 @@ class Batch(NamedTuple):
     offline: OfflineBatch | None = None
     others: Mapping[str, Batch] = MappingProxyType({})
 
-    def seen_by(self, network: str) -> Batch:
+    def for_network(self, network: str) -> Batch:
         """Return the batch as another network reads it.
 
         Args:

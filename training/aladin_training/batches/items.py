@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from PIL import Image, ImageOps
+
 from aladin_network.config import ModelConfig
 from aladin_network.encoders.base import ImageEncoder
 from aladin_network.errors import ImageError, InputError
@@ -25,7 +27,6 @@ from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore, region_keys
-from PIL import Image, ImageOps
 
 # A crop keeps this share of each side: enough that the captions stay true.
 _CROP_SIDE = (0.65, 0.95)
@@ -169,7 +170,7 @@ def usable_photos(
     progress.start(len(files), "photos")
     keys: list[list[str]] = [[] for _ in names]
     usable: list[int] = []
-    for row, found in enumerate(in_threads(files, look)):
+    for row, found in enumerate(map_in_threads(files, look)):
         progress.advance()
         if found is not None:
             usable.append(row)
@@ -178,7 +179,7 @@ def usable_photos(
     return PhotoItems([files[row] for row in usable], list(names), keys), usable
 
 
-def in_threads(items: Sequence[S], work: Callable[[S], T]) -> Iterator[T]:
+def map_in_threads(items: Sequence[S], work: Callable[[S], T]) -> Iterator[T]:
     """Map over items in a few threads, in order, with bounded look-ahead."""
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, len(items), _READ_AHEAD):

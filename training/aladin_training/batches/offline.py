@@ -21,17 +21,20 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Int32
+from pydantic import ConfigDict
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
 from aladin_network.checkpoint import check_readable, write_tensors
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, DataError, InputError, StaleNegativesError
 from aladin_network.files import atomic_file
 from aladin_network.scoring.scores import ScoreName
 from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
-from aladin_training.mining.sweep import NO_ROW
-from jaxtyping import Int32
-from pydantic import ConfigDict
-from safetensors import SafetensorError, safe_open
-from torch import Tensor
+
+# Fills a list up where there are fewer negatives than asked for.
+NO_ROW = -1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from aladin_network.errors import DataError
-from aladin_network.photos.files import PhotoFile, printable
 from PIL import features
 
+from aladin_network.errors import DataError
+from aladin_network.photos.files import PhotoFile, printable
 from aladin_training.data.fields import Place
 
 logger = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class Record:
         return [f"{self.id}#{number}" for number in range(len(self.captions))]
 
 
-class Entry(NamedTuple):
+class LocatedRecord(NamedTuple):
     """What a reader yields.
 
     Attributes:
@@ -145,13 +145,13 @@ class Entry(NamedTuple):
 
 
 def select(
-    entries: Iterable[Entry],
+    entries: Iterable[LocatedRecord],
     source: Path,
     split: str | None,
     *,
     require_captions: bool,
     skipped: SkippedOfSplit | None = None,
-) -> Iterator[Entry]:
+) -> Iterator[LocatedRecord]:
     """Pass on the photos of one split as they come.
 
     Args:
@@ -184,7 +184,7 @@ def select(
         raise DataError(source, None, f"has no split {split!r}, known are {sorted(known)}")
 
 
-def collect(entries: Iterable[Entry], *, require_photos: bool = True) -> list[Record]:
+def collect(entries: Iterable[LocatedRecord], *, require_photos: bool = True) -> list[Record]:
     """Gather records, refusing those that training could not use.
 
     Args:

@@ -12,7 +12,6 @@ from typing import Any
 from aladin_network.errors import ConfigError
 from aladin_network.files import atomic_file
 from aladin_network.types import NullProgress, Progress
-
 from aladin_training.demo.captions import write_captions
 from aladin_training.demo.drawing import draw_scene
 from aladin_training.demo.layout import Scene, deal_group

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar, Literal, get_args
 
 import torch
-from aladin_network.errors import ConfigError, ShapeError
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from aladin_network.errors import ConfigError, ShapeError
 from aladin_training.losses.negatives import check_mask, diagonal_pairs
 
 Form = Literal["relative", "absolute"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar, Literal, get_args
 
 import torch
-from aladin_network.errors import ConfigError
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from aladin_network.errors import ConfigError
 from aladin_training.losses.negatives import check_mask, diagonal_pairs
 
 TripletWeight = Literal["con", "nca", "cir"]

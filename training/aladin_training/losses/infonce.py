@@ -6,10 +6,10 @@ import math
 from typing import ClassVar
 
 import torch
-from aladin_network.errors import ConfigError
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from aladin_network.errors import ConfigError
 from aladin_training.losses.negatives import check_mask, diagonal_pairs
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import torch
-from aladin_network.errors import ConfigError, ShapeError
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from aladin_network.errors import ConfigError, ShapeError
 
 Distance = Literal["l1", "l2", "msd", "cos"]
 Mode = Literal["official", "paper"]

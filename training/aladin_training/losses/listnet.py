@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from aladin_network.errors import ConfigError, ShapeError
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from aladin_network.errors import ConfigError, ShapeError
 
 
 class ListNetLoss(nn.Module):

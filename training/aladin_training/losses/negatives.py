@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
-from aladin_network.errors import ShapeError
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from aladin_network.errors import ShapeError
 
 
 def negative_mask(

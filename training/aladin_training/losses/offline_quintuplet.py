@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, get_args
 
-from aladin_network.errors import ConfigError, ShapeError
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from aladin_network.errors import ConfigError, ShapeError
 from aladin_training.losses.negatives import diagonal_pairs
 
 Form = Literal["triplet", "quintuplet", "adaptive"]

@@ -11,12 +11,12 @@ import logging
 from pathlib import Path
 
 import torch
+
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding, ScoreName
 from aladin_network.types import NullProgress, Progress
-
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.items import PLAIN
 from aladin_training.batches.offline import (

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from aladin_network.errors import InputError
-from aladin_network.types import Progress
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-NO_ROW = -1
+from aladin_network.errors import InputError
+from aladin_network.types import Progress
+from aladin_training.batches.offline import NO_ROW
 
 _ROW_BITS = 32
 _LAST_ROW = 2**_ROW_BITS - 1

@@ -10,11 +10,11 @@ import math
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
+
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import ScoreName
-from torch import Tensor
-
 from aladin_training.batches.batch import Batch
 from aladin_training.tasks.scores import BatchScores, Encode, FrozenNetwork, encode_directly
 

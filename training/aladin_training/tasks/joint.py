@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
-from aladin_network.errors import ConfigError
-from aladin_network.model import AladinModel
 from torch import Tensor, nn
 
+from aladin_network.errors import ConfigError
+from aladin_network.model import AladinModel
 from aladin_training.adapters.parts import set_trained_parts, set_training_mode
 from aladin_training.batches.batch import Batch
 from aladin_training.config.stage import StageConfig, TaskConfig, task_kind
@@ -109,7 +109,7 @@ class JointTask(nn.Module):
     def scores(self, batch: Batch, encode: Encode) -> BatchScores:
         """Encode a batch with this network and with its anchors."""
         seen = [anchor(batch, encode) for anchor in self.anchors]
-        own = batch.seen_by(self._reads)
+        own = batch.for_network(self._reads)
         return BatchScores(self.model, own, encode, seen, self._teacher)
 
     def report(self, scores: BatchScores) -> LossReport:

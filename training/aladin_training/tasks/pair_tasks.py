@@ -16,10 +16,10 @@ Train the embeddings of one photo's captions to find each other.
 from __future__ import annotations
 
 import torch
-from aladin_network.errors import ConfigError
-from aladin_network.scoring.scores import ScoreName
 from torch import Tensor, nn
 
+from aladin_network.errors import ConfigError
+from aladin_network.scoring.scores import ScoreName
 from aladin_training.losses.offline_quintuplet import OfflineQuintupletLoss
 from aladin_training.tasks.scores import BatchScores
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 import torch
-from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding, ScoreName, matching_scores
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from aladin_network.model import AladinModel
+from aladin_network.scoring.scores import Encoding, ScoreName, matching_scores
 from aladin_training.batches.batch import Batch
 from aladin_training.losses.offline_quintuplet import OfflineScores
 from aladin_training.parallel.distributed import gather_inputs, gather_results
@@ -167,4 +167,4 @@ class FrozenNetwork:
     @torch.no_grad()
     def __call__(self, batch: Batch, encode: Encode = encode_directly) -> BatchScores:
         """Encode the batch."""
-        return BatchScores(self.model, batch.seen_by(self._reads), encode)
+        return BatchScores(self.model, batch.for_network(self._reads), encode)

@@ -17,11 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aladin_network.errors import EngineError
-
 from aladin_index.engines.milvus.connection import ENGINE, ONCE, MilvusConnection
 from aladin_index.engines.milvus.index_kinds import INDEXED_ROWS
 from aladin_index.engines.milvus.rows import KEY, MAX_TEXT_BYTES
+from aladin_network.errors import EngineError
 
 # A side of a billion items takes hours to be indexed; what stands still longer is told.
 _INDEX_S, _LOAD_S, _FLUSH_S = 24 * 3600.0, 3600.0, 600.0

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from aladin_network.errors import ConfigError
-
 from aladin_index.ann.ann_index import EXACT_UP_TO
+from aladin_network.errors import ConfigError
 
 Number = int | float | str
 

@@ -20,7 +20,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from aladin_network.errors import EngineError, InputError
 
 from aladin_index.engines.client import CollectionSchema, EngineItem
 from aladin_index.engines.filter_fields import (
@@ -34,6 +33,7 @@ from aladin_index.engines.record import item_from_text, item_text, token_bytes, 
 from aladin_index.items.filters import And, Bound, Comparison, Equal, Exists, Filter, Not, Or, Range
 from aladin_index.settings import TokenDtype
 from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
+from aladin_network.errors import EngineError, InputError
 
 TERMS, EXTENTS = "terms", "extents"
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
-from aladin_network.errors import EngineError, EngineUnavailableError
 from qdrant_client import QdrantClient
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import (
@@ -28,9 +27,10 @@ from qdrant_client.http.exceptions import (
     UnexpectedResponse,
 )
 
-from aladin_index.engines.connect import EngineOptions
+from aladin_index.engines.client import EngineOptions
 from aladin_index.engines.qdrant.client_store import ClientStore
 from aladin_index.engines.qdrant.store import QdrantSettings
+from aladin_network.errors import EngineError, EngineUnavailableError
 
 # Doubled after each try, and up to half of it less, so that replicas do not come all at once.
 _FIRST_PAUSE_S = 0.1

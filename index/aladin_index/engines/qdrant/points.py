@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from aladin_network.errors import InputError
 
 from aladin_index.engines.client import EngineItem, FoundItem
 from aladin_index.engines.filter_fields import field_key, filter_fields, number_key, terms_of
@@ -31,6 +30,7 @@ from aladin_index.engines.qdrant.store import Point, ScoredPoint, TokenVectors
 from aladin_index.engines.record import item_from_text, item_text, token_bytes, tokens_of
 from aladin_index.items.filters import And, Bound, Equal, Exists, Filter, Not, Or, Range
 from aladin_index.tokens.codec import TokenCodec
+from aladin_network.errors import InputError
 
 VALUES, NUMBERS = "values", "numbers"
 # Of a field in `numbers`: the least and the greatest, in a list, and what rounding left of each.

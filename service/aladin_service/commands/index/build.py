@@ -196,9 +196,6 @@ def build(
     from aladin_index.generations.history import pending_changes
     from aladin_index.settings import BuildSettings
     from aladin_network.checkpoint import load_checkpoint
-    from aladin_training.data.records import ignore_skipped, log_skipped
-    from aladin_training.data.regions import open_regions
-
     from aladin_service.intake.sources import (
         DetectedRegions,
         image_items,
@@ -207,6 +204,8 @@ def build(
         text_items,
         with_photo_keys,
     )
+    from aladin_training.data.records import ignore_skipped, log_skipped
+    from aladin_training.data.regions import open_regions
 
     check_ray_options(ray, ray_workers, ray_cpus)
     with told_how_to_resume(out), ExitStack() as stack:

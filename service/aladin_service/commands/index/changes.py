@@ -87,8 +87,6 @@ def add(
     from aladin_index.settings import Target
     from aladin_network.checkpoint import load_checkpoint
     from aladin_network.errors import InputError
-    from aladin_training.data.records import ignore_skipped, log_skipped
-
     from aladin_service.intake.sources import (
         DetectedRegions,
         image_items,
@@ -97,6 +95,7 @@ def add(
         with_photo_keys,
     )
     from aladin_service.settings import engine_options
+    from aladin_training.data.records import ignore_skipped, log_skipped
 
     sources: dict[Target, Path] = {}
     if images is not None:
@@ -178,7 +177,6 @@ def delete(
     from aladin_index.open import open_writer
     from aladin_network.checkpoint import read_model_id
     from aladin_network.errors import InputError
-
     from aladin_service.settings import engine_options
 
     wanted = list(ids or ())

@@ -33,7 +33,6 @@ def info(
     """
     from aladin_index.format.engine_location import location_of
     from aladin_index.generations.info import describe
-
     from aladin_service.reports.index_facts import calibration_warnings, index_data, index_facts
     from aladin_service.reports.index_plot import check_plot, curve_tables, draw_curves
     from aladin_service.reports.tables import facts_table, print_table
@@ -65,7 +64,6 @@ def _engine_info(
     from aladin_index.engines.connect import connect
     from aladin_index.engines.engine_index import describe_engine_index
     from aladin_network.errors import InputError
-
     from aladin_service.reports.index_facts import engine_index_data, engine_index_facts
     from aladin_service.reports.index_plot import curve_tables
     from aladin_service.reports.tables import facts_table, print_table

@@ -137,7 +137,6 @@ def plan(
     from aladin_index.plan.plan import make_plan
     from aladin_index.plan.workload import Workload
     from aladin_index.settings import TokenDtype
-
     from aladin_service.reports.plan_report import plan_data, plan_notes, plan_table
     from aladin_service.reports.tables import print_table
 

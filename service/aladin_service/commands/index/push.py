@@ -131,7 +131,6 @@ def push(
     from aladin_index.engines.connect import connect
     from aladin_index.engines.push import PushSettings, push_index
     from aladin_index.format.engine_location import location_of
-
     from aladin_service.settings import read_settings
 
     asked: dict[str, Any] = {

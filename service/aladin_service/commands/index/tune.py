@@ -77,7 +77,6 @@ def tune(
     """
     from aladin_index.generations.info import describe
     from aladin_index.measure.tune import TuneOptions, tune_index
-
     from aladin_service.measure.tune_queries import queries_of
     from aladin_service.reports.index_plot import check_plot, curve_tables, curves_data, draw_curves
     from aladin_service.reports.tables import print_table

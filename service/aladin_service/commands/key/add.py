@@ -53,7 +53,6 @@ def add(
     Out: the key on stdout, this once: FILE keeps its digest alone.
     """
     from aladin_network.errors import ConfigError
-
     from aladin_service.keys.keys_file import add_key
 
     if rate is not None and not 0 < rate < float("inf"):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from aladin_network.errors import AladinError
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from aladin_network.errors import AladinError
 from aladin_service.http.access.audit import WriteRecord, log_write
 from aladin_service.http.access.origins import (
     cors_headers,

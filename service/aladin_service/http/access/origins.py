@@ -18,10 +18,11 @@ import re
 from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
-from aladin_network.errors import ConfigError
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Scope
+
+from aladin_network.errors import ConfigError
 
 _REQUEST_HEADERS = "Authorization, Content-Type, X-API-Key, X-Request-ID"
 _ANSWER_HEADERS = "Retry-After, X-Request-ID"

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from aladin_network.errors import ConfigError
 from starlette.routing import compile_path
 
+from aladin_network.errors import ConfigError
 from aladin_service.http.access.origins import check_origins, is_loopback
 from aladin_service.http.access.rate_limits import (
     ClientBuckets,

@@ -11,8 +11,9 @@ import os
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-from aladin_network.errors import ConfigError
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from aladin_network.errors import ConfigError
 
 _VARIABLE = "FORWARDED_ALLOW_IPS"
 _ANY = "*"

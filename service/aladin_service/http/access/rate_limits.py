@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from aladin_network.errors import ConfigError
 from fastapi import Request
 
+from aladin_network.errors import ConfigError
 from aladin_service.http.errors import RateLimitedError
 from aladin_service.observe.metrics import Metrics
 

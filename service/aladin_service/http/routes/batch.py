@@ -11,15 +11,15 @@ import time
 from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from aladin_network.errors import (
     EngineUnavailableError,
     IndexNotReadyError,
     InputError,
     OverloadedError,
 )
-from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
 from aladin_service.client.answers import SearchAnswer
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import json_request_docs, read_json_object, run_sized

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from aladin_network.errors import InputError
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from pydantic import Field, ValidationError, model_validator
 
+from aladin_network.errors import InputError
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.etags import NOT_MODIFIED_DOCS, IfNoneMatch, answer_version, known_versions

@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 from typing import Literal
 
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
 from aladin_network.errors import (
     AladinError,
     EngineUnavailableError,
     IndexNotReadyError,
     ShuttingDownError,
 )
-from fastapi import APIRouter
-from pydantic import BaseModel, Field
-
 from aladin_service.http.error_responses import WorkersMissingError, error_docs
 from aladin_service.http.errors import KeysMissingError
 from aladin_service.http.state import Service

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from aladin_network.errors import InputError
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 
+from aladin_network.errors import InputError
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.etags import NOT_MODIFIED_DOCS, IfNoneMatch, answer_version, known_versions
 from aladin_service.http.search_requests import MAX_ASKED_ID_CHARS

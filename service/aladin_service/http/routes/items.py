@@ -9,10 +9,10 @@ import time
 from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
-from aladin_network.errors import InputError
 from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import ConfigDict, FailFast, Field, ValidationError, model_validator
 
+from aladin_network.errors import InputError
 from aladin_service.client.answers import Added, AddTookMs, Deleted, Item
 from aladin_service.http.access.audit import Audit
 from aladin_service.http.access.rate_limits import charge

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, cast
 from urllib.parse import unquote
 
-from aladin_network.errors import InputError
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import (
     BaseModel,
@@ -21,6 +20,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from aladin_network.errors import InputError
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import Upload, json_request_docs, read_json_object, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pymilvus
 import pytest
+
 from aladin_index.engines.milvus import connection as milvus_connection
 from aladin_index.engines.milvus.connection import MilvusConnection
 from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from aladin_index.engines.milvus import connection as consistency
 from aladin_index.engines.milvus.connection import Consistency
 from aladin_network.errors import ConfigError

@@ -7,10 +7,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+
 from aladin_index.engines.connect import connect
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.engine_location import EngineLocation
-
 from benchmarks.lib.milvus_server import MilvusServer
 from tests.index.backend_contract import Publish, RemoteContract
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from aladin_index.engines.filter_fields import field_key, number_key
 from aladin_index.engines.milvus.rows import expression, quoted
 from aladin_index.items.filters import parse_filter

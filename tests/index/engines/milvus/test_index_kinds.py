@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from aladin_index.engines.milvus.index_kinds import (
     INDEX_KINDS,
     check_search_params,

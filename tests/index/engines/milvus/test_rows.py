@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+
 from aladin_index.engines.client import EngineItem
 from aladin_index.engines.milvus.rows import (
     ITEM,
@@ -19,7 +20,6 @@ from aladin_index.engines.milvus.rows import (
 from aladin_index.settings import TOKEN_DTYPES, TokenDtype
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import EngineError, InputError
-
 from tests.index.engines.made_up import (
     EMBEDDING_DIM,
     TOKEN_DIM,

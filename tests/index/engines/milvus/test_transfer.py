@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from aladin_index.engines.milvus.rows import CollectionForm, batches, parts_of, row_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aladin_index.engines.milvus.rows import CollectionForm, batches, parts_of, row_of
 from tests.index.engines.made_up import codec_of, entry, schema_of
 
 MOST_BYTES, MOST_ROWS = 4 * 2**20, 2000

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from aladin_network.checkpoint import load_checkpoint
-from aladin_service.cli import app
 from torch import nn
 from typer.testing import CliRunner, Result
+
+from aladin_network.checkpoint import load_checkpoint
+from aladin_service.cli import app
 
 
 class Command:

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import torch
+from typer.testing import CliRunner, Result
+
 from aladin_network.checkpoint import load_checkpoint
 from aladin_service.cli import app
-from typer.testing import CliRunner, Result
 
 
 def run(*words: object) -> Result:

@@ -11,9 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from aladin_network.checkpoint import load_checkpoint
-from aladin_network.encoders.tokenized_text import train_tokenizer
-from aladin_service.cli import app
 from PIL import Image
 from transformers import (
     AutoConfig,
@@ -25,6 +22,10 @@ from transformers import (
 )
 from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
 from typer.testing import CliRunner, Result
+
+from aladin_network.checkpoint import load_checkpoint
+from aladin_network.encoders.tokenized_text import train_tokenizer
+from aladin_service.cli import app
 
 CAPTIONS = ["a red dog runs", "two men ride a motorcycle", "a blue square above a circle"]
 SIZES = [(96, 64), (64, 96), (80, 80), (120, 40)]

@@ -11,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
+
 from aladin_index.build import builder
 from aladin_index.build.builder import BuildReport
 from aladin_index.cluster.pool import WorkerSettings
@@ -18,7 +20,6 @@ from aladin_index.settings import BuildSettings
 from aladin_network.errors import ClusterError
 from aladin_service.cli import app
 from aladin_service.commands.index.build import fields_of
-from typer.testing import CliRunner, Result
 
 
 def aladin(*words: object) -> Result:

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-from aladin_service.cli import app
 from typer.testing import CliRunner, Result
+
+from aladin_service.cli import app
 
 
 def aladin(*words: object) -> Result:

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
+
 from aladin_index.generations.info import IndexInfo, describe
 from aladin_index.measure.publish_entries import store_calibration
 from aladin_network.calibration.calibration import Calibration, sample_photos, write_calibration
 from aladin_network.checkpoint import read_model_id
 from aladin_service.cli import app
 from aladin_service.reports.index_facts import calibration_warnings, index_facts, taken_over_line
-from typer.testing import CliRunner, Result
 
 
 def info(*words: object) -> Result:

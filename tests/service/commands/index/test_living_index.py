@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aladin_service.cli import app
 from typer.testing import CliRunner
+
+from aladin_service.cli import app
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from aladin_index.format.layout import live_generation
-from aladin_service.cli import app
 from click.testing import Result
 from typer.testing import CliRunner
+
+from aladin_index.format.layout import live_generation
+from aladin_service.cli import app
 
 
 def aladin(*words: object, code: int = 0) -> Result:

@@ -13,9 +13,10 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from aladin_service.cli import app
 from click.testing import Result
 from typer.testing import CliRunner
+
+from aladin_service.cli import app
 
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
+
 from aladin_index.plan.constants import PACKAGED_CONSTANTS, read_constants
 from aladin_index.plan.plan import plan_embedded
 from aladin_index.plan.workload import Workload
 from aladin_service.cli import app
-from typer.testing import CliRunner, Result
 
 
 def plan(*words: object) -> Result:

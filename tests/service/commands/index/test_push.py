@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
+
 from aladin_index.format.engine_location import EngineLocation, location_of
 from aladin_service.cli import app
-from typer.testing import CliRunner, Result
 
 
 def aladin(*words: object) -> Result:

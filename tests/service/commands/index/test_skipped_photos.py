@@ -10,9 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from aladin_service.cli import app
 from click.testing import Result
 from typer.testing import CliRunner
+
+from aladin_service.cli import app
 
 Service = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 

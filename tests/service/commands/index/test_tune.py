@@ -7,9 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from aladin_service.cli import app
 from PIL import Image
 from typer.testing import CliRunner, Result
+
+from aladin_service.cli import app
 
 FEW = ["--at", "2", "--num-queries", "8", "--candidates", "12", "--fidelity", "0.5"]
 

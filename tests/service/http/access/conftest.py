@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
+
 from aladin_index.changes.writer import AddReport, DeleteReport
 from aladin_network.errors import UnknownItemError
 from aladin_service.client.answers import TookMs

@@ -7,10 +7,11 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
+
 from aladin_service.http.access.control import AccessControl, AnswerHeaders
 from aladin_service.http.access.policy import make_policy
 from aladin_service.settings import ServiceSettings
-from starlette.types import Receive, Scope, Send
 
 pytestmark = pytest.mark.anyio
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_service.http.access.audit import WriteRecord, log_write
 
 pytestmark = pytest.mark.anyio

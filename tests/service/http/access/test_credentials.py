@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from starlette.datastructures import Headers
+
 from aladin_service.http.access.control import presented_key
 from aladin_service.http.errors import UnauthorizedError
-from starlette.datastructures import Headers
 
 
 def headers(*pairs: tuple[str, str]) -> Headers:

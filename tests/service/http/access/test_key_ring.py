@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_network.errors import ConfigError
 from aladin_service.http.access.policy import KeyRing
 from aladin_service.http.errors import KeysMissingError, RateLimitedError

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_service.http.access.policy import rows_of
 
 pytestmark = pytest.mark.anyio

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from starlette.datastructures import Headers
+
 from aladin_network.errors import ConfigError
 from aladin_service.http.access.origins import (
     check_origins,
@@ -10,7 +12,6 @@ from aladin_service.http.access.origins import (
     is_loopback,
     is_own_host,
 )
-from starlette.datastructures import Headers
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_network.errors import ConfigError
 from aladin_service.http.access.policy import make_policy
 from aladin_service.settings import ServiceSettings

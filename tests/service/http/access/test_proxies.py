@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from starlette.types import Receive, Scope, Send
+
 from aladin_network.errors import ConfigError
 from aladin_service.http.access.proxies import ForwardedClient, TrustedProxies
-from starlette.types import Receive, Scope, Send
 
 pytestmark = pytest.mark.anyio
 

@@ -6,6 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from fastapi import Request
+from hypothesis import given
+from hypothesis import strategies as st
+
 from aladin_service.http.access import rate_limits
 from aladin_service.http.access.rate_limits import (
     ClientBuckets,
@@ -15,9 +19,6 @@ from aladin_service.http.access.rate_limits import (
     client_network,
 )
 from aladin_service.http.errors import RateLimitedError
-from fastapi import Request
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def test_a_burst_then_the_rate(clock: Any) -> None:

@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from aladin_network.errors import ConfigError
 from aladin_service.http.access import rate_limits as shared_rates
 from aladin_service.http.access.policy import make_policy
@@ -24,8 +27,6 @@ from aladin_service.http.errors import RateLimitedError
 from aladin_service.keys.keys_file import add_key
 from aladin_service.observe.metrics import Metrics
 from aladin_service.settings import ServiceSettings
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 pytestmark = pytest.mark.anyio
 

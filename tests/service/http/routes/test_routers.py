@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
-from aladin_service.http import routes as routers
 from fastapi import APIRouter
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+
+from aladin_service.http import routes as routers
 
 
 def calls(dependant: Dependant) -> Iterator[Callable[..., Any]]:

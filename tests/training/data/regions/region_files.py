@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+
 from aladin_network.photos.regions import RegionSet
 
 Array = npt.NDArray[np.float32]

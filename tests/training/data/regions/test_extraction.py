@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from aladin_network.errors import ConfigError, DataError, InputError
 from aladin_network.photos.files import PhotoFile
 from aladin_network.photos.regions import RegionSet
 from aladin_training.data.records import Record
 from aladin_training.data.regions import open_regions, region_key
 from aladin_training.data.regions.extraction import extract_regions
-from PIL import Image
 
 
 class Corner:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_network.errors import DataError
 from aladin_network.photos.region_files import write_region_npz
 from aladin_network.photos.regions import RegionSet
 from aladin_training.data.regions import open_regions
 from aladin_training.data.regions.folder import FolderRegions
-
 from tests.training.data.regions.region_files import (
     assert_regions,
     geometry,

@@ -12,9 +12,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+
 from aladin_network.errors import ConfigError, DataError
 from aladin_training.data.regions import open_regions
-
 from tests.training.data.regions.region_files import (
     assert_regions,
     geometry,

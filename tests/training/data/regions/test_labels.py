@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_network.errors import DataError
 from aladin_training.data.regions import open_regions
-
 from tests.training.data.regions.region_files import assert_regions, encoded, vectors, write_lines
 
 VECTORS = vectors(2, seed=3)

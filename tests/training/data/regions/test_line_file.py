@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from aladin_network.errors import DataError
-from aladin_training.data.regions.line_file import LineFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aladin_network.errors import DataError
+from aladin_training.data.regions.line_file import LineFile
 from tests.training.data.regions.region_files import write_lines
 
 ROWS = [["12", "one"], ["7", "two", "more"], ["a b", "x" * 3000], ["ä", ""]]

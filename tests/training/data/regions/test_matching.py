@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from aladin_network.errors import RegionError
 from aladin_network.photos.files import PhotoFile
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore, open_regions, region_key, region_keys
-
 from tests.training.data.regions.region_files import encoded, vectors, write_lines
 
 

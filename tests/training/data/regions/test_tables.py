@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from aladin_network.errors import DataError
 from aladin_training.data.regions import open_regions
-
 from tests.training.data.regions.region_files import (
     Array,
     assert_regions,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from aladin_network.errors import DataError
-
 from aladin_training.data.formats import expand
 from aladin_training.data.precomp import is_precomp
 from aladin_training.data.regions.checked import CheckedRegions, JoinedRegions

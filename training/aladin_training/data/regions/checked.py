@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+
 from aladin_network.errors import DataError, RegionError
 from aladin_network.photos.regions import GEOMETRY, RegionSet
-
 from aladin_training.data.fields import Place
 from aladin_training.data.regions.labels import DetectedObjects, RegionLabels
 from aladin_training.data.regions.store import (

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from PIL import Image
+
 from aladin_network.detectors.base import Detector, detect_all
 from aladin_network.errors import ConfigError, DataError, ImageError, InputError
 from aladin_network.files import atomic_file, write_json
@@ -17,10 +19,8 @@ from aladin_network.photos.decoding import read_image
 from aladin_network.photos.region_files import write_region_npz
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import NullProgress, Progress
-from PIL import Image
-
 from aladin_training.data.records import Record
-from aladin_training.parallel.threads import look_ahead
+from aladin_training.parallel.threads import prefetch
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ def extract_regions(
         else:
             wanted.append(record)
     progress.start(len(wanted), "photos")
-    for batch in look_ahead(_read_batches(wanted, batch_size, readers), _AHEAD):
+    for batch in prefetch(_read_batches(wanted, batch_size, readers), _AHEAD):
         for record, found in _detected(detector, batch):
             if isinstance(found, RegionSet):
                 with atomic_file(region_file(out, record.id)) as partial:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
+
 from aladin_network.errors import DataError, RegionError
 from aladin_network.photos.region_files import RegionLimits, read_region_npz
-
 from aladin_training.data.fields import Place
 from aladin_training.data.precomp import map_images, open_precomp
 from aladin_training.data.regions.store import (

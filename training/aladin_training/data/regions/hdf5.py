@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from aladin_network.errors import ConfigError, DataError
 
+from aladin_network.errors import ConfigError, DataError
 from aladin_training.data.fields import Place
 from aladin_training.data.regions.store import (
     FloatArray,

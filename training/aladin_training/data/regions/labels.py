@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
-from aladin_network.errors import DataError
 
+from aladin_network.errors import DataError
 from aladin_training.data.fields import Place, parse_json
 from aladin_training.data.regions.line_file import LineFile
 from aladin_training.data.regions.store import FloatArray, file_fingerprint, parse_count

@@ -14,8 +14,8 @@ from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-from aladin_network.errors import DataError
 
+from aladin_network.errors import DataError
 from aladin_training.data.fields import Place
 
 _MAX_KEY_BYTES = 1024

@@ -21,9 +21,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
 from aladin_network.errors import RegionError
 from aladin_network.photos.regions import RegionSet
-
 from aladin_training.data.fields import Place
 from aladin_training.data.records import Record
 

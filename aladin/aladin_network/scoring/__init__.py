@@ -1,0 +1,1 @@
+"""Alignment scores, fusion, masks and the separation of scores."""

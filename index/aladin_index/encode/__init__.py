@@ -1,0 +1,1 @@
+"""Items and photos turned into embeddings and tokens."""

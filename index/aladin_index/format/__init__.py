@@ -1,0 +1,1 @@
+"""Files of an index on disk: layout, manifest, arrays, locks and records."""

@@ -1,0 +1,1 @@
+"""Generations of an index: opened, merged, compacted, verified and described."""

@@ -1,0 +1,1 @@
+"""Two-stage search: candidates, re-ranking, probabilities and results."""

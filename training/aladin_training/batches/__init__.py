@@ -1,0 +1,1 @@
+"""From records to what a network reads at each step."""

@@ -1,0 +1,1 @@
+"""Processes, threads, number formats and random numbers."""

@@ -1,0 +1,1 @@
+"""Runs: a recipe's stages, from their networks to their checkpoints."""
