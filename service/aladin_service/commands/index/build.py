@@ -191,18 +191,16 @@ def build(
     from aladin_index.build.builder import build_index
     from aladin_index.cluster.pool import WorkerSettings
     from aladin_index.cluster.ray_encoding import connected, ray_encoding
-    from aladin_index.encode.item_encoders import RegionReader
+    from aladin_index.encode.item_encoders import RegionSource
     from aladin_index.format.layout import CURRENT, live_generation
     from aladin_index.generations.history import pending_changes
     from aladin_index.settings import BuildSettings
     from aladin_network.checkpoint import load_checkpoint
+    from aladin_network.detectors.base import load_detector
     from aladin_service.intake.sources import (
-        DetectedRegions,
         image_items,
-        open_detector,
         photo_places,
         text_items,
-        with_photo_keys,
     )
     from aladin_training.data.records import ignore_skipped, log_skipped
     from aladin_training.data.regions import open_regions
@@ -228,17 +226,17 @@ def build(
         store = opened_regions(regions, region_labels)
         places = None if images is None else photo_places(images, photos_root)
         photos = None if images is None else image_items(images, split, store, places)
-        reader: RegionReader | None = store
+        reader: RegionSource | None = store
         # Opens the same on a node.
-        open_reader: Callable[[], RegionReader] | None = None
+        open_reader: Callable[[], RegionSource] | None = None
         if regions is not None:
             open_reader = partial(open_regions, regions.absolute(), _absolute(region_labels))
         elif photos is not None and (name := named_detector(detector)) is not None:
             encoder = load_checkpoint(model).model.image.encoder
             finder = detector_for(encoder, detector, own_device)
             if finder is not None:
-                reader, photos = DetectedRegions(finder), with_photo_keys(photos)
-                open_reader = partial(open_detector, name, settings.device)
+                reader = finder
+                open_reader = partial(load_detector, name, settings.device)
         # Named once where the captions are those of the photos.
         on_skip = ignore_skipped if texts == images else log_skipped
         lines = None if texts is None else text_items(texts, split, on_skip)

@@ -80,7 +80,7 @@ def add(
     looked at before the first item is added.
     """
     from aladin_index.encode.add import AddSettings, add_items, check_new
-    from aladin_index.encode.item_encoders import RegionReader
+    from aladin_index.encode.item_encoders import RegionSource
     from aladin_index.encode.source_items import PhotoPlaces, SourceItem
     from aladin_index.format.layout import MODEL, live_generation
     from aladin_index.format.records import SkippedItem
@@ -89,11 +89,9 @@ def add(
     from aladin_network.checkpoint import load_checkpoint
     from aladin_network.errors import InputError
     from aladin_service.intake.sources import (
-        DetectedRegions,
         image_items,
         photo_places,
         text_items,
-        with_photo_keys,
     )
     from aladin_service.settings import engine_options
     from aladin_training.data.records import ignore_skipped, log_skipped
@@ -114,7 +112,7 @@ def add(
     finder = None
     if images is not None and store is None:
         finder = detector_for(checkpoint.model.image.encoder, detector)
-    reader: RegionReader | None = store if finder is None else DetectedRegions(finder)
+    source_of_regions: RegionSource | None = store if finder is None else finder
 
     places: PhotoPlaces | None = None
 
@@ -126,8 +124,7 @@ def add(
             on_skip = ignore_skipped if first or texts == images else log_skipped
             return text_items(source, split, on_skip)
         places = photo_places(source, photos_root)  # of this reading: it counts
-        photos = image_items(source, split, store, places)
-        return photos if finder is None else with_photo_keys(photos)
+        return image_items(source, split, store, places)
 
     limits = metadata_limits(max_metadata)
     settings = AddSettings(on_duplicate=on_duplicate.value, metadata=limits)
@@ -138,7 +135,13 @@ def add(
         for target in sources:
             with stderr_progress() as progress:
                 counts = add_items(
-                    writer, checkpoint.model, target, items(target), settings, progress, reader
+                    writer,
+                    checkpoint.model,
+                    target,
+                    items(target),
+                    settings,
+                    progress,
+                    source_of_regions,
                 )
             for item_id, reason in counts.left_out:
                 typer.echo(f"left out {item_id}: {reason}", err=True)
