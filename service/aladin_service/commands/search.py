@@ -15,8 +15,6 @@ import typer
 from aladin_network.errors import InputError
 from aladin_service.commands.options import (
     DetectorOption,
-    Device,
-    FirstStage,
     FirstStageOption,
     SearchDeviceOption,
     detector_for,
@@ -146,8 +144,8 @@ def search(
         ),
     ] = None,
     detector: DetectorOption = None,
-    device: SearchDeviceOption = Device.cpu,
-    first_stage: FirstStageOption = FirstStage.faiss,
+    device: SearchDeviceOption = "cpu",
+    first_stage: FirstStageOption = "faiss",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the JSON that the HTTP service answers.")
     ] = False,
@@ -190,7 +188,7 @@ def search(
         min_probability=min_probability,
     )
     if url is not None:
-        if (device, first_stage) != (Device.cpu, FirstStage.faiss):
+        if (device, first_stage) != ("cpu", "faiss"):
             raise typer.BadParameter("--device and --first-stage: a service has its own")
         if detector is not None:
             raise typer.BadParameter("--detector: a service has its own")
@@ -206,7 +204,7 @@ def search(
         from aladin_index.devices.search_device import SearchDevice
 
         query = _query(text, image, regions, item_id)
-        place = SearchDevice.choose(device.value, first_stage.value)
+        place = SearchDevice.choose(device, first_stage)
         answer = _search_here(Path(index), query, found, options, place, detector, out)
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))
