@@ -6,7 +6,6 @@ import json
 import time
 from contextlib import closing
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -39,13 +38,6 @@ if TYPE_CHECKING:
     from aladin_service.client import Search
     from aladin_service.client.answers import SearchAnswer
     from aladin_service.evidence.pairs import PairQuery
-
-
-class TargetName(StrEnum):
-    """What to search for."""
-
-    images = "images"
-    texts = "texts"
 
 
 def search(
@@ -83,7 +75,7 @@ def search(
         ),
     ] = None,
     target: Annotated[
-        TargetName | None,
+        Target | None,
         typer.Option("--target", help="What to find; else texts for a photo, images for the rest."),
     ] = None,
     k: Annotated[
@@ -172,7 +164,7 @@ def search(
         raise InputError(f"expected exactly one of TEXT, a photo and --id, got {given}")
     found: Target = "texts" if is_photo else "images"
     if target is not None:
-        found = target.value
+        found = target
     if k is None:
         k = 10 if out is None else 1
     if out is not None:
