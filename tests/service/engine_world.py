@@ -24,8 +24,8 @@ from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.engine_location import EngineLocation
 from aladin_index.items.filters import Filter
-from aladin_index.settings import Target
 from aladin_network.errors import EngineUnavailableError
+from aladin_network.types import Target
 from aladin_service.http.app import create_app
 from aladin_service.observe.metrics import Metrics
 from aladin_service.photos.photo_bytes import ThumbnailCache

@@ -23,9 +23,9 @@ from aladin_network.config import (
 )
 from aladin_network.encoders.base import TextBatch
 from aladin_network.model import AladinModel, text_encoder_class
+from aladin_network.types import Share
 from aladin_training.batches.batch import Batch, OfflineBatch
 from aladin_training.batches.dataset import WHOLE
-from aladin_training.batches.plan import Share
 from aladin_training.config.stage import (
     AnchorsConfig,
     OfflineNegativesConfig,

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
-from aladin_index.settings import Target
 from aladin_network.encoders.base import RegionInput
 from aladin_network.errors import ImageError, InputError
 from aladin_network.inference import encode_images, encode_texts, tokenize
@@ -28,6 +27,7 @@ from aladin_network.photos.decoding import ImageLimits, decoded_image
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Target
 
 
 class SkippedItem(NamedTuple):

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.settings import TARGETS, Target
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_network.types import TARGETS, Target
 
 
 class EngineItem(NamedTuple):

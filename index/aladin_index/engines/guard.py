@@ -30,8 +30,8 @@ from aladin_index.engines.client import (
     FoundItem,
 )
 from aladin_index.items.filters import Filter
-from aladin_index.settings import Target
 from aladin_network.errors import EngineError, EngineUnavailableError
+from aladin_network.types import Target
 
 _LOG = logging.getLogger(__name__)
 

@@ -26,7 +26,6 @@ from aladin_index.search.stored_collection import (
     collection_files,
     open_collection,
 )
-from aladin_index.settings import Target
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import (
     CheckpointError,
@@ -34,6 +33,7 @@ from aladin_network.errors import (
     IndexMismatchError,
     NoSuchTargetError,
 )
+from aladin_network.types import Target
 
 
 def read_ahead(path: Path) -> None:

@@ -20,9 +20,8 @@ from aladin_index.changes.writer import AddReport, DeleteReport, NewItems
 from aladin_index.format.manifest import CollectionEntry, Manifest
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.modality import Modality
-from aladin_index.settings import OnDuplicate, Target
 from aladin_network.checkpoint import Checkpoint
+from aladin_network.types import Modality, OnDuplicate, Target
 
 
 class Ordered(NamedTuple):

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin_index.items.selection import Selection
-from aladin_index.modality import Modality
 from aladin_index.tokens.alignment import alignment_with_candidates, token_similarities
 from aladin_index.tokens.store import TokenStore
+from aladin_network.types import Modality
 
 
 class FirstStage(Protocol):

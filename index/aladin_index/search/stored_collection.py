@@ -15,9 +15,9 @@ from aladin_index.format.npy import map_npy
 from aladin_index.items.selection import Selection
 from aladin_index.items.store import ItemStore
 from aladin_index.search.stages import FirstStage, SecondStage, TokenAlignment
-from aladin_index.settings import Target
 from aladin_index.tokens.store import OFFSETS, TokenStore, token_files
 from aladin_network.errors import IndexCorruptError
+from aladin_network.types import Target
 
 ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
 LEFT_OUT = "left_out.json"

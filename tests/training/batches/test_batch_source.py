@@ -9,10 +9,10 @@ import torch
 
 from aladin_network.encoders.base import TextBatch
 from aladin_network.errors import ImageError
-from aladin_network.types import NullProgress
+from aladin_network.types import NullProgress, Share
 from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import PairDataset, PlannedBatches
-from aladin_training.batches.plan import BatchPlan, Share
+from aladin_training.batches.plan import BatchPlan
 from aladin_training.config.recipe import load_recipe
 from aladin_training.stages.preparation import prepare_run
 

@@ -7,8 +7,9 @@ from collections import Counter
 import pytest
 
 from aladin_network.errors import ConfigError
+from aladin_network.types import Share
 from aladin_training.batches.offline import OfflineRows
-from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw, Share
+from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
 
 CAPTIONS_OF_PHOTO = [[0, 1], [2], [3, 4, 5], [6], [7, 8]]
 

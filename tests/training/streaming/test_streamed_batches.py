@@ -17,7 +17,7 @@ from PIL import Image
 from aladin_network.errors import ConfigError, DataError
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.photos.files import PhotoFile
-from aladin_training.batches.plan import Share
+from aladin_network.types import Share
 from aladin_training.streaming import stream as samples_module
 from aladin_training.streaming import streamed_batches as batches_module
 from aladin_training.streaming.draws import Lanes

@@ -19,11 +19,11 @@ from aladin_network.errors import DataError
 from aladin_network.inference import FeatureCache
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding, concatenate
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress, Share
 from aladin_training.batches.batch import Batch, OfflineBatch
 from aladin_training.batches.inputs import InputStore, NetworkInputs, image_digest
 from aladin_training.batches.items import check_regions, region_items, usable_photos
-from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw, Share
+from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
 from aladin_training.losses.negatives import negative_mask

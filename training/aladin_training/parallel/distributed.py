@@ -22,7 +22,7 @@ from torch.distributed.rendezvous import rendezvous
 from aladin_network.errors import ConfigError, ProcessLostError, ToldElsewhereError
 from aladin_network.layers import lengthened
 from aladin_network.scoring.scores import Encoding
-from aladin_training.batches.plan import Share
+from aladin_network.types import Share
 
 # The others wait while the first process fills caches, mines or validates: that may take hours,
 # and torchrun ends them should it fail.

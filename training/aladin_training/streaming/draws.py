@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from aladin_network.errors import DataError
-from aladin_training.batches.plan import Share
+from aladin_network.types import Share
 from aladin_training.streaming.stream import ReadSample, Sample, TarStream, read_samples
 
 

@@ -17,10 +17,11 @@ from aladin_network.encoders.base import ImageInput
 from aladin_network.errors import DataError, ImageError
 from aladin_network.inference import content_digest
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decode_image
+from aladin_network.types import Share
 from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import BATCHES_AHEAD, WHOLE
 from aladin_training.batches.items import THREADS, apply_view
-from aladin_training.batches.plan import Share, draw_captions
+from aladin_training.batches.plan import draw_captions
 from aladin_training.losses.negatives import negative_mask
 from aladin_training.parallel.threads import look_ahead
 from aladin_training.streaming.draws import DrawnBatch, Lanes, draw_batches, shard_order

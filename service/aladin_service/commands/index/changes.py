@@ -84,9 +84,9 @@ def add(
     from aladin_index.encode.source_items import PhotoPlaces, SourceItem
     from aladin_index.format.layout import MODEL, live_generation
     from aladin_index.open import open_writer
-    from aladin_index.settings import Target
     from aladin_network.checkpoint import load_checkpoint
     from aladin_network.errors import InputError
+    from aladin_network.types import Target
     from aladin_service.intake.sources import (
         DetectedRegions,
         image_items,
