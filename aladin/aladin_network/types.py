@@ -6,9 +6,7 @@ lines.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
-
-from aladin_network.errors import ConfigError
+from typing import Literal, Protocol, runtime_checkable
 
 # Kinds of items in an index.
 Target = Literal["images", "texts"]
@@ -31,31 +29,6 @@ OnDuplicate = Literal["error", "replace", "skip"]
 # Precision in which the texts of queries are encoded, and its setting.
 QueryPrecision = Literal["float32", "bfloat16"]
 QueryPrecisionSetting = Literal["auto", "float32", "bfloat16"]
-
-
-class Share(NamedTuple):
-    """The part of every batch that one of several processes encodes.
-
-    Attributes:
-        rank: Number of the process, counted from 0.
-        world: Number of processes.
-    """
-
-    rank: int
-    world: int
-
-    def photos(self, batch_size: int) -> slice:
-        """Return the slice of a batch's photos that this process encodes.
-
-        Shares differ in size by at most one photo.
-
-        Raises:
-            ConfigError: If there are fewer photos than processes.
-        """
-        if batch_size < self.world:
-            raise ConfigError(f"a batch of {batch_size} photos is too small for {self.world} parts")
-        first, last = (batch_size * rank // self.world for rank in (self.rank, self.rank + 1))
-        return slice(first, last)
 
 
 @runtime_checkable

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from aladin_network.types import Share
 from aladin_training.batches.offline import OfflineNegatives, OfflineRows, sample_offline
+from aladin_training.parallel.distributed import BatchShare
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class BatchRows(NamedTuple):
     views: list[int]
     offline: OfflineDraw | None = None
 
-    def of(self, share: Share) -> BatchRows:
+    def of(self, share: BatchShare) -> BatchRows:
         """Return the rows of one process's photos, with their captions and offline negatives."""
         own = share.photos(len(self.photos))
         per_photo = len(self.captions) // len(self.photos)
