@@ -29,13 +29,8 @@ from torch.nn import functional as F
 
 from aladin_index.encode.item_encoders import StageSeconds
 from aladin_index.format.disk import disk_errors, only_builder
-from aladin_index.generations.collection_writer import EncodedPart
-from aladin_index.generations.writer import (
-    CollectionSource,
-    describe_model,
-    install_model,
-    write_generation,
-)
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec

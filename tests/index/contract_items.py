@@ -13,13 +13,8 @@ import torch
 from aladin_index.changes.writer import NewItems
 from aladin_index.encode.add import new_items
 from aladin_index.format.disk import only_builder
-from aladin_index.generations.collection_writer import EncodedPart
-from aladin_index.generations.writer import (
-    CollectionSource,
-    describe_model,
-    install_model,
-    write_generation,
-)
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import BuildSettings, TokenDtype
 from aladin_index.tokens.codec import TokenCodec

@@ -2,7 +2,7 @@
 
 A build plans its shards, has those that are missing encoded, and goes on from their files:
 
-    encoding.encode(SideWork(target="images", ...), progress, seconds)  # all shards are there now
+    encoding.encode(ShardWork(target="images", ...), progress, seconds)  # all shards are there now
 """
 
 from __future__ import annotations

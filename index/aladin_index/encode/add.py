@@ -13,12 +13,12 @@ from aladin_index.encode.item_encoders import (
     NumberedItem,
     Prepared,
     RegionReader,
-    SkippedItem,
     StageSeconds,
     encoder_of,
     prepared_batches,
 )
 from aladin_index.encode.source_items import SourceItem, check_item, stored_form
+from aladin_index.format.records import SkippedItem
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits

@@ -23,9 +23,9 @@ from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.layout import ITEMS, MODEL, NEW_CATALOGUE, generation_folder
 from aladin_index.format.manifest import DIGEST
 from aladin_index.format.records import read_skipped
-from aladin_index.generations.collection_writer import EncodedPart, live_parts
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, live_parts
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.generations.writer import CollectionSource, install_model, write_generation
+from aladin_index.generations.writer import install_model, write_generation
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.settings import BuildSettings
