@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from aladin_network.errors import InputError
+from aladin_network.types import Target
 from aladin_service.commands.options import (
     DetectorOption,
     FirstStageOption,
@@ -29,7 +30,6 @@ from aladin_service.queries import (
     PhotoQuery,
     RegionsQuery,
     SearchOptions,
-    Target,
     TextQuery,
 )
 

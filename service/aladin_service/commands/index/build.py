@@ -54,8 +54,9 @@ from aladin_service.commands.options import (
 from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
-    from aladin_index.encode.item_encoders import RegionReader, SkippedItem
+    from aladin_index.encode.item_encoders import RegionReader
     from aladin_index.encode.source_items import ImageItem
+    from aladin_index.format.records import SkippedItem
     from aladin_index.settings import BuildSettings
     from aladin_training.data.regions import RegionStore
 

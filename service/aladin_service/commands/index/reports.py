@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from aladin_index.encode.item_encoders import SkippedItem
     from aladin_index.encode.source_items import PhotoPlaces
-    from aladin_index.settings import Target
+    from aladin_index.format.records import SkippedItem
+    from aladin_network.types import Target
 
 
 def print_generation(
