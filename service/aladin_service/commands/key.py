@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from aladin_service.commands.options import JsonOption
-from aladin_service.keys.api_key import ApiKey, Scope
+from aladin_service.keys.api_key import SCOPES, ApiKey, Scope
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -29,14 +29,24 @@ KeysOption = Annotated[
 ]
 
 
+def _scope(word: str) -> Scope:
+    # Typer takes a Literal for a single value, but not for a list of them.
+    for scope in SCOPES:
+        if word == scope:
+            return scope
+    raise typer.BadParameter(f"{word!r} is not one of {', '.join(map(repr, SCOPES))}.")
+
+
 @app.command("add")
 def add(
     name: NameArgument,
     keys: KeysOption,
     scope: Annotated[
-        list[Scope] | None,
+        list[str] | None,
         typer.Option(
             "--scope",
+            metavar=f"[{'|'.join(SCOPES)}]",
+            parser=_scope,
             help="What the key permits; repeatable: read (search and read, the default), write, "
             "metrics (scrape metrics). No scope implies another.",
         ),
@@ -74,7 +84,7 @@ def add(
         raise ConfigError("--burst: expected --rate with it")
     if rate is not None and burst is None:
         burst = max(1, round(2 * rate))
-    scopes: list[Scope] = scope or ["read"]
+    scopes = [each for each in SCOPES if each in (scope or ["read"])]
     secret = add_key(keys, name, scopes, requests_per_s=rate, burst=burst)
     typer.echo(secret)
     typer.echo(f"the key {name!r} may {' and '.join(scopes)}; it is not shown again", err=True)
