@@ -24,11 +24,12 @@ test-browser: $(VENV)/.installed-dev ## run the tests of the page in Chromium; s
 test-cluster: $(VENV)/.installed-cluster ## run the tests against a real Milvus server, two Ray nodes and Redis, all on this machine
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster
 
-check: $(VENV)/.installed-dev ## formatting, lint, strict types, import contracts
+check: $(VENV)/.installed-dev ## formatting, lint, strict types, import contracts, rules of the tree
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/python -m benchmarks.house --check
 
 bench: $(VENV)/.installed-dev ## measure search on this machine (BENCH_ITEMS="10000 100000 1000000")
 	$(BIN)/python -m benchmarks.search.report $(if $(BENCH_ITEMS),--items $(BENCH_ITEMS))

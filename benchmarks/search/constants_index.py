@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.format.layout import generation_folder, live_generation
+from aladin_index.format.layout import ITEMS, generation_folder, live_generation
 from aladin_index.format.manifest import describe_files
 from aladin_index.format.npy import write_npy
 from aladin_index.generations.reader import open_index
@@ -27,7 +27,6 @@ from aladin_index.plan.constants import (
 from aladin_index.plan.costs import align_s, build_s, first_stage_of, index_sizes, pack_s, search_s
 from aladin_index.plan.workload import Workload
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.stored_collection import ITEMS
 from benchmarks.lib.synthetic import SyntheticPhotos, TextQueries
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, find_source
 from benchmarks.lib.timing import one_thread, quiet_time, quiet_times_s

@@ -116,7 +116,8 @@ class Section(NamedTuple):
 
     Attributes:
         name: of its file.
-        module: to be run, and whose `print_table` shows what it printed as JSON.
+        module: Module below `benchmarks` that is run. Its `print_table` shows what it printed as
+            JSON.
         arguments: of the command.
     """
 
@@ -151,17 +152,28 @@ def sections(items: Sequence[int]) -> list[Section]:
     """List the commands for some numbers of photos."""
     compared = [count for count in items if count <= _MOST_FOR_ENGINES]
     return [
-        *(Section(f"scale-{count}", "scale", ["--items", str(count)]) for count in items),
-        *(Section(f"ann-{count}", "ann_factories", ["--items", str(count)]) for count in items),
-        Section("rerank", "rerank", []),
-        *(Section(f"engines-{count}", "engines", ["--items", str(count)]) for count in compared),
+        *(Section(f"scale-{count}", "search.scale", ["--items", str(count)]) for count in items),
+        *(
+            Section(f"ann-{count}", "search.ann_factories", ["--items", str(count)])
+            for count in items
+        ),
+        Section("rerank", "search.rerank", []),
+        *(
+            Section(f"engines-{count}", "engines.comparison", ["--items", str(count)])
+            for count in compared
+        ),
     ]
 
 
 def quick_sections() -> list[Section]:
     """List the quick forms."""
-    names = {"scale": "scale", "ann": "ann_factories", "rerank": "rerank", "engines": "engines"}
-    return [Section(f"{name}-quick", module, ["--quick"]) for name, module in names.items()]
+    modules = {
+        "scale": "search.scale",
+        "ann": "search.ann_factories",
+        "rerank": "search.rerank",
+        "engines": "engines.comparison",
+    }
+    return [Section(f"{name}-quick", module, ["--quick"]) for name, module in modules.items()]
 
 
 def run_all(chosen: Sequence[Section], out: Path) -> tuple[dict[str, Any], list[str]]:

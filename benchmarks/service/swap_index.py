@@ -23,6 +23,9 @@ from PIL import Image
 
 from aladin_index.format.disk import disk_errors, only_builder, remove_folder
 from aladin_index.format.layout import (
+    ANN,
+    EMBEDDINGS,
+    ITEMS,
     NEW_GENERATION,
     generation_folder,
     live_generation,
@@ -43,7 +46,6 @@ from aladin_index.generations.writer import (
 from aladin_index.items.tables import StoredItem
 from aladin_index.measure.tune import TuneOptions, tune_index
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.stored_collection import ANN, EMBEDDINGS, ITEMS
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint

@@ -1,6 +1,6 @@
 """Milliseconds a training step by recipe, relative to a baseline.
 
-    python benchmarks/training/objectives.py RECIPE... [--baseline NAME] [--rounds 30] [--set K=V]
+    python -m benchmarks.training.objectives RECIPE... [--baseline NAME] [--rounds 30] [--set K=V]
 
 The step of each recipe's final stage, with its batch, forward and backward pass and optimizer,
 on real batches and random weights. Each recipe takes its steps in turn with the baseline's, so

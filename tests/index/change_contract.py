@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aladin_index.changes.writer import ItemWriter
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
 from aladin_index.open import open_writer
-from aladin_index.search.backend import ItemWriter, SearchBackend
+from aladin_index.search.backend import SearchBackend
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import (

@@ -17,6 +17,7 @@ from aladin_index.build.builder import build_index
 from aladin_index.changes.writer import NewItems
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.disk import only_builder
+from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS
 from aladin_index.format.manifest import AnnEntry, CollectionEntry
 from aladin_index.format.npy import write_npy
 from aladin_index.generations.collection_writer import EncodedPart
@@ -30,13 +31,7 @@ from aladin_index.generations.writer import (
 )
 from aladin_index.items.tables import StoredItem, write_items
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.stored_collection import (
-    ANN,
-    EMBEDDINGS,
-    ITEMS,
-    StoredCollection,
-    open_collection,
-)
+from aladin_index.search.stored_collection import StoredCollection, open_collection
 from aladin_index.settings import BuildSettings, TokenDtype
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS

@@ -20,13 +20,13 @@ from aladin_index.encode.add import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.exchange.exporter import export_index
 from aladin_index.exchange.importer import import_index
+from aladin_index.format.layout import ITEMS
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.merge import merge_indexes
 from aladin_index.generations.reader import open_index
 from aladin_index.items.store import ItemStore
 from aladin_index.items.tables import pack_boxes, unpack_boxes
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.stored_collection import ITEMS
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
 from aladin_network.config import (

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex, build_ann, check_factory
 from aladin_index.ann.file import write_ann
 from aladin_index.ann.search_width import choose_search_width, sample_queries
+from aladin_index.format.layout import ANN, EMBEDDINGS
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.format.npy import map_npy
-from aladin_index.search.stored_collection import ANN, EMBEDDINGS
 from aladin_index.settings import BuildSettings, Target
 from aladin_network.errors import ConfigError
 from aladin_network.types import Progress

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.changes.database import changes_database, new_database, open_to_write
-from aladin_index.format.layout import generation_folder
+from aladin_index.format.layout import ITEMS, generation_folder
 from aladin_index.format.locks import FileIdentity, identity_at, identity_of
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
 from aladin_index.items.store import ItemStore
@@ -24,7 +24,6 @@ from aladin_index.items.tables import (
     field_names,
     unknown_fields,
 )
-from aladin_index.search.stored_collection import ITEMS
 from aladin_index.settings import MAX_FILTER_FIELDS, TARGETS, Target
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback

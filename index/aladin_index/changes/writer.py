@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,28 @@ class DeleteReport(NamedTuple):
     generation: int
     deleted: list[str]
     missing: list[str]
+
+
+class ItemWriter(Protocol):
+    """Adds items and removes items; durable when a call returns, see `ChangesWriter`."""
+
+    def known(self, target: Target, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids that are in the index now."""
+        ...
+
+    def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
+        """Add items in one step."""
+        ...
+
+    def delete(
+        self, target: Target, ids: Sequence[str], *, ignore_missing: bool = False
+    ) -> DeleteReport:
+        """Remove items in one step."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+        ...
 
 
 class ChangesWriter:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.faiss_library import faiss
+from aladin_index.ann.retrieval import with_margin
 from aladin_index.items.selection import Selection
-from aladin_index.search.stages import with_margin
 
 T = TypeVar("T")
 
@@ -192,7 +192,7 @@ class GpuAnn:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
-        """Find near rows, see `aladin_index.search.stages.FirstStage`.
+        """Find near rows, see `aladin_index.ann.retrieval.FirstStage`.
 
         Raises:
             OwnerFailedError: the card has failed.

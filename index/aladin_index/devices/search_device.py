@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin_index.ann.faiss_library import faiss
-from aladin_index.ann.retrieval import score_rows
+from aladin_index.ann.retrieval import FirstStage, score_rows
 from aladin_index.devices.faiss_card import FaissCard, GpuAnn
 from aladin_index.devices.torch_stages import TorchAlignment, TorchExact
 from aladin_index.items.selection import Selection
 from aladin_index.modality import Modality
-from aladin_index.search.stages import FirstStage, SecondStage
 from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.tokens.alignment import SecondStage
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class GuardedFirstStage:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
-        """Find near rows, see `aladin_index.search.stages.FirstStage`."""
+        """Find near rows, see `aladin_index.ann.retrieval.FirstStage`."""
         return self._health.guard(
             partial(self._on_device.search, query, count, allowed),
             partial(self._spare.search, query, count, allowed),
@@ -96,7 +96,7 @@ class GuardedSecondStage:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items by late interaction, see `aladin_index.search.stages.SecondStage`."""
+        """Score items by late interaction, see `aladin_index.tokens.alignment.SecondStage`."""
         return self._health.guard(
             partial(self._on_device.align, query, modality, rows),
             partial(self._spare.align, query, modality, rows),
@@ -108,7 +108,7 @@ class GuardedSecondStage:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.search.stages.SecondStage`."""
+        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`."""
         return self._health.guard(
             partial(self._on_device.similarities, query, modality, rows),
             partial(self._spare.similarities, query, modality, rows),

@@ -8,9 +8,9 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aladin_index.ann.retrieval import with_margin
 from aladin_index.items.selection import Selection
 from aladin_index.modality import Modality
-from aladin_index.search.stages import with_margin
 from aladin_index.tokens.alignment import split_items
 from aladin_index.tokens.store import TokenStore
 from aladin_network.scoring.scores import maxsim
@@ -48,7 +48,7 @@ class TorchExact:
     def search(
         self, query: NDArray[np.float32], count: int, allowed: Selection | None = None
     ) -> NDArray[np.int64]:
-        """Find near rows, see `aladin_index.search.stages.FirstStage`.
+        """Find near rows, see `aladin_index.ann.retrieval.FirstStage`.
 
         Raises:
             RuntimeError: the device has failed.
@@ -112,7 +112,7 @@ class TorchAlignment:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Score items by late interaction, see `aladin_index.search.stages.SecondStage`.
+        """Score items by late interaction, see `aladin_index.tokens.alignment.SecondStage`.
 
         Raises:
             RuntimeError: the device has failed.
@@ -135,7 +135,7 @@ class TorchAlignment:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.search.stages.SecondStage`; few items are no work
+        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`; few items are no work
         for the device."""
         del modality  # the product of float32 tokens is the same from either side
         block = self._tokens.read(rows)

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from aladin_index.changes.writer import NewItems
+from aladin_index.changes.writer import ItemWriter, NewItems
 from aladin_index.encode.item_encoders import (
     NumberedItem,
     Prepared,
@@ -21,7 +21,6 @@ from aladin_index.encode.item_encoders import (
 from aladin_index.encode.source_items import SourceItem, check_item, stored_form
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.search.backend import ItemWriter
 from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits, OnDuplicate, Target
 from aladin_network.errors import DuplicateItemError, InputError
 from aladin_network.model import AladinModel

@@ -160,7 +160,7 @@ class EngineCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.search.stages.SecondStage`."""
+        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`."""
         store = self._token_store(rows)
         return token_similarities(query, modality, store, np.arange(store.count, dtype=np.int64))
 

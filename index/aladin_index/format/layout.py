@@ -32,6 +32,9 @@ PUBLISHING = ".publishing"
 NEW_CATALOGUE, NEW_GENERATION = ".catalogue.partial", ".generation.partial"
 CHANGES, PHOTOS, CHANGES_LOCK = "changes", "photos", ".changes.lock"
 EVALUATIONS = "evaluations"
+# Files of each collection of a generation, beside its tokens.
+ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
+LEFT_OUT = "left_out.json"
 
 
 def generation_folder(root: Path, generation: int) -> Path:

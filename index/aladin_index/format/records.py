@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from aladin_index.encode.item_encoders import SkippedItem
-from aladin_index.search.stored_collection import LEFT_OUT
+from aladin_index.format.layout import LEFT_OUT
 from aladin_network.errors import IndexCorruptError
 
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from aladin_index.format.layout import EMBEDDINGS, ITEMS
 from aladin_index.format.npy import NpyWriter, write_npy
 from aladin_index.items.tables import StoredItem, write_items
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.search.stored_collection import EMBEDDINGS, ITEMS
 from aladin_index.settings import Target
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS

@@ -15,6 +15,7 @@ from aladin_index.format.evaluations import drop_evaluations
 from aladin_index.format.layout import (
     CHANGES,
     GENERATIONS,
+    ITEMS,
     PHOTOS,
     generation_folder,
     live_generation,
@@ -25,7 +26,6 @@ from aladin_index.format.locks import changes_lock, sole_use
 from aladin_index.format.manifest import check_lengths, read_manifest
 from aladin_index.generations.history import PendingChanges, pending_changes
 from aladin_index.items.uploaded_photos import sweep_photos
-from aladin_index.search.stored_collection import ITEMS
 from aladin_index.settings import TARGETS, Target
 from aladin_network.errors import InputError, SearchIndexError
 

@@ -16,8 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from aladin_index.format.layout import (
+    ANN,
     CHANGES,
+    EMBEDDINGS,
     GENERATIONS,
+    ITEMS,
     PHOTOS,
     generation_folder,
     live_generation,
@@ -26,7 +29,6 @@ from aladin_index.format.layout import (
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
 from aladin_index.generations.history import PendingChanges, pending_changes
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.search.stored_collection import ANN, EMBEDDINGS, ITEMS
 from aladin_index.settings import Target
 from aladin_index.tokens.store import token_files
 from aladin_network.calibration.calibration import Calibration

@@ -20,7 +20,7 @@ import numpy as np
 from aladin_index.ann.first_stages import check_first_stages
 from aladin_index.changes.database import open_to_read
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
-from aladin_index.format.layout import MODEL, NEW_CATALOGUE, generation_folder
+from aladin_index.format.layout import ITEMS, MODEL, NEW_CATALOGUE, generation_folder
 from aladin_index.format.manifest import DIGEST
 from aladin_index.format.records import read_skipped
 from aladin_index.generations.collection_writer import EncodedPart, live_parts
@@ -28,7 +28,6 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import CollectionSource, install_model, write_generation
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.search.stored_collection import ITEMS
 from aladin_index.settings import TARGETS, BuildSettings, Target
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration

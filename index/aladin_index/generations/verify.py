@@ -27,8 +27,11 @@ import torch
 
 from aladin_index.changes.database import open_to_read
 from aladin_index.format.layout import (
+    ANN,
     CHANGES,
+    EMBEDDINGS,
     GENERATIONS,
+    ITEMS,
     MODEL,
     PHOTOS,
     generation_folder,
@@ -38,7 +41,7 @@ from aladin_index.format.layout import (
 from aladin_index.format.manifest import FileEntry, read_manifest
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.stored_collection import ANN, EMBEDDINGS, ITEMS, StoredCollection
+from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.settings import Target
 from aladin_network.errors import AladinError, IndexCorruptError
 from aladin_network.scoring.scores import Encoding

@@ -22,6 +22,7 @@ from aladin_index.encode.item_encoders import SkippedItem, StageSeconds
 from aladin_index.format.layout import (
     CURRENT,
     GENERATIONS,
+    LEFT_OUT,
     MODEL,
     NEW_GENERATION,
     PUBLISHING,
@@ -49,7 +50,7 @@ from aladin_index.generations.collection_writer import (
     FittedPhotos,
     write_collection,
 )
-from aladin_index.search.stored_collection import LEFT_OUT, collection_files
+from aladin_index.search.stored_collection import collection_files
 from aladin_index.settings import BuildSettings, Target
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration

@@ -16,12 +16,11 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_index.changes.writer import AddReport, DeleteReport, NewItems
 from aladin_index.format.manifest import CollectionEntry, Manifest
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.modality import Modality
-from aladin_index.settings import OnDuplicate, Target
+from aladin_index.settings import Target
 from aladin_network.checkpoint import Checkpoint
 
 
@@ -144,7 +143,7 @@ class Collection(Protocol):
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.search.stages.SecondStage`.
+        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`.
 
         Raises:
             EngineUnavailableError: the tokens cannot be had now.
@@ -169,28 +168,6 @@ class Collection(Protocol):
 
     def embeddings(self, rows: Sequence[int]) -> Float[Tensor, "rows dim"]:
         """Read the embeddings of some items, at least one; an engine is asked for all of them."""
-        ...
-
-
-class ItemWriter(Protocol):
-    """Adds items and removes items; durable when a call returns, see `ChangesWriter`."""
-
-    def known(self, target: Target, ids: Sequence[str]) -> set[str]:
-        """Return those of some ids that are in the index now."""
-        ...
-
-    def add(self, target: Target, new: NewItems, on_duplicate: OnDuplicate) -> AddReport:
-        """Add items in one step."""
-        ...
-
-    def delete(
-        self, target: Target, ids: Sequence[str], *, ignore_missing: bool = False
-    ) -> DeleteReport:
-        """Remove items in one step."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what it holds."""
         ...
 
 

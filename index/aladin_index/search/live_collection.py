@@ -149,7 +149,7 @@ class LiveCollection:
         modality: Modality,
         rows: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compare tokens, see `aladin_index.search.stages.SecondStage`."""
+        """Compare tokens, see `aladin_index.tokens.alignment.SecondStage`."""
         if self.changes is None:
             return self.base.second_stage.similarities(query, modality, rows)
         built = rows < self.base.entry.count

@@ -9,18 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
-from aladin_index.ann.retrieval import exact_search, retrieve
+from aladin_index.ann.retrieval import FirstStage, exact_search, retrieve
+from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, LEFT_OUT
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.format.npy import map_npy
 from aladin_index.items.selection import Selection
 from aladin_index.items.store import ItemStore
-from aladin_index.search.stages import FirstStage, SecondStage, TokenAlignment
 from aladin_index.settings import Target
+from aladin_index.tokens.alignment import SecondStage, TokenAlignment
 from aladin_index.tokens.store import OFFSETS, TokenStore, token_files
 from aladin_network.errors import IndexCorruptError
-
-ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
-LEFT_OUT = "left_out.json"
 
 
 @dataclass(frozen=True, kw_only=True)

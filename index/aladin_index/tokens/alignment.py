@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import pairwise
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -283,3 +283,62 @@ def _known_problem(error: KernelError, store: TokenStore) -> Exception:
     if error.is_row:
         return IndexError(f"expected rows from 0 to {store.count - 1}: {error}")
     return IndexCorruptError(store.folder or "tokens", str(error))
+
+
+class SecondStage(Protocol):
+    """Scores candidates; safe to use from any number of threads."""
+
+    def align(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Score items by late interaction, see
+        `aladin_index.tokens.alignment.alignment_with_candidates`."""
+        ...
+
+    def similarities(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> list[NDArray[np.float32]]:
+        """Compare every token of a query with every token of some items.
+
+        Args:
+            query: see `align`.
+            modality: see `align`.
+            rows: see `align`.
+
+        Returns:
+            For each item (query_tokens, item_tokens) float32: the very numbers of which `align`
+            takes the best and sums them up, to its last digits.
+        """
+        ...
+
+
+class TokenAlignment:
+    """The second stage on the processor, on tokens as they are stored."""
+
+    def __init__(self, tokens: TokenStore) -> None:
+        """Score the items of `tokens`."""
+        self._tokens = tokens
+
+    def align(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Score items, see `SecondStage`."""
+        return alignment_with_candidates(query, modality, self._tokens, rows)
+
+    def similarities(
+        self,
+        query: Float[Tensor, "query_tokens dim"],
+        modality: Modality,
+        rows: NDArray[np.int64],
+    ) -> list[NDArray[np.float32]]:
+        """Compare tokens, see `SecondStage`."""
+        return token_similarities(query, modality, self._tokens, rows)

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aladin_index.changes.writer import AddReport, DeleteReport
+from aladin_index.changes.writer import AddReport, DeleteReport, ItemWriter
 from aladin_index.encode.add import new_items
 from aladin_index.encode.source_items import ImageItem, TextItem, check_item, stored_form
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.search.backend import ItemWriter
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.base import ImageInput
 from aladin_network.errors import InputError, TextTooLongError

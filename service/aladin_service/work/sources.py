@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from aladin_index.changes.writer import ChangesWriter
+from aladin_index.changes.writer import ChangesWriter, ItemWriter
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.client import EngineClient
 from aladin_index.engines.connect import EngineOptions, connect
@@ -21,7 +21,7 @@ from aladin_index.format.engine_location import ENGINE_FILE, EngineLocation, loc
 from aladin_index.format.layout import CURRENT, live_generation
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.verify import probe_index
-from aladin_index.search.backend import ItemWriter, SearchBackend
+from aladin_index.search.backend import SearchBackend
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import AladinError, EngineUnavailableError, IndexNotReadyError
 from aladin_service.work.engine_source import EngineSource

@@ -37,12 +37,12 @@ def scale_figures(items: int) -> dict[str, Any]:
 def test_every_number_of_photos_is_measured_and_other_engines_up_to_their_limit() -> None:
     lines = [(each.module, *each.arguments) for each in sections([10_000, 1_000_000])]
     assert lines == [
-        ("scale", "--items", "10000"),
-        ("scale", "--items", "1000000"),
-        ("ann_factories", "--items", "10000"),
-        ("ann_factories", "--items", "1000000"),
-        ("rerank",),
-        ("engines", "--items", "10000"),
+        ("search.scale", "--items", "10000"),
+        ("search.scale", "--items", "1000000"),
+        ("search.ann_factories", "--items", "10000"),
+        ("search.ann_factories", "--items", "1000000"),
+        ("search.rerank",),
+        ("engines.comparison", "--items", "10000"),
     ]
 
 
@@ -56,7 +56,7 @@ def test_a_command_that_fails_is_named_and_the_others_run(
         return subprocess.CompletedProcess(command, code, "" if code else json.dumps(figures))
 
     monkeypatch.setattr(report.subprocess, "run", run)
-    chosen = [Section(f"scale-{n}", "scale", ["--items", str(n)]) for n in (5, 7, 9)]
+    chosen = [Section(f"scale-{n}", "search.scale", ["--items", str(n)]) for n in (5, 7, 9)]
     results, failed = run_all(chosen, tmp_path / "out")
     assert failed == ["scale-7"]
     assert [each and each["items"] for each in results.values()] == [5, None, 9]

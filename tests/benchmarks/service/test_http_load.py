@@ -15,7 +15,14 @@ ROOT = Path(__file__).parents[3]
 
 def figures_of(module: str, *arguments: str) -> dict[str, Any]:
     """Run the quick form of a benchmark."""
-    command = [sys.executable, "-m", f"benchmarks.{module}", "--quick", "--json", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        f"benchmarks.service.{module}",
+        "--quick",
+        "--json",
+        *arguments,
+    ]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
 

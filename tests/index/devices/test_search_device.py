@@ -13,8 +13,8 @@ from aladin_index.devices.search_device import DeviceHealth, GuardedSecondStage,
 from aladin_index.devices.torch_stages import TorchAlignment
 from aladin_index.generations.reader import open_index
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.search.stages import TokenAlignment
 from aladin_index.search.stored_collection import StoredCollection
+from aladin_index.tokens.alignment import TokenAlignment
 from tests.index.devices.fake_faiss_card import FakeFaissCard
 
 MakeSide = Callable[..., StoredCollection]

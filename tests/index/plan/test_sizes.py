@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aladin_index.format.layout import ANN, EMBEDDINGS
 from aladin_index.plan.constants import Constants
 from aladin_index.plan.costs import embedding_bytes, first_stage_of, index_sizes, token_bytes
 from aladin_index.plan.workload import Workload
-from aladin_index.search.stored_collection import ANN, EMBEDDINGS, StoredCollection
+from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.settings import TOKEN_DTYPES, TokenDtype
 from aladin_index.tokens.store import CENTROIDS, OFFSETS, token_files
 

@@ -1,0 +1,198 @@
+"""Prints the figures by which this repository is kept readable, beside their limits.
+
+    python -m benchmarks.house              sizes of the packages, rules, calls of two requests
+    python -m benchmarks.house --list       also every place that breaks a rule
+    python -m benchmarks.house --query      the functions of a text query over HTTP, in call order
+    python -m benchmarks.house --photo      those of a photo that is added to the index over HTTP
+    python -m benchmarks.house --check      only the rules of the sources; exit status 1: broken
+
+Everything outside the tests counts. The requests go through the real application, in one process,
+to a small index of random photos; the second of two equal requests is counted, on all threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.lib.source_tree import PACKAGES, FolderCycle, SourceTree
+
+ROOT = Path(__file__).resolve().parents[1]
+
+MAX_LOOSE_MODULES = 8
+MAX_FUNCTION_LINES = 80
+MAX_FILE_LINES = 350
+# A module earns its place by two importers, or by so many lines.
+MIN_MODULE_LINES = 80
+# Their modules are found by their folder: a new one is a new file there, and a line in a registry.
+PLUG_IN_FOLDERS = (
+    "losses",
+    "tasks",
+    "encoders",
+    "heads",
+    "detectors",
+    "commands",
+    "routes",
+    "routers",
+)
+
+
+class Rule(NamedTuple):
+    """A rule with the places that break it.
+
+    Attributes:
+        name: Description of the rule.
+        limit: Number of places that may break it.
+        places: Descriptions of the places that break it.
+    """
+
+    name: str
+    limit: int
+    places: list[str]
+
+    @property
+    def holds(self) -> bool:
+        """Whether no more places break the rule than may."""
+        return len(self.places) <= self.limit
+
+
+class Budget(NamedTuple):
+    """Largest number of functions, and of files, that a request may run through."""
+
+    functions: int
+    files: int
+
+
+# Each is to come down to 0; none may rise.
+MAX_FOLDER_CYCLES = 5
+MAX_LONG_FUNCTIONS = 15
+MAX_LONG_FILES = 6
+MAX_SMALL_MODULES = 2
+MAX_DANGLING_ENTRIES = 1665
+
+# These are to come down to 120 functions in 35 files, and to 150 in 45.
+QUERY_BUDGET = Budget(functions=200, files=52)
+PHOTO_BUDGET = Budget(functions=162, files=45)
+
+
+def main() -> int:
+    """Print what the options ask for, and return the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--list", action="store_true", help="list the places that break a rule")
+    parser.add_argument("--query", action="store_true", help="list the functions of a text query")
+    parser.add_argument("--photo", action="store_true", help="list the functions of a new photo")
+    parser.add_argument("--check", action="store_true", help="check the rules that need no run")
+    options = parser.parse_args()
+    if options.query or options.photo:
+        return _print_calls(query=options.query, photo=options.photo)
+    tree = SourceTree(ROOT)
+    rules = static_rules(tree)
+    if options.check:
+        broken = [rule for rule in rules if not rule.holds]
+        _print_rules(broken or rules, places=bool(broken))
+        return 1 if broken else 0
+    _print_sizes(tree)
+    _print_rules(rules, places=options.list)
+    _print_requests()
+    return 0
+
+
+def static_rules(tree: SourceTree) -> list[Rule]:
+    """Hold the sources against the rules that need no run."""
+    loose = [
+        f"{package}: {', '.join(Path(file).name for file in files)}"
+        for package, files in tree.loose_modules().items()
+        if len(files) > MAX_LOOSE_MODULES
+    ]
+    small = tree.small_modules(MIN_MODULE_LINES, PLUG_IN_FOLDERS)
+    return [
+        Rule(
+            "folder cycles", MAX_FOLDER_CYCLES, [_describe(cycle) for cycle in tree.folder_cycles()]
+        ),
+        Rule(f"packages with more than {MAX_LOOSE_MODULES} loose modules", 0, loose),
+        Rule(
+            f"functions over {MAX_FUNCTION_LINES} lines",
+            MAX_LONG_FUNCTIONS,
+            [str(place) for place in tree.long_functions(MAX_FUNCTION_LINES)],
+        ),
+        Rule(
+            f"files over {MAX_FILE_LINES} lines",
+            MAX_LONG_FILES,
+            [str(place) for place in tree.long_files(MAX_FILE_LINES)],
+        ),
+        Rule(
+            f"modules under {MIN_MODULE_LINES} lines with one importer",
+            MAX_SMALL_MODULES,
+            [str(place) for place in small],
+        ),
+        Rule(
+            "dangling docstring entries",
+            MAX_DANGLING_ENTRIES,
+            [str(place) for place in tree.dangling_entries()],
+        ),
+    ]
+
+
+def _describe(cycle: FolderCycle) -> str:
+    imports = Counter((each.importer, each.imported) for each in cycle.imports)
+    lines = [f"  {importer} imports {imported}" for importer, imported in sorted(imports)]
+    return "\n    ".join([f"{cycle.parent}: {', '.join(cycle.members)}", *lines])
+
+
+def _print_sizes(tree: SourceTree) -> None:
+    files: Counter[str] = Counter()
+    lines: Counter[str] = Counter()
+    for file in tree.files:
+        files[file.area] += 1
+        lines[file.area] += file.lines
+    loose = tree.loose_modules()
+    print(f"{'':16}{'files':>7}{'lines':>9}{'loose modules':>16}")
+    for area in files:
+        top = str(len(loose[PACKAGES[area]])) if area in PACKAGES else ""
+        print(f"{area:16}{files[area]:>7}{lines[area]:>9,}{top:>16}")
+    print(f"{'sum':16}{files.total():>7}{lines.total():>9,}\n")
+
+
+def _print_rules(rules: Sequence[Rule], *, places: bool) -> None:
+    print(f"{'rule':52}{'places':>8}{'limit':>8}")
+    for rule in rules:
+        print(f"{rule.name:52}{len(rule.places):>8}{rule.limit:>8}")
+        if places:
+            print(
+                *(f"    {place}" for place in rule.places), sep="\n", end="\n" * bool(rule.places)
+            )
+
+
+def _print_requests() -> None:
+    from benchmarks.lib.recorded_calls import record_requests
+
+    requests = record_requests(ROOT)
+    print(f"\n{'request':40}{'functions':>10}{'limit':>7}{'files':>7}{'limit':>7}")
+    for name, calls, budget in (
+        ("a text query over HTTP", requests.query, QUERY_BUDGET),
+        ("a photo into the index over HTTP", requests.photo, PHOTO_BUDGET),
+    ):
+        files = len({call.file for call in calls})
+        print(f"{name:40}{len(calls):>10}{budget.functions:>7}{files:>7}{budget.files:>7}")
+
+
+def _print_calls(*, query: bool, photo: bool) -> int:
+    from benchmarks.lib.recorded_calls import record_requests
+
+    requests = record_requests(ROOT)
+    for calls in (requests.query if query else [], requests.photo if photo else []):
+        for number, call in enumerate(calls, 1):
+            print(f"{number:4}  {'  ' * call.depth}{call.name}  {call.file}:{call.line}")
+        if calls:
+            print(f"{len(calls)} functions in {len({call.file for call in calls})} files")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

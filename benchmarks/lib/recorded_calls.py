@@ -1,0 +1,180 @@
+"""Functions of this repository that a request runs through, in the order of their first calls."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import sys
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import httpx
+import numpy as np
+from PIL import Image
+
+from aladin_index.build.builder import build_index
+from aladin_service.http.app import create_app
+from aladin_service.observe.metrics import Metrics
+from aladin_service.settings import ServiceSettings
+from aladin_service.work.worker import WorkerPlan
+from aladin_service.work.workers import ThreadWorkers
+from benchmarks.lib.small_collection import make_texts, save_small_network, write_photos
+from benchmarks.lib.source_tree import PACKAGES
+
+_ITEMS = 20
+# The first request still loads modules and fills caches; it is made, and not counted.
+_TEXTS = ("a red dog runs", "the blue boat by the sea")
+# Comprehensions are functions in Python 3.11 and part of their function from 3.12 on.
+_NOT_FUNCTIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<module>")
+
+
+class Call(NamedTuple):
+    """The first call of a function.
+
+    Attributes:
+        file: Path from the root of the repository.
+        line: First line of the function.
+        name: Qualified name of the function.
+        depth: Number of the repository's functions below it on its thread's stack.
+    """
+
+    file: str
+    line: int
+    name: str
+    depth: int
+
+
+class RequestCalls(NamedTuple):
+    """Calls of the two requests that are counted.
+
+    Attributes:
+        query: Calls of a text query for photos.
+        photo: Calls of a photo that is added to the index.
+    """
+
+    query: list[Call]
+    photo: list[Call]
+
+
+class CallRecorder:
+    """Records the functions that run, on this thread and on those started after installation."""
+
+    def __init__(self, root: Path, folders: Sequence[str]) -> None:
+        """Prepare to record the functions of some folders.
+
+        Args:
+            root: Root of the repository.
+            folders: Paths of the folders from `root`.
+        """
+        self._root = f"{root}/"
+        self._folders = tuple(f"{root}/{folder}/" for folder in folders)
+        self._is_ours: dict[CodeType, bool] = {}
+        self._calls: dict[CodeType, Call] = {}
+        self._on = False
+
+    @contextmanager
+    def installed(self) -> Generator[None]:
+        """Watch the calls of this thread, and of every thread that starts within the context."""
+        before = sys.getprofile()
+        threading.setprofile(self._profile)
+        sys.setprofile(self._profile)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+            threading.setprofile(before)  # type: ignore[arg-type]
+
+    def start(self) -> None:
+        """Forget what was recorded, and record from now on."""
+        self._calls = {}
+        self._on = True
+
+    def stop(self) -> list[Call]:
+        """Stop recording, and return each function's first call, in order."""
+        self._on = False
+        return list(self._calls.values())
+
+    def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
+        del argument
+        code = frame.f_code
+        if self._on and event == "call" and code not in self._calls and self._ours(code):
+            file = code.co_filename.removeprefix(self._root)
+            depth = self._depth(frame)
+            self._calls[code] = Call(file, code.co_firstlineno, code.co_qualname, depth)
+
+    def _depth(self, frame: FrameType) -> int:
+        depth, caller = 0, frame.f_back
+        while caller is not None:
+            depth += self._ours(caller.f_code)
+            caller = caller.f_back
+        return depth
+
+    def _ours(self, code: CodeType) -> bool:
+        ours = self._is_ours.get(code)
+        if ours is None:
+            ours = code.co_filename.startswith(self._folders) and code.co_name not in _NOT_FUNCTIONS
+            self._is_ours[code] = ours
+        return ours
+
+
+def record_requests(root: Path) -> RequestCalls:
+    """Serve a small index of random photos by the real application, and record two requests.
+
+    Args:
+        root: Root of the repository.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        save_small_network(folder / "model")
+        photos = write_photos(folder / "photos", _ITEMS)
+        build_index(folder / "model", folder / "index", photos, make_texts(_ITEMS))
+        return asyncio.run(_record(folder / "index", CallRecorder(root, tuple(PACKAGES))))
+
+
+async def _record(index: Path, recorder: CallRecorder) -> RequestCalls:
+    # Before the application: it starts the threads that are to be watched.
+    with recorder.installed():
+        settings, metrics = ServiceSettings(), Metrics()
+        workers = ThreadWorkers(
+            WorkerPlan(index=index, settings=settings).make(), settings, metrics
+        )
+        app = create_app(workers, settings, metrics)
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+
+            def search(number: int) -> Awaitable[httpx.Response]:
+                return client.post("/v1/search/images", json={"text": _TEXTS[number]})
+
+            def add(number: int) -> Awaitable[httpx.Response]:
+                body = {"id": f"added {number}", "image": _photo(number), "text": _TEXTS[number]}
+                return client.post("/v1/items/images", json=body)
+
+            return RequestCalls(await _second(recorder, search), await _second(recorder, add))
+
+
+async def _second(
+    recorder: CallRecorder, request: Callable[[int], Awaitable[httpx.Response]]
+) -> list[Call]:
+    """Make a request twice, and return the calls of the second."""
+    (await request(0)).raise_for_status()
+    recorder.start()
+    answer = await request(1)
+    calls = recorder.stop()
+    answer.raise_for_status()
+    return calls
+
+
+def _photo(seed: int) -> str:
+    pixels = np.random.default_rng(100 + seed).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()

@@ -1,0 +1,148 @@
+"""Each rule finds the places that break it, and only those."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.lib.source_tree import PACKAGES, SourceTree
+
+LONG_FUNCTION = "def long():\n" + "    pass\n" * 80
+DOCSTRING = '''"""A module.
+
+Note: of no interest.
+"""
+
+
+def f(a, b, c, d):
+    """Do it.
+
+    Args:
+        a: of something.
+        b: A number, or None: of course
+            of a continued line.
+        c: Number of things: as many as
+            of which there are some.
+        *d: whose names.
+
+    Raises:
+        ValueError: If `a` is wrong.
+    """
+'''
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An empty tree with the folders of all packages."""
+    for area, package in PACKAGES.items():
+        write(tmp_path, f"{area}/{package}/__init__.py", "")
+    (tmp_path / "hatch_build.py").write_text("")
+    return tmp_path
+
+
+def write(root: Path, file: str, text: str) -> None:
+    path = root / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_tests_do_not_count_and_programs_do(root: Path) -> None:
+    write(root, "tests/test_it.py", "x = 1\n")
+    write(root, "benchmarks/lib/it.py", "x = 1\n")
+    write(root, "docker/it.py", "x = 1\n")
+    tree = SourceTree(root)
+    assert {file.file for file in tree.files} == {
+        "hatch_build.py",
+        "benchmarks/lib/it.py",
+        "docker/it.py",
+        *(f"{area}/{package}/__init__.py" for area, package in PACKAGES.items()),
+    }
+    assert set(tree.modules) == {*PACKAGES.values(), "benchmarks.lib.it"}
+
+
+def test_loose_modules_lie_at_a_packages_top(root: Path) -> None:
+    write(root, "index/aladin_index/open.py", "")
+    write(root, "index/aladin_index/search/rerank.py", "")
+    loose = SourceTree(root).loose_modules()
+    assert loose["aladin_index"] == ["index/aladin_index/open.py"]
+    assert loose["aladin_service"] == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from aladin_index.a import x",
+        "from aladin_index.a.x import f",
+        "import aladin_index.a.x",
+        "def f():\n    from aladin_index.a import x",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from aladin_index.a import x",
+    ],
+)
+def test_folders_that_import_each_other_are_a_cycle(root: Path, back: str) -> None:
+    write(root, "index/aladin_index/a/x.py", "from aladin_index.b.y import g")
+    write(root, "index/aladin_index/b/y.py", "from aladin_index.c import z")
+    write(root, "index/aladin_index/c/z.py", back)
+    write(root, "index/aladin_index/d.py", "from aladin_index.a import x")
+    (cycle,) = SourceTree(root).folder_cycles()
+    assert cycle.parent == "aladin_index"
+    assert cycle.members == ["a", "b", "c"]
+    assert {(each.importer, each.imported) for each in cycle.imports} == {
+        ("aladin_index.a.x", "aladin_index.b.y"),
+        ("aladin_index.b.y", "aladin_index.c.z"),
+        ("aladin_index.c.z", "aladin_index.a.x"),
+    }
+
+
+def test_modules_of_one_folder_that_import_each_other_are_a_cycle(root: Path) -> None:
+    write(root, "index/aladin_index/a/x.py", "from aladin_index.a import y")
+    write(root, "index/aladin_index/a/y.py", "from aladin_index.a.x import g")
+    (cycle,) = SourceTree(root).folder_cycles()
+    assert (cycle.parent, cycle.members) == ("aladin_index.a", ["x", "y"])
+
+
+def test_a_tree_of_imports_has_no_cycle(root: Path) -> None:
+    write(root, "index/aladin_index/a/x.py", "from aladin_index.b.y import g")
+    write(root, "index/aladin_index/b/y.py", "from aladin_index import c")
+    write(root, "index/aladin_index/c.py", "import json")
+    assert SourceTree(root).folder_cycles() == []
+
+
+def test_functions_and_files_are_long_beyond_their_limits(root: Path) -> None:
+    write(root, "index/aladin_index/a.py", LONG_FUNCTION)
+    tree = SourceTree(root)
+    assert [str(place) for place in tree.long_functions(80)] == [
+        "index/aladin_index/a.py:1: long has 81 lines"
+    ]
+    assert tree.long_functions(81) == []
+    assert [place.file for place in tree.long_files(80)] == ["index/aladin_index/a.py"]
+    assert tree.long_files(81) == []
+
+
+def test_a_small_module_needs_two_importers(root: Path) -> None:
+    write(root, "index/aladin_index/one.py", "x = 1\n")
+    write(root, "index/aladin_index/two.py", "x = 1\n")
+    write(root, "index/aladin_index/named.py", "x = 1\n")
+    write(root, "index/aladin_index/losses/plugged.py", "x = 1\n")
+    write(root, "index/aladin_index/large.py", "x = 1\n" * 80)
+    write(root, "service/aladin_service/cli.py", "from aladin_index import one, two")
+    write(
+        root,
+        "benchmarks/b.py",
+        "from aladin_index.two import x\nfrom aladin_index import named\nMODULES = ['losses']\n",
+    )
+    write(root, "benchmarks/c.py", "COMMANDS = {'b': 'aladin_index.named:x'}\n")
+    places = SourceTree(root).small_modules(80, ["losses"])
+    assert [str(place) for place in places] == [
+        "index/aladin_index/one.py:1: 1 lines, imported by aladin_service.cli alone"
+    ]
+
+
+def test_entries_that_begin_with_a_preposition_dangle(root: Path) -> None:
+    write(root, "index/aladin_index/a.py", DOCSTRING)
+    places = SourceTree(root).dangling_entries()
+    assert [(place.line, place.what) for place in places] == [
+        (11, "a: of something."),
+        (12, "b: A number, or None: of course"),
+        (16, "*d: whose names."),
+    ]
