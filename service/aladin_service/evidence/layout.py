@@ -205,7 +205,7 @@ def _about(
     unplaced = [f"{each.letter} is region {each.number}" for each in regions if each.box is None]
     if unplaced:
         lines.append(
-            "The size of the photo and the boxes of its regions are unknown: " + ", ".join(unplaced)
+            "Photo size and region boxes are unknown: " + ", ".join(unplaced)
         )
     return lines
 

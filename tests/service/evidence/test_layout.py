@@ -144,7 +144,7 @@ def test_where_boxes_are_not_known_regions_have_their_numbers(make_pair: MakePai
         make_pair("red dog", [7, 2], [0.1, 0.2], placed=False), None, [], has_photo=False
     )
     (about,) = [text for text in page.texts if "unknown" in text]
-    assert about.endswith("the boxes of its regions are unknown: A is region 7, B is region 2")
+    assert about.endswith("region boxes are unknown: A is region 7, B is region 2")
     assert page.height_px < 500  # no empty panel
 
 
