@@ -201,7 +201,7 @@ async def run_search(
         service.slow_queries.failed(job, HUNG_UP, request_id)
         raise
     service.slow_queries.answered(job, answered, request_id)
-    lane = queue_of(query)
-    service.metrics.answered(lane, answered)
-    note_search(lane, job, answered)
+    queue = queue_of(query)
+    service.metrics.answered(queue, answered)
+    note_search(queue, job, answered)
     return answered

@@ -94,8 +94,8 @@ class AddPhotos(Job[TimedAddReport]):
     on_duplicate: OnDuplicate
 
     @property
-    def lane(self) -> JobQueueName:
-        """Changes of the index have a lane of their own."""
+    def queue(self) -> JobQueueName:
+        """Changes of the index have a queue of their own."""
         return "write"
 
     def run(self, worker: Worker) -> TimedAddReport:
@@ -111,8 +111,8 @@ class AddTexts(Job[TimedAddReport]):
     on_duplicate: OnDuplicate
 
     @property
-    def lane(self) -> JobQueueName:
-        """Changes of the index have a lane of their own."""
+    def queue(self) -> JobQueueName:
+        """Changes of the index have a queue of their own."""
         return "write"
 
     def run(self, worker: Worker) -> TimedAddReport:
@@ -128,8 +128,8 @@ class DeleteItem(Job[DeleteReport]):
     item_id: str
 
     @property
-    def lane(self) -> JobQueueName:
-        """Changes of the index have a lane of their own."""
+    def queue(self) -> JobQueueName:
+        """Changes of the index have a queue of their own."""
         return "write"
 
     def run(self, worker: Worker) -> DeleteReport:
@@ -164,7 +164,7 @@ class ReadPhoto(Job[PhotoRead]):
     known: frozenset[str] = frozenset()
 
     @property
-    def lane(self) -> JobQueueName:
+    def queue(self) -> JobQueueName:
         """Photos of full size may take long, and do not hold up smaller ones."""
         return "original" if self.size_px is None else "picture"
 
@@ -222,7 +222,7 @@ class DrawEvidence(Job[DrawnEvidence]):
     known: frozenset[str] = frozenset()
 
     @property
-    def lane(self) -> JobQueueName:
+    def queue(self) -> JobQueueName:
         """Drawings wait with the smaller photos."""
         return "picture"
 
