@@ -11,7 +11,6 @@ from typing import NamedTuple
 from PIL import Image
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.modality import OTHER_TARGET_OF, TARGET_OF, Modality
 from aladin_index.search.backend import Collection
 from aladin_index.search.evidence import region_boxes, score_pair
 from aladin_index.search.results import Box
@@ -20,6 +19,7 @@ from aladin_network.errors import ImageError, InputError, UnknownItemError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
 from aladin_network.photos.files import PhotoFile, PhotosRoot
 from aladin_network.photos.memory import DecodingMemory
+from aladin_network.types import OTHER_TARGET_OF, TARGET_OF, Modality
 from aladin_service.client.answers import Evidence
 from aladin_service.evidence.drawing import draw_page
 from aladin_service.evidence.layout import PHOTO_PX, lay_out

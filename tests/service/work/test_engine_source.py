@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.settings import Target
 from aladin_network.errors import (
     AladinError,
     EngineError,
@@ -20,6 +19,7 @@ from aladin_network.errors import (
     GenerationRefusedError,
     IndexNotReadyError,
 )
+from aladin_network.types import Target
 from aladin_service.intake.item_changes import TextToAdd
 from aladin_service.queries import SearchOptions, TextQuery
 from aladin_service.work import engine_source
