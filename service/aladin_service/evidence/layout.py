@@ -204,9 +204,7 @@ def _about(
     # Regions without a box are identified by their number.
     unplaced = [f"{each.letter} is region {each.number}" for each in regions if each.box is None]
     if unplaced:
-        lines.append(
-            "Photo size and region boxes are unknown: " + ", ".join(unplaced)
-        )
+        lines.append("Photo size and region boxes are unknown: " + ", ".join(unplaced))
     return lines
 
 
