@@ -1,17 +1,15 @@
-"""How large the metadata of an item may be.
-
-How an index is to be built.
-"""
+"""Settings of a build, and limits of an item's metadata."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
 
 MAX_METADATA_BYTES = 64 * 2**10
 # Distinct names of metadata fields that the items of one side may have if all get an index.
@@ -74,14 +72,6 @@ def _check_depth(metadata: Mapping[str, Any], most: int) -> None:
         if not level:
             return
     raise InputError(f"metadata: expected at most {most} levels of objects and lists")
-
-
-Target = Literal["images", "texts"]
-# "4bit" and "2bit" hold a token as its nearest centroid and a quantised residual.
-TokenDtype = Literal["float16", "int8", "4bit", "2bit"]
-TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit", "2bit")
-OnDuplicate = Literal["error", "replace", "skip"]
-TARGETS: tuple[Target, ...] = ("images", "texts")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,11 +30,11 @@ from aladin_index.format.manifest import ModelEntry, read_manifest
 from aladin_index.format.records import SkippedItem, read_skipped
 from aladin_index.generations.collection_writer import CollectionSource
 from aladin_index.generations.writer import describe_model, install_model, write_generation
-from aladin_index.settings import BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration, read_calibration
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import IndexNotReadyError, InputError
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress, Target
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
 

@@ -19,9 +19,9 @@ from aladin_index.build.shards import ShardFormat, write_shard
 from aladin_index.encode.item_encoders import RegionSource, item_encoder
 from aladin_index.encode.read_ahead import NumberedItem, StageSeconds, prepared_batches
 from aladin_index.encode.source_items import SourceItem
-from aladin_index.settings import BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_network.model import AladinModel
-from aladin_network.types import Progress
+from aladin_network.types import Progress, Target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.encode.source_items import ImageItem, TextItem
-from aladin_index.settings import Target
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.base import ImageEncoder, ImageInput, RegionInput
 from aladin_network.errors import ConfigError, InputError
@@ -24,6 +23,7 @@ from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits, read_region_npz
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Target
 
 
 class RegionsNeededError(InputError):

@@ -22,11 +22,10 @@ from aladin_index.format.npy import NpyWriter, write_npy
 from aladin_index.format.records import SkippedItem
 from aladin_index.items.tables import StoredItem, write_items
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.settings import Target
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, token_files
 from aladin_network.calibration.calibration import Calibration, hash_photo
-from aladin_network.types import Progress
+from aladin_network.types import Progress, Target
 
 
 class EncodedPart(NamedTuple):

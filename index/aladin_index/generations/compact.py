@@ -30,9 +30,9 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import write_generation
 from aladin_index.items.tables import insert_items
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.settings import BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_network.errors import InputError
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress, Target
 
 logger = logging.getLogger(__name__)
 

@@ -28,11 +28,11 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import install_model, write_generation
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.settings import TARGETS, BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import IndexMismatchError, InputError
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import TARGETS, NullProgress, Progress, Target
 
 _IDS_AT_A_TIME = 1000
 

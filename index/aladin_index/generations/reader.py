@@ -23,7 +23,6 @@ from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.stored_collection import StoredCollection, open_collection
-from aladin_index.settings import Target
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import (
     CheckpointError,
@@ -31,6 +30,7 @@ from aladin_network.errors import (
     IndexMismatchError,
     NoSuchTargetError,
 )
+from aladin_network.types import Target
 
 
 def read_ahead(path: Path) -> None:

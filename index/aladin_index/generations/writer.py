@@ -49,12 +49,12 @@ from aladin_index.generations.collection_writer import (
     collection_files,
     write_collection,
 )
-from aladin_index.settings import BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import CHECKPOINT_FILES
 from aladin_network.errors import CheckpointError, IndexMismatchError, InputError
 from aladin_network.files import atomic_file, atomic_folder, sync, write_json
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress, Target
 
 # Entered when the new generation is in its place and not yet live, left when it is live.
 GoingLive = Callable[[int], AbstractContextManager[None]]

@@ -15,10 +15,10 @@ from aladin_index.format.manifest import CollectionEntry
 from aladin_index.format.npy import map_npy
 from aladin_index.items.selection import Selection
 from aladin_index.items.store import ItemStore
-from aladin_index.settings import Target
 from aladin_index.tokens.alignment import SecondStage, TokenAlignment
 from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import IndexCorruptError
+from aladin_network.types import Target
 
 
 @dataclass(frozen=True, kw_only=True)

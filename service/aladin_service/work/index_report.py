@@ -14,8 +14,8 @@ from aladin_index.generations.history import DamagedFile, GenerationRecord, Hist
 from aladin_index.generations.info import ItemCounts, count_items, disk_use
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.backend import Collection, SearchBackend
-from aladin_index.settings import Target
 from aladin_network.errors import IndexCorruptError, IndexMismatchError, IndexNotReadyError
+from aladin_network.types import Target
 
 
 class IndexReport(NamedTuple):

@@ -20,6 +20,7 @@ from aladin_index.format.manifest import Manifest
 from aladin_index.items.tables import StoredItem
 from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
+from aladin_network.types import OnDuplicate, Target
 from aladin_service.evidence.pairs import PairQuery, draw_pair, drawing_version, find_pair
 from aladin_service.photos.photo_bytes import (
     PhotoBytes,
@@ -29,7 +30,6 @@ from aladin_service.photos.photo_bytes import (
     resized_photo,
     rewritten_photo,
 )
-from aladin_service.queries import OnDuplicate, Target
 from aladin_service.work.index_report import IndexReport, report_index
 from aladin_service.work.worker import Job, JobQueueName, Worker
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from aladin_index.encode.source_items import TextItem
-from aladin_index.settings import Target
 from aladin_network.errors import (
     AladinError,
     EngineError,
@@ -21,6 +20,7 @@ from aladin_network.errors import (
     GenerationRefusedError,
     IndexNotReadyError,
 )
+from aladin_network.types import Target
 from aladin_service.queries import SearchOptions, TextQuery
 from aladin_service.work import engine_source
 from aladin_service.work.live_index import LiveIndex, LiveState

@@ -35,8 +35,9 @@ from aladin_network.errors import (
     WorkerDiedError,
 )
 from aladin_network.photos.memory import WithdrawnError, check_wanted
+from aladin_network.types import Target
 from aladin_service.observe.metrics import Metrics
-from aladin_service.queries import Query, SearchOptions, Target, TextQuery
+from aladin_service.queries import Query, SearchOptions, TextQuery
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work import (

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, FailFast, Field, ValidationError, model_validat
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_network.errors import InputError
+from aladin_network.types import OnDuplicate, Target
 from aladin_service.client.answers import Added, AddTookMs, Deleted, Item
 from aladin_service.http.access.audit import Audit
 from aladin_service.http.access.rate_limits import charge
@@ -23,7 +24,6 @@ from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.search_requests import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
 from aladin_service.http.state import Service, WritableService
 from aladin_service.intake.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
-from aladin_service.queries import OnDuplicate, Target
 from aladin_service.work.jobs import AddItems, DeleteItem, GetItem
 
 MAX_ID_CHARS = 1000
