@@ -1,6 +1,6 @@
-"""Searches go on when a device fails: the processor takes over, and one warning says so.
+"""Chooses the device of queries and searches, and tests it before it is used.
 
-Which device encodes queries and searches, proven before it is trusted.
+If a device fails later, the CPU takes over, and one warning is logged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One side of an index in an engine, as one search sees it."""
+"""The images or the texts of an index in an engine, as one search sees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishes an index of files to an engine, as a new generation there."""
+"""Publishes an index of files to an engine, as a new generation."""
 
 from __future__ import annotations
 

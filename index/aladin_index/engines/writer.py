@@ -1,4 +1,4 @@
-"""Adds items to the live generation in an engine and removes items from it."""
+"""Adds items to the live generation in an engine, and deletes items from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generations of an index that an engine keeps on other machines."""
+"""The generations of an index that is kept by an engine."""
 
 from __future__ import annotations
 
