@@ -47,7 +47,7 @@ from aladin_index.generations.writer import CollectionSource, install_model, wri
 from aladin_index.modality import OTHER_TARGET_OF, TARGET_OF, Modality
 from aladin_index.open import open_backend
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.search.results import Hit
+from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings, Target
 from aladin_network.scoring.scores import Encoding
@@ -143,7 +143,7 @@ class _Query(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    hits: list[list[Hit]]
+    hits: list[list[SearchHit]]
     seconds: list[float]
 
 
@@ -253,7 +253,7 @@ def _agreement(expected: _Answers, actual: _Answers) -> dict[str, float]:
     }
 
 
-def _identical(ours: Sequence[Hit], theirs: Sequence[Hit]) -> bool:
+def _identical(ours: Sequence[SearchHit], theirs: Sequence[SearchHit]) -> bool:
     """Whether the orders are one, but for neighbours that score the same."""
     if len(ours) != len(theirs):
         return False
@@ -263,11 +263,11 @@ def _identical(ours: Sequence[Hit], theirs: Sequence[Hit]) -> bool:
     )
 
 
-def _shared(ours: Sequence[Hit], theirs: Sequence[Hit]) -> int:
+def _shared(ours: Sequence[SearchHit], theirs: Sequence[SearchHit]) -> int:
     return len({hit.id for hit in ours} & {hit.id for hit in theirs})
 
 
-def _score_gaps(ours: Sequence[Hit], theirs: Sequence[Hit]) -> list[float]:
+def _score_gaps(ours: Sequence[SearchHit], theirs: Sequence[SearchHit]) -> list[float]:
     by_id = {hit.id: hit for hit in theirs}
     gaps: list[float] = []
     for our in ours:

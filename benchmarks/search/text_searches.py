@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann.retrieval import exact_search, largest
-from aladin_index.search.results import SearchResult
+from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.tokens.alignment import alignment_with_all
@@ -42,7 +42,7 @@ class TextSearches:
             for embedding, words in zip(queries.embeddings, self.words, strict=True)
         ]
 
-    def search(self, turn: int, candidates: int) -> SearchResult:
+    def search(self, turn: int, candidates: int) -> SearchAnswer:
         """Search with query number `turn`, and from the first on again after the last."""
         return self._searcher.search(
             self._encodings[turn % len(self._encodings)],

@@ -26,7 +26,7 @@ import torch
 from aladin_index.modality import Modality
 from aladin_index.open import open_writer
 from aladin_index.search.backend import SearchBackend
-from aladin_index.search.results import Hit, SearchResult
+from aladin_index.search.results import SearchHit, SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import Target
 from aladin_network.calibration.calibration import Calibration
@@ -130,7 +130,7 @@ class AgreementContract(ContractIndex):
                 )
                 self._assert_same(one, other)
 
-    def _assert_same(self, one: SearchResult, other: SearchResult) -> None:
+    def _assert_same(self, one: SearchAnswer, other: SearchAnswer) -> None:
         for name in ("reranked", "fusion", "candidates", "degraded", "no_match"):
             assert getattr(one, name) == getattr(other, name)
         # Probabilities are steep in the scores.
@@ -151,7 +151,7 @@ class RemoteContract(BackendContract, AgreementContract):
     """All that an index in an engine has to do."""
 
 
-def _scores(hit: Hit) -> list[float]:
+def _scores(hit: SearchHit) -> list[float]:
     assert hit.stages.align is not None
     assert hit.per_word is not None
     assert hit.evidence is not None

@@ -17,7 +17,7 @@ from aladin_index.encode.add import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import open_index
 from aladin_index.search.evidence import score_pair
-from aladin_index.search.results import Hit
+from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import TOKEN_DTYPES, BuildSettings
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
@@ -35,7 +35,7 @@ def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
     return load_checkpoint(tiny_checkpoint)
 
 
-def assert_adds_up(hit: Hit, words: int) -> None:
+def assert_adds_up(hit: SearchHit, words: int) -> None:
     assert hit.stages.align is not None
     assert hit.evidence is not None
     assert len(hit.evidence) == words

@@ -18,7 +18,7 @@ from aladin_index.items.filters import Filter
 from aladin_index.measure.publish_entries import publish_entries
 from aladin_index.search.backend import Collection
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.search.results import SearchResult
+from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import Target
 from aladin_network.calibration.calibration import Calibration
@@ -86,7 +86,7 @@ def index(calibrated: SearchIndex) -> EngineIndex:
     return EngineIndex(calibrated)
 
 
-def ask(index: EngineIndex | SearchIndex, target: Target, **options: Any) -> SearchResult:
+def ask(index: EngineIndex | SearchIndex, target: Target, **options: Any) -> SearchAnswer:
     """Ask for photos with a text, or for texts with a photo."""
     searcher = TwoStageSearcher(index)  # type: ignore[arg-type]
     query, modality = searcher.encode_item("text 4" if target == "images" else "photo 3")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from aladin_index.modality import Modality
 from aladin_index.search.backend import Collection
-from aladin_index.search.results import Hit
+from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import Target
 from aladin_network.errors import InputError
@@ -251,7 +251,7 @@ class _Direction:
             found = {hit.id for hit in hits[:_TOP]}
             self._agreements.append(len(wanted & found) / len(wanted))
 
-    def _search(self, query: Encoding, top_k: int, num_candidates: int) -> tuple[list[Hit], float]:
+    def _search(self, query: Encoding, top_k: int, num_candidates: int) -> tuple[list[SearchHit], float]:
         result = self._searcher.search(
             query,
             self._modality,
@@ -263,7 +263,7 @@ class _Direction:
         return result.hits, result.took_ms.retrieve + result.took_ms.rerank
 
 
-def rank_as_served(hits: Sequence[Hit], right: set[str], count: int) -> int:
+def rank_as_served(hits: Sequence[SearchHit], right: set[str], count: int) -> int:
     """Return the 0-based rank of the best right answer; ties count against us.
 
     Args:

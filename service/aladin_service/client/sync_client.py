@@ -17,7 +17,8 @@ from aladin_service.client.additions import (
     add_calls,
     add_photo_call,
 )
-from aladin_service.client.answers import Added, Deleted, Item, LiveIndexInfo, SearchAnswer
+from aladin_service.client.answers import Added, Deleted, Item, LiveIndexInfo
+from aladin_index.search.results import SearchAnswer
 from aladin_service.client.calls import (
     Call,
     Photo,

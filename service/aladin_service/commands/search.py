@@ -39,7 +39,7 @@ from aladin_service.queries import (
 if TYPE_CHECKING:
     from aladin_index.devices.search_device import SearchDevice
     from aladin_service.client import Search
-    from aladin_service.client.answers import SearchAnswer
+    from aladin_index.search.results import SearchAnswer
     from aladin_service.evidence.pairs import PairQuery
 
 

@@ -13,7 +13,7 @@ from aladin_network.photos.memory import DecodingMemory
 if TYPE_CHECKING:
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_service.client import AladinClient, Search
-    from aladin_service.client.answers import SearchAnswer
+    from aladin_index.search.results import SearchAnswer
     from aladin_service.evidence.pairs import PairQuery
     from aladin_service.search.encoder import EncodedQuery
 

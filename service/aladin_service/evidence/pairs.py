@@ -20,7 +20,7 @@ from aladin_network.errors import ImageError, InputError, UnknownItemError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
 from aladin_network.photos.files import PhotoFile, PhotosRoot
 from aladin_network.photos.memory import DecodingMemory
-from aladin_service.client.answers import Evidence
+from aladin_index.search.results import Evidence
 from aladin_service.evidence.drawing import draw_page
 from aladin_service.evidence.layout import PHOTO_PX, lay_out
 from aladin_service.evidence.png import ExplainedPair, write_png

@@ -12,7 +12,7 @@ from PIL import Image, PngImagePlugin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from aladin_network.errors import InputError
-from aladin_service.client.answers import Evidence
+from aladin_index.search.results import Evidence
 from aladin_service.evidence.drawing import WHITE
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from aladin_service.client.answers import TookMs
+from aladin_index.search.results import TookMs
 from aladin_service.queries import Query, SearchOptions, Target
 
 # Who waits together: texts and photos are encoded apart, the rest is not encoded at all.

@@ -17,7 +17,7 @@ from aladin_index.engines.push import PushReport
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.modality import Modality
 from aladin_index.search.backend import SecondStageQuery
-from aladin_index.search.results import SearchResult
+from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import Target
 from aladin_network.errors import EngineUnavailableError, InputError
@@ -48,7 +48,7 @@ def query(search_index: SearchIndex) -> Encoding:
     return encode_texts(search_index.checkpoint.model, [TEXT])
 
 
-def assert_same(actual: SearchResult, expected: SearchResult, align_error: float) -> None:
+def assert_same(actual: SearchAnswer, expected: SearchAnswer, align_error: float) -> None:
     """Compare two answers; cosines may be added up in another order."""
     assert replace(actual, hits=[], took_ms=expected.took_ms) == replace(expected, hits=[])
     assert [hit.id for hit in actual.hits] == [hit.id for hit in expected.hits]

@@ -8,7 +8,7 @@ from aladin_index.measure.evaluate import (
     evaluation_queries,
     rank_as_served,
 )
-from aladin_index.search.results import Hit, StageResult, Stages
+from aladin_index.search.results import SearchHit, Stage, HitStages
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.scoring.metrics import retrieval_ranks
 from aladin_network.types import NullProgress
@@ -96,12 +96,12 @@ def test_the_weight_can_be_overridden(
 )
 def test_ties_count_against_us(right: set[str], rank: int) -> None:
     hits = [
-        Hit(
+        SearchHit(
             id=name,
             rank=place + 1,
             score=score,
             per_word=None,
-            stages=Stages(StageResult(1, 0.0), None),
+            stages=HitStages(Stage(1, 0.0), None),
             uri=None,
             text=None,
             metadata={},

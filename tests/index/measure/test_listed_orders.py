@@ -5,7 +5,7 @@ from aladin_index.measure.curve import ListedOrders, listed_rank
 from aladin_index.measure.evaluate import EvaluationQueries
 from aladin_index.modality import Modality
 from aladin_index.search.ranking import Ranking
-from aladin_index.search.results import Hit
+from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import Target
 from aladin_network.scoring.fusion import DirectionFusion
@@ -49,10 +49,10 @@ def test_the_page_is_that_of_a_search(
     assert (reranked > 0) == (num_candidates > 1)
 
 
-def slow_rank(hits: list[Hit], right: set[str], block: int) -> int:
+def slow_rank(hits: list[SearchHit], right: set[str], block: int) -> int:
     """Compare every right answer with every wrong one."""
 
-    def ahead(wrong: Hit, answer: Hit) -> bool:
+    def ahead(wrong: SearchHit, answer: SearchHit) -> bool:
         if wrong.rank < answer.rank:
             return True
         if (wrong.rank - 1) // block == (answer.rank - 1) // block:

@@ -18,7 +18,7 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.history import pending_changes
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.search.results import SearchResult
+from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import DuplicateItemError, UnknownItemError
@@ -81,7 +81,7 @@ def slow_search(
     return answer
 
 
-def assert_same(result: SearchResult, expected: list[tuple[str, float, float]], top_k: int) -> None:
+def assert_same(result: SearchAnswer, expected: list[tuple[str, float, float]], top_k: int) -> None:
     found = [(hit.id, hit.stages.align.score, hit.stages.match.score) for hit in result.hits]
     assert [hit[0] for hit in found] == [hit[0] for hit in expected[:top_k]]
     for got, wanted in zip(found, expected, strict=False):

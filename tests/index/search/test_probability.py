@@ -20,14 +20,14 @@ from aladin_index.measure.publish_entries import publish_entries
 from aladin_index.search.backend import Ordered
 from aladin_index.search.probability import QueryPool, find_pool
 from aladin_index.search.ranking import Ranking
-from aladin_index.search.results import Hit, SearchResult
+from aladin_index.search.results import SearchHit, SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration, TextLengths
 from aladin_network.errors import InputError
 from aladin_network.scoring.fusion import Direction
 from aladin_network.scoring.scores import Encoding
 
-Search = Callable[..., SearchResult]
+Search = Callable[..., SearchAnswer]
 
 DIRECTIONS: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
 
@@ -61,7 +61,7 @@ def text(calibrated: TwoStageSearcher) -> Encoding:
 def ask(calibrated: TwoStageSearcher, text: Encoding) -> Search:
     """Searches the photos for the text: ``ask(top_k=5, min_probability=0.5)``."""
 
-    def search(top_k: int = 23, **options: Any) -> SearchResult:
+    def search(top_k: int = 23, **options: Any) -> SearchAnswer:
         return calibrated.search(text, "text", "images", top_k=top_k, **options)
 
     return search
@@ -71,7 +71,7 @@ def logistic(log_odds: float) -> float:
     return 1 / (1 + math.exp(-log_odds))
 
 
-def by_hand(result: SearchResult, words: dict[str, int], less: float = 0.0) -> dict[str, float]:
+def by_hand(result: SearchAnswer, words: dict[str, int], less: float = 0.0) -> dict[str, float]:
     """Work the made-up probabilities out, from an answer with all that was searched.
 
     The probability of any match is under the empty name.
@@ -151,7 +151,7 @@ def test_probabilities_change_nothing_else(
     plain = searcher.search(text, "text", "images", top_k=9, num_candidates=8, **options)
     judged = ask(top_k=9, num_candidates=8, **options)
 
-    def told(hit: Hit) -> dict[str, Any]:
+    def told(hit: SearchHit) -> dict[str, Any]:
         return {name: value for name, value in vars(hit).items() if name != "probability"}
 
     assert list(map(told, judged.hits)) == list(map(told, plain.hits))
@@ -284,7 +284,7 @@ def test_no_match_below_the_threshold(
     shutil.copytree(published, root)
     calibration = make_calibration("any")
 
-    def search(no_match_below: float) -> SearchResult:
+    def search(no_match_below: float) -> SearchAnswer:
         models = dataclasses.replace(
             calibration.text_to_image.aligned, no_match_below=no_match_below
         )

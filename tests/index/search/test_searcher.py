@@ -11,7 +11,7 @@ from PIL import Image
 from aladin_index.build.builder import build_index
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.search.results import Hit
+from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
@@ -65,7 +65,7 @@ def fused(
     return TwoStageSearcher(open_index(folder / "index"))
 
 
-def number(hit: Hit) -> int:
+def number(hit: SearchHit) -> int:
     return int(hit.id.split()[-1])
 
 
@@ -160,12 +160,12 @@ def test_without_reranking_the_first_stage_orders(fused: TwoStageSearcher, score
 def test_pages_make_one_order(
     fused: TwoStageSearcher, scores: Scores, rerank: bool, size: int
 ) -> None:
-    def page(offset: int, top_k: int) -> list[Hit]:
+    def page(offset: int, top_k: int) -> list[SearchHit]:
         return fused.search(
             scores.query, "text", "images", top_k=top_k, offset=offset, rerank=rerank
         ).hits
 
-    def key(hit: Hit) -> tuple[str, int, float, int]:
+    def key(hit: SearchHit) -> tuple[str, int, float, int]:
         return hit.id, hit.rank, round(hit.score, 5), hit.stages.match.rank
 
     whole = page(0, 10**9)

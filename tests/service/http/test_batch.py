@@ -20,7 +20,7 @@ from aladin_network.errors import (
     IndexNotReadyError,
     OverloadedError,
 )
-from aladin_service.client.answers import TookMs
+from aladin_index.search.results import TookMs
 from aladin_service.http.app import create_app
 from aladin_service.http.routes import batch as batch_feed
 from aladin_service.observe.metrics import Metrics

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from aladin_network.errors import OverloadedError
-from aladin_service.client.answers import TookMs
+from aladin_index.search.results import TookMs
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.request_context import RequestContext
 from aladin_service.observe.logs import (

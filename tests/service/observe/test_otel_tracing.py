@@ -15,7 +15,7 @@ import pytest
 from fastapi import FastAPI
 
 from aladin_network.errors import IndexNotReadyError
-from aladin_service.client.answers import TookMs
+from aladin_index.search.results import TookMs
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.request_context import RequestContext
 from aladin_service.observe.logs import RequestRecord, current_request, note_search

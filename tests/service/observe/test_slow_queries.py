@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from aladin_service.client.answers import TookMs
+from aladin_index.search.results import TookMs
 from aladin_service.http.routes.slow_queries import build_slow_queries
 from aladin_service.observe.slow_queries import MAX_TEXT_CHARS, PERIOD_S, PERIODS, SlowQueries
 from aladin_service.queries import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aladin_network.errors import AladinError, OverloadedError, ShuttingDownError, WorkerDiedError
-from aladin_service.client.answers import TookMs
+from aladin_index.search.results import TookMs
 from aladin_service.observe.metrics import Metrics
 from aladin_service.queries import (
     EmbeddingQuery,

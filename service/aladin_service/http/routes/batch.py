@@ -20,7 +20,7 @@ from aladin_network.errors import (
     InputError,
     OverloadedError,
 )
-from aladin_service.client.answers import SearchAnswer
+from aladin_index.search.results import SearchAnswer
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import json_request_docs, read_json_object, run_sized
 from aladin_service.http.error_responses import (
