@@ -36,7 +36,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.connect import connect
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.engine_location import EngineLocation

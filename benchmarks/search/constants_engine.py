@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.faiss_library import faiss
-from aladin_index.engines.client import CollectionSchema, EngineClient, EngineItem
+from aladin_index.engines.client import CollectionSchema, EngineClient, EngineItem, EngineQuery
 from aladin_index.engines.connect import connect
 from aladin_index.engines.milvus.index_kinds import INDEX_KINDS
 from aladin_index.engines.milvus.rows import MATCH, CollectionForm, row_of
@@ -122,8 +122,8 @@ def _store(client: EngineClient, photos: SyntheticPhotos, items: int) -> _Stored
         embedding_dim=EMBEDDING_DIM, codec=codec, max_tokens=REGIONS, count=items
     )
     few_schema = replace(schema, count=_FEW_PHOTOS)
-    client.create_side(_GENERATION, "images", schema)
-    client.create_side(_FEW_GENERATION, "images", few_schema)
+    client.create_collection(_GENERATION, "images", schema)
+    client.create_collection(_FEW_GENERATION, "images", few_schema)
     embeddings: list[NDArray[np.float32]] = []
     few: list[EngineItem] = []
     insert_s = 0.0
@@ -134,8 +134,8 @@ def _store(client: EngineClient, photos: SyntheticPhotos, items: int) -> _Stored
         insert_s += time.perf_counter() - started
         embeddings += [each.embedding for each in entries if each.embedding is not None]
     client.upsert(_FEW_GENERATION, "images", few)
-    client.open_side(_GENERATION, "images")
-    client.open_side(_FEW_GENERATION, "images")
+    client.open_collection(_GENERATION, "images")
+    client.open_collection(_FEW_GENERATION, "images")
     item_bytes, token_bytes = _row_bytes(few[0], CollectionForm.of(schema, _GRAPH_KIND))
     row_bytes = item_bytes + token_bytes + embeddings[0].nbytes
     return _Stored(
@@ -173,13 +173,14 @@ def _search_times(
 
     def search(generation: int, count: int, *, tokens: bool) -> Callable[[int], object]:
         return lambda turn: client.search(
-            generation,
-            "images",
-            queries[turn % len(queries)],
-            count,
-            None,
-            width=width,
-            with_tokens=tokens,
+            EngineQuery(
+                generation=generation,
+                target="images",
+                embedding=queries[turn % len(queries)],
+                count=count,
+                width=width,
+                with_tokens=tokens,
+            )
         )
 
     runs = {

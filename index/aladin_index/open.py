@@ -6,7 +6,8 @@ from pathlib import Path
 
 from aladin_index.changes.writer import ChangesWriter, ItemWriter
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.connect import connect
 from aladin_index.format.engine_location import location_of
 from aladin_index.generations.reader import open_index
 from aladin_index.search.backend import SearchBackend

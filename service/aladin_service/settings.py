@@ -259,7 +259,7 @@ class ServiceSettings(BaseSettings):
     @property
     def engine_options(self) -> EngineOptions:
         """How an engine is reached."""
-        from aladin_index.engines.connect import EngineOptions
+        from aladin_index.engines.client import EngineOptions
 
         return EngineOptions(
             url=self.engine_url,

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from aladin_index.engines.connect import EngineOptions
+from aladin_index.engines.client import EngineOptions
 from aladin_index.format.engine_location import location_of
 from aladin_index.modality import DIRECTION_OF, Modality
 from aladin_index.open import open_backend

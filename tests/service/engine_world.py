@@ -13,18 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 from fastapi import FastAPI
-from numpy.typing import NDArray
 
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.engines.client import EngineClient, FoundItem
-from aladin_index.engines.connect import EngineOptions
+from aladin_index.engines.client import EngineClient, EngineOptions, EngineQuery, FoundItem
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.engine_location import EngineLocation
-from aladin_index.items.filters import Filter
-from aladin_index.settings import Target
 from aladin_network.errors import EngineUnavailableError
 from aladin_service.http.app import create_app
 from aladin_service.observe.metrics import Metrics
@@ -58,32 +53,12 @@ class SlowEngine(MemoryEngine):
         self.hung = 0
         self._released = threading.Event()
 
-    def search(
-        self,
-        generation: int,
-        target: Target,
-        query: NDArray[np.float32],
-        count: int,
-        filter: Filter | None,
-        *,
-        width: int | None = None,
-        with_tokens: bool = False,
-        words: NDArray[np.float32] | None = None,
-    ) -> list[FoundItem]:
+    def search(self, query: EngineQuery) -> list[FoundItem]:
         if self.hangs.is_set():
             self.hung += 1
             self._released.wait(self.timeout_s)
             raise EngineUnavailableError(self.kind, "no answer in time")
-        return super().search(
-            generation,
-            target,
-            query,
-            count,
-            filter,
-            width=width,
-            with_tokens=with_tokens,
-            words=words,
-        )
+        return super().search(query)
 
 
 @dataclass

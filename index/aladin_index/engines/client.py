@@ -1,19 +1,15 @@
-"""An item as an engine keeps it, and as a search gets it back.
+"""The interface between an index and the engine (a vector database) that keeps it.
 
-What is asked of an engine: the seam at which one takes the place of another.
-
-What the collections of an index are called in an engine.
-
-For each generation there are NAME_000001_images and NAME_000001_texts and, for its record,
-NAME_000001_record. NAME itself is an alias of the record of the live generation, so that both sides
-change at once.
+An engine implements `EngineClient`. It keeps each generation of an index in three collections:
+NAME_000001_images, NAME_000001_texts and NAME_000001_record. NAME itself is an alias of the record
+of the live generation, so that images and texts change at the same moment.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -23,16 +19,47 @@ from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.settings import TARGETS, Target
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
+from aladin_network.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """How this machine reaches an engine, whichever index it is for.
+
+    Attributes:
+        url: Address that replaces the one in ``engine.json``. If None, that address is used, but
+            trusted less: no token is sent to it, and it may not be a folder for the local mode of
+            ``qdrant``.
+        token: API key or ``user:password`` for the engine, or None. Never shown.
+        timeout_s: Time limit of one call, retries included.
+        retries: Number of retries of a failed call that is safe to repeat.
+    """
+
+    url: str | None = None
+    token: str | None = field(default=None, repr=False)
+    timeout_s: float = 10.0
+    retries: int = 3
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values.
+
+        Raises:
+            ConfigError: If `timeout_s` is not positive or `retries` is negative.
+        """
+        if self.timeout_s <= 0:
+            raise ConfigError(f"engine timeout_s: expected more than 0, got {self.timeout_s}")
+        if self.retries < 0:
+            raise ConfigError(f"engine retries: expected at least 0, got {self.retries}")
 
 
 class EngineItem(NamedTuple):
-    """All that is kept of an item; its id is the engine's key.
+    """An item as an engine stores it; its id is the key.
 
     Attributes:
-        item: its row orders items whose scores are equal: those of the generation have the rows
-            that they had in the index of files, later ones have larger ones.
-        embedding: (d_match,) float32, L2-normalised; None where it was not asked for.
-        tokens: in the stored form of the side; None where they were not asked for.
+        item: Id, text and metadata. The row orders items of equal score: items of the pushed
+            generation keep their rows from the index of files, items added later have larger ones.
+        embedding: (d_match,) float32, L2-normalised, or None if it was not requested.
+        tokens: Tokens in the collection's stored form, or None if they were not requested.
     """
 
     item: StoredItem
@@ -41,12 +68,12 @@ class EngineItem(NamedTuple):
 
 
 class FoundItem(NamedTuple):
-    """An item that a search found.
+    """An item found by a search.
 
     Attributes:
-        entry: what is kept of it.
-        match: cosine with the query.
-        align: alignment score, where the engine was given words and scores them itself.
+        entry: The stored item.
+        match: Cosine similarity with the query.
+        align: Alignment score, or None if the engine did not compute one.
     """
 
     entry: EngineItem
@@ -56,13 +83,13 @@ class FoundItem(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionSchema:
-    """What an engine has to know of a side before it takes its items.
+    """What an engine has to know before it can create a collection.
 
     Attributes:
-        embedding_dim: size of an embedding.
-        codec: of the tokens; there may be none, then items have 0 tokens.
-        max_tokens: the most that an item of the generation has; later ones may have more.
-        count: items that are to come.
+        embedding_dim: Size of an embedding.
+        codec: Codec of the tokens; items of a collection without tokens have 0 tokens.
+        max_tokens: Largest number of tokens of an item; items added later may exceed it.
+        count: Number of items about to be inserted.
     """
 
     embedding_dim: int
@@ -72,119 +99,123 @@ class CollectionSchema:
 
 
 class EngineFirstStage(NamedTuple):
-    """How an engine finds what is near in a side.
+    """How an engine finds the nearest items of a collection.
 
     Attributes:
-        kind: by the engine's own name, such as "hnsw"; "flat" compares with every item.
-        widths: how far a search may look, ascending: candidates of a graph, or lists. One, where
-            it was chosen by hand; none, where there is nothing to choose.
+        kind: Index kind in the engine's own terms, such as "hnsw"; "flat" is exhaustive.
+        widths: Possible search widths, ascending: candidates of a graph, or lists to scan. A
+            single value if it was set by hand, empty if the kind has no such parameter.
     """
 
     kind: str
     widths: tuple[int, ...]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EngineQuery:
+    """One nearest-neighbour search.
+
+    Attributes:
+        generation: Generation to search.
+        target: Images or texts.
+        embedding: (d_match,) float32 query, L2-normalised.
+        count: Number of items wanted, at most `EngineClient.max_results`.
+        filter: Filter that the items have to pass, or None.
+        width: Search width out of `EngineFirstStage.widths`, or None for the widest. Searches with
+            a filter or a large `count` may look further.
+        with_tokens: Return the items' tokens.
+        words: (words, d_align) float32 tokens of a text query, or None. An engine that can scores
+            each image by the sum over words of the best region, and leaves the tokens out.
+    """
+
+    generation: int
+    target: Target
+    embedding: NDArray[np.float32]
+    count: int
+    filter: Filter | None = None
+    width: int | None = None
+    with_tokens: bool = False
+    words: NDArray[np.float32] | None = None
+
+
 class EngineClient(Protocol):
-    """An engine under one name; safe to use from any number of threads.
+    """Client of an engine for one index; safe to use from any number of threads.
 
-    The name stands for numbered generations, of which one is live. A generation has a record
-    (small named pieces of bytes: the manifest, codebooks) and a collection for each side. Calls
-    are tried again within their time where that is safe.
+    The index has numbered generations, one of which is live. A generation has a record (small
+    named byte strings: manifest, codebooks) and one collection each for images and texts. Calls
+    that are safe to repeat are retried within their time limit.
 
-    Every method raises EngineUnavailableError where the engine does not answer in time, and
-    EngineError where it refuses.
+    Every method raises EngineUnavailableError if the engine does not respond in time, and
+    EngineError if it refuses the call.
     """
 
     @property
     def kind(self) -> str:
-        """Which engine: "milvus", "qdrant"."""
+        """Name of the engine, such as "milvus" or "qdrant"."""
         ...
 
     @property
     def max_results(self) -> int:
-        """The most that one search may ask for."""
+        """Largest `EngineQuery.count`."""
         ...
 
     def generations(self) -> list[int]:
-        """List the generations that are there, whole or not, ascending."""
+        """List the generations in the engine, complete or not, in ascending order."""
         ...
 
     def live_generation(self) -> int | None:
-        """Return the generation that the name stands for; None: none yet."""
+        """Return the live generation, or None if nothing was published yet."""
         ...
 
     def make_live(self, generation: int) -> None:
-        """Let the name stand for a generation from now on, in one step."""
+        """Make a generation the live one, atomically."""
         ...
 
     def drop_generation(self, generation: int) -> None:
-        """Remove a generation that is not live; one that is not there is no error."""
+        """Remove a generation that is not live; a missing one is not an error."""
         ...
 
     def write_record(self, generation: int, record: Mapping[str, bytes]) -> None:
-        """Keep a generation's record in the place of the one before."""
+        """Store a generation's record, replacing the previous one."""
         ...
 
     def read_record(self, generation: int) -> dict[str, bytes] | None:
-        """Return a generation's record; None where it has none."""
+        """Return a generation's record, or None if it has none."""
         ...
 
-    def create_side(self, generation: int, target: Target, schema: CollectionSchema) -> None:
-        """Make an empty collection, unless it is there."""
+    def create_collection(self, generation: int, target: Target, schema: CollectionSchema) -> None:
+        """Create an empty collection, unless it exists."""
         ...
 
-    def open_side(self, generation: int, target: Target) -> None:
-        """Index what is in a collection and make it searchable; returns when it is."""
+    def open_collection(self, generation: int, target: Target) -> None:
+        """Index a collection and make it searchable; returns when both are done."""
         ...
 
     def upsert(self, generation: int, target: Target, entries: Sequence[EngineItem]) -> None:
-        """Put items in, in the place of those with the same ids; kept when it returns.
+        """Insert items, replacing those with the same ids; durable on return.
 
-        Entries have embeddings and tokens. They are sent in batches of a size that the engine
-        takes; where a later batch fails, earlier ones stay.
+        The items need embeddings and tokens. They are sent in batches of a size that the engine
+        accepts; if a batch fails, the batches before it stay.
         """
         ...
 
     def delete(self, generation: int, target: Target, ids: Sequence[str]) -> None:
-        """Remove items; ids that are not there are no error."""
+        """Remove items; unknown ids are not an error."""
         ...
 
     def count(self, generation: int, target: Target) -> int:
-        """Return the number of items, all changes that were acknowledged included."""
+        """Return the number of items, all acknowledged changes included."""
         ...
 
     def first_stage(self, generation: int, target: Target) -> EngineFirstStage:
-        """Say how a side is searched."""
+        """Return how a collection is searched."""
         ...
 
-    def search(
-        self,
-        generation: int,
-        target: Target,
-        query: NDArray[np.float32],
-        count: int,
-        filter: Filter | None,
-        *,
-        width: int | None = None,
-        with_tokens: bool = False,
-        words: NDArray[np.float32] | None = None,
-    ) -> list[FoundItem]:
-        """Find the items that are nearest to a query, best first.
-
-        Args:
-            generation: to search.
-            target: the side.
-            query: (d_match,), L2-normalised.
-            count: items wanted, at most `max_results`.
-            filter: to pass; None: none.
-            width: how far to look, of `first_stage`; a search with a filter, or for more items,
-                may look further. None: as far as any.
-            with_tokens: return the tokens too.
-            words: (words, d_align) of a text: score each image that is found by the sum over
-                words of the best region, if the engine can; it then leaves the tokens out.
+    def search(self, query: EngineQuery) -> list[FoundItem]:
+        """Find the nearest items of a query, best first.
 
         Raises:
-            InputError: the engine cannot apply the filter.
+            InputError: If the engine cannot apply the filter.
         """
         ...
 
@@ -197,45 +228,46 @@ class EngineClient(Protocol):
         with_embeddings: bool = False,
         with_tokens: bool = False,
     ) -> list[EngineItem]:
-        """Return the items with some ids, in any order; those that are not there are left out."""
+        """Return items by id, in any order; unknown ids are omitted."""
         ...
 
     def check_health(self) -> None:
-        """Return where the engine answers."""
+        """Check that the engine responds."""
         ...
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         ...
 
 
 Part = Target | Literal["record"]
-# The record first: what has none is no whole generation, should a removal be cut short.
+# The record first: without it a generation does not count as complete, should a removal be
+# interrupted.
 PARTS: tuple[Part, ...] = ("record", *TARGETS)
 
 
 @dataclass(frozen=True)
 class CollectionNames:
-    """The collections of one index.
+    """Names of the collections of one index.
 
     Attributes:
-        name: of the index, see `aladin_index.format.engine_location`.
+        name: Name of the index, see `aladin_index.format.engine_location`.
     """
 
     name: str
 
     def of(self, generation: int, part: Part) -> str:
-        """Return what a part of a generation is called."""
+        """Return the name of the collection of one part of a generation."""
         return f"{self.name}_{generation:06d}_{part}"
 
     def generation_of(self, collection: str) -> int | None:
-        """Return the generation that a collection is of; None: it is not of this index."""
+        """Return the generation of a collection, or None if it belongs to another index."""
         found = re.fullmatch(
             rf"{re.escape(self.name)}_(\d{{6,}})_(?:{'|'.join(PARTS)})", collection
         )
         return None if found is None else int(found[1])
 
     def generations_of(self, collections: Iterable[str]) -> list[int]:
-        """List the generations that some collections are of, ascending."""
+        """List the generations that have any of these collections, in ascending order."""
         numbers = {self.generation_of(collection) for collection in collections}
         return sorted(number for number in numbers if number is not None)

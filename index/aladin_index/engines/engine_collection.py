@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aladin_index.engines.client import EngineClient, EngineItem, FoundItem
+from aladin_index.engines.client import EngineClient, EngineItem, EngineQuery, FoundItem
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
@@ -247,14 +247,16 @@ class EngineCollection:
     ) -> list[_Found]:
         """Search once; best first, those of equal score by their rows."""
         found = self._client.search(
-            self._generation,
-            self.target,
-            query,
-            count,
-            self._filter,
-            width=self.entry.ann.search_width,
-            with_tokens=with_tokens,
-            words=words,
+            EngineQuery(
+                generation=self._generation,
+                target=self.target,
+                embedding=query,
+                count=count,
+                filter=self._filter,
+                width=self.entry.ann.search_width,
+                with_tokens=with_tokens,
+                words=words,
+            )
         )
         ordered: list[_Found] = []
         for each in sorted(found, key=_best_first):

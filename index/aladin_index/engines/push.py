@@ -192,7 +192,7 @@ class _Push:
         ann = side.entry.ann
         nearest_of = min(ann.recall_at, client.max_results)
         nearest = NearestSoFar(self._source.queries(target), nearest_of)
-        client.create_side(self.generation, target, schema)
+        client.create_collection(self.generation, target, schema)
         done = self.resumed[target] = self._done.get(target, 0)
         passed = tokens = 0
         progress.start(schema.count, _UNITS[target])
@@ -212,7 +212,7 @@ class _Push:
             progress.advance(len(part.items))
         self._done[target] = passed
         self._note()
-        client.open_side(self.generation, target)
+        client.open_collection(self.generation, target)
         found = client.count(self.generation, target)
         if found != passed:
             raise EngineError(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann.search_width import ChosenSearchWidth, choose, is_saturated, sample_queries
-from aladin_index.engines.client import CollectionSchema, EngineClient, EngineItem
+from aladin_index.engines.client import CollectionSchema, EngineClient, EngineItem, EngineQuery
 from aladin_index.format.engine_location import EngineLocation
 from aladin_index.format.manifest import Manifest, RecallPoint
 from aladin_index.generations.collection_writer import EncodedPart, live_parts
@@ -178,7 +178,15 @@ class NearestSoFar:
             return 1.0
         found = 0
         for query, scores in zip(self.queries, self._scores, strict=True):
-            hits = client.search(generation, target, query, wanted, None, width=width)
+            hits = client.search(
+                EngineQuery(
+                    generation=generation,
+                    target=target,
+                    embedding=query,
+                    count=wanted,
+                    width=width,
+                )
+            )
             least = scores.min() - _ROUNDING
             found += sum(hit.match >= least for hit in hits)
         return float(found / (wanted * len(self.queries)))

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.engines.client import EngineClient
+from aladin_index.engines.client import EngineClient, EngineQuery
 from aladin_index.engines.engine_index import EngineIndex, open_engine_index
-from aladin_index.engines.guard import Circuit, GuardedEngine, OnCall
+from aladin_index.engines.guard import Circuit, OnCall, guarded
 from aladin_index.engines.writer import EngineWriter
 from aladin_index.format.manifest import Manifest
 from aladin_network.checkpoint import Checkpoint
@@ -57,7 +57,7 @@ class EngineSource:
         self._device = device
         self._poll_s = poll_s
         self._circuit = Circuit()
-        self._guarded = GuardedEngine(client, self._circuit, on_call)
+        self._guarded = guarded(client, self._circuit, on_call)
         self._live: int | None = None
         self._opened: Manifest | None = None
         self._ends = threading.Event()
@@ -169,4 +169,6 @@ def _search_once(client: EngineClient, manifest: Manifest) -> None:
         assert entry is not None  # it is one of the targets
         query: NDArray[np.float32] = np.zeros(entry.embedding_dim, dtype=np.float32)
         query[0] = 1.0
-        client.search(manifest.generation, target, query, 1, None)
+        client.search(
+            EngineQuery(generation=manifest.generation, target=target, embedding=query, count=1)
+        )

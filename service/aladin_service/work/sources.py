@@ -14,8 +14,8 @@ from typing import Protocol
 
 from aladin_index.changes.writer import ChangesWriter, ItemWriter
 from aladin_index.devices.search_device import SearchDevice
-from aladin_index.engines.client import EngineClient
-from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.client import EngineClient, EngineOptions
+from aladin_index.engines.connect import connect
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.format.engine_location import ENGINE_FILE, EngineLocation, location_of
 from aladin_index.format.layout import CURRENT, live_generation

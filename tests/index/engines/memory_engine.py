@@ -9,7 +9,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.engines.client import CollectionSchema, EngineFirstStage, EngineItem, FoundItem
+from aladin_index.engines.client import (
+    CollectionSchema,
+    EngineFirstStage,
+    EngineItem,
+    EngineQuery,
+    FoundItem,
+)
 from aladin_index.engines.filter_fields import (
     FilterFields,
     NumberKey,
@@ -96,13 +102,13 @@ class MemoryEngine:
         record = self.server.records.get(generation)
         return None if record is None else dict(record)
 
-    def create_side(self, generation: int, target: Target, schema: CollectionSchema) -> None:
-        self._call("create_side")
+    def create_collection(self, generation: int, target: Target, schema: CollectionSchema) -> None:
+        self._call("create_collection")
         assert schema.count >= 0
         self.server.sides.setdefault((generation, target), {})
 
-    def open_side(self, generation: int, target: Target) -> None:
-        self._call("open_side")
+    def open_collection(self, generation: int, target: Target) -> None:
+        self._call("open_collection")
         self.server.opened.add((generation, target))
 
     def upsert(self, generation: int, target: Target, entries: Sequence[EngineItem]) -> None:
@@ -126,39 +132,28 @@ class MemoryEngine:
         assert (generation, target) in self.server.sides
         return EngineFirstStage("graph" if self.server.widths else "flat", self.server.widths)
 
-    def search(
-        self,
-        generation: int,
-        target: Target,
-        query: NDArray[np.float32],
-        count: int,
-        filter: Filter | None,
-        *,
-        width: int | None = None,
-        with_tokens: bool = False,
-        words: NDArray[np.float32] | None = None,
-    ) -> list[FoundItem]:
+    def search(self, query: EngineQuery) -> list[FoundItem]:
         self._call("search")
-        assert (generation, target) in self.server.opened
-        assert count <= self.max_results
-        codec_scores = self.scores_words and words is not None
+        assert (query.generation, query.target) in self.server.opened
+        assert query.count <= self.max_results
+        words = query.words if self.scores_words else None
         found: list[FoundItem] = []
-        for entry in self._side(generation, target).values():
-            if filter is None or passes(filter_fields(entry.item.metadata), filter):
+        for entry in self._side(query.generation, query.target).values():
+            if query.filter is None or passes(filter_fields(entry.item.metadata), query.filter):
                 assert entry.embedding is not None
-                match = float(entry.embedding @ query)
-                tokens = entry.tokens if with_tokens and not codec_scores else None
-                align = self._align(entry, words) if codec_scores else None
+                match = float(entry.embedding @ query.embedding)
+                tokens = entry.tokens if query.with_tokens and words is None else None
+                align = None if words is None else self._align(entry, words)
                 found.append(FoundItem(EngineItem(entry.item, None, tokens), match, align))
         # Engines leave those of equal score in any order: here in the opposite of ours.
         found.sort(key=lambda each: (-each.match, -each.entry.item.row))
         if self.server.widths:
             # As coarse as can be: of the items, it sees the newest.
-            assert width in (None, *self.server.widths)
-            seen = width or self.server.widths[-1]
+            assert query.width in (None, *self.server.widths)
+            seen = query.width or self.server.widths[-1]
             rows = sorted(each.entry.item.row for each in found)[-seen:]
             found = [each for each in found if each.entry.item.row in rows]
-        return found[:count]
+        return found[: query.count]
 
     def fetch(
         self,
@@ -187,10 +182,9 @@ class MemoryEngine:
     def close(self) -> None:
         self.closed = True
 
-    def _align(self, entry: EngineItem, words: NDArray[np.float32] | None) -> float:
+    def _align(self, entry: EngineItem, words: NDArray[np.float32]) -> float:
         """Score float16 tokens, item by item."""
         assert entry.tokens is not None
-        assert words is not None
         if entry.tokens.count == 0:
             return 0.0
         return float((words @ entry.tokens.values.astype(np.float32).T).max(axis=1).sum())

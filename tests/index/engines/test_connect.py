@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.connect import connect
 from aladin_index.format.engine_location import EngineKind, EngineLocation
 from aladin_network.errors import ConfigError
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.connect import connect
 from aladin_index.format.engine_location import (
     ENGINE_FILE,
     EngineLocation,

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from aladin_index.changes.writer import ChangesWriter, NewItems
+from aladin_index.engines.client import EngineQuery, FoundItem
 from aladin_index.engines.engine_index import open_engine_index
 from aladin_index.engines.push import PushReport, PushSettings, push_index
 from aladin_index.engines.push_folder import only_pusher
@@ -243,8 +244,8 @@ def test_changes_that_come_while_it_is_pushed_are_not_lost_unasked(
     root, model = tmp_path / "remote", model_id(search_index.manifest)
 
     class Changing(MemoryEngine):
-        def open_side(self, generation: int, target: Any) -> None:
-            super().open_side(generation, target)
+        def open_collection(self, generation: int, target: Any) -> None:
+            super().open_collection(generation, target)
             if target == "images":
                 EngineWriter(root, MemoryEngine(server), model).delete("images", ["photo 1"])
 
@@ -262,8 +263,8 @@ def test_an_engine_that_lost_an_item_is_not_searched(
     published: Path, server: MemoryServer, tmp_path: Path
 ) -> None:
     class Losing(MemoryEngine):
-        def open_side(self, generation: int, target: Any) -> None:
-            super().open_side(generation, target)
+        def open_collection(self, generation: int, target: Any) -> None:
+            super().open_collection(generation, target)
             if target == "texts":
                 del self.server.sides[generation, target]["text 5"]
 
@@ -276,8 +277,8 @@ def test_what_an_engine_misses_is_told(
     published: Path, server: MemoryServer, tmp_path: Path
 ) -> None:
     class Coarse(MemoryEngine):
-        def search(self, *args: Any, **options: Any) -> Any:
-            return super().search(*args, **options)[1:]
+        def search(self, query: EngineQuery) -> list[FoundItem]:
+            return super().search(query)[1:]
 
     report = push_index(published, tmp_path / "remote", LOCATION, Coarse(server), PushSettings())
     # Of the nearest 23 and 16 it never finds the first.

@@ -15,7 +15,14 @@ from tests.index.engines.conftest import LOCATION
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 # Calls that change an engine.
-WRITES = {"write_record", "create_side", "open_side", "upsert", "make_live", "drop_generation"}
+WRITES = {
+    "write_record",
+    "create_collection",
+    "open_collection",
+    "upsert",
+    "make_live",
+    "drop_generation",
+}
 
 Push = Callable[..., PushReport]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from aladin_index.engines.client import FoundItem
+from aladin_index.engines.client import EngineQuery, FoundItem
 from aladin_index.engines.engine_index import EngineIndex, open_engine_index
 from aladin_index.engines.push import PushReport
 from aladin_index.generations.reader import SearchIndex
@@ -69,8 +68,8 @@ def leave_tokens_out(remote: EngineIndex, monkeypatch: pytest.MonkeyPatch) -> No
     """Have the engine find items without their tokens, as one does whose messages are full."""
     whole = remote.client.search
 
-    def search(*args: Any, **options: Any) -> list[FoundItem]:
-        return whole(*args, **options | {"with_tokens": False})
+    def search(query: EngineQuery) -> list[FoundItem]:
+        return whole(replace(query, with_tokens=False))
 
     monkeypatch.setattr(remote.client, "search", search)
 
@@ -235,11 +234,10 @@ def test_a_longer_order_begins_with_a_shorter_one_where_searches_are_not_exact(
     """The engine finds the best three of four items, and others of a wider search."""
     exact = remote.client.search
 
-    def search(*args: Any, **options: Any) -> list[FoundItem]:
-        generation, target, asked, count, filter = args
-        found = exact(generation, target, asked, 1000, filter, **options)
-        kept = [each for place, each in enumerate(found) if (place + count) % 4]
-        return kept[:count]
+    def search(query: EngineQuery) -> list[FoundItem]:
+        found = exact(replace(query, count=1000))
+        kept = [each for place, each in enumerate(found) if (place + query.count) % 4]
+        return kept[: query.count]
 
     monkeypatch.setattr(remote.client, "search", search)
     embedding = query.embedding[0].numpy()

@@ -9,13 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.engines.client import CollectionSchema, EngineClient
-from aladin_index.engines.guard import Circuit, EngineCall, GuardedEngine
+from aladin_index.engines.client import CollectionSchema, EngineClient, EngineQuery
+from aladin_index.engines.guard import Circuit, EngineCall, guarded
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import EngineError, EngineUnavailableError, InputError
 
 QUERY = np.ones(2, dtype=np.float32)
 SCHEMA = CollectionSchema(embedding_dim=2, codec=TokenCodec("float16", 2), max_tokens=3, count=4)
+SEARCH = EngineQuery(
+    generation=3,
+    target="images",
+    embedding=QUERY,
+    count=5,
+    width=64,
+    with_tokens=True,
+    words=QUERY[None],
+)
 # Of each method, how it is called.
 CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "generations": ((), {}),
@@ -24,16 +33,13 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "drop_generation": ((3,), {}),
     "write_record": ((3, {"a": b"b"}), {}),
     "read_record": ((3,), {}),
-    "create_side": ((3, "images", SCHEMA), {}),
-    "open_side": ((3, "texts"), {}),
+    "create_collection": ((3, "images", SCHEMA), {}),
+    "open_collection": ((3, "texts"), {}),
     "upsert": ((3, "images", []), {}),
     "delete": ((3, "images", ["a"]), {}),
     "count": ((3, "texts"), {}),
     "first_stage": ((3, "texts"), {}),
-    "search": (
-        (3, "images", QUERY, 5, None),
-        {"width": 64, "with_tokens": True, "words": QUERY[None]},
-    ),
+    "search": ((SEARCH,), {}),
     "fetch": ((3, "images", ["a"]), {"with_embeddings": True, "with_tokens": False}),
     "check_health": ((), {}),
 }
@@ -72,9 +78,9 @@ def calls() -> list[EngineCall]:
 
 
 @pytest.fixture
-def guarded(recorder: Recorder, calls: list[EngineCall]) -> Any:
-    """Guards the recorder; without a type, for the answers are none of a client's."""
-    return GuardedEngine(recorder, Circuit(), calls.append)  # pyright: ignore[reportArgumentType]
+def guarded_recorder(recorder: Recorder, calls: list[EngineCall]) -> Any:
+    """Guards the recorder; untyped, because its answers are not those of a client."""
+    return guarded(recorder, Circuit(), calls.append)  # pyright: ignore[reportArgumentType]
 
 
 def test_every_method_of_a_client_is_tried_here() -> None:
@@ -87,39 +93,40 @@ def test_every_method_of_a_client_is_tried_here() -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_is_passed_on_as_it_is_and_counted(
-    guarded: Any, recorder: Recorder, calls: list[EngineCall], name: str
+    guarded_recorder: Any, recorder: Recorder, calls: list[EngineCall], name: str
 ) -> None:
     args, more = CALLS[name]
-    answer = getattr(guarded, name)(*args, **more)
+    answer = getattr(guarded_recorder, name)(*args, **more)
     (asked,) = recorder.asked
     assert asked[0] == name
     assert asked[1] == args
     assert asked[2] == more
-    returns_nothing = inspect.signature(getattr(EngineClient, name)).return_annotation == "None"
-    assert answer == (None if returns_nothing else f"the answer of {name}")
+    assert answer == f"the answer of {name}"
     (call,) = calls
     assert (call.operation, call.error) == (name, None)
     assert call.seconds >= 0
 
 
 def test_the_seconds_of_a_call_are_those_that_it_took(
-    guarded: GuardedEngine, calls: list[EngineCall], monkeypatch: pytest.MonkeyPatch
+    guarded_recorder: EngineClient, calls: list[EngineCall], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readings = iter([100.0, 102.5])
     clock = SimpleNamespace(perf_counter=lambda: next(readings))
     monkeypatch.setattr("aladin_index.engines.guard.time", clock)
-    guarded.count(1, "images")
+    guarded_recorder.count(1, "images")
     assert [call.seconds for call in calls] == [2.5]
 
 
-def test_it_is_the_engine_that_it_guards(guarded: GuardedEngine, recorder: Recorder) -> None:
-    assert (guarded.kind, guarded.max_results) == ("recorder", 77)
-    guarded.close()
+def test_it_is_the_engine_that_it_guards(
+    guarded_recorder: EngineClient, recorder: Recorder
+) -> None:
+    assert (guarded_recorder.kind, guarded_recorder.max_results) == ("recorder", 77)
+    guarded_recorder.close()
     assert recorder.asked == []  # the connection stays
 
 
 def test_errors_are_told_apart(
-    guarded: GuardedEngine, recorder: Recorder, calls: list[EngineCall]
+    guarded_recorder: EngineClient, recorder: Recorder, calls: list[EngineCall]
 ) -> None:
     for error in (
         EngineUnavailableError("recorder", "no answer"),
@@ -128,23 +135,25 @@ def test_errors_are_told_apart(
     ):
         recorder.error = error
         with pytest.raises(type(error), match=str(error)):
-            guarded.count(1, "images")
+            guarded_recorder.count(1, "images")
     assert [call.error for call in calls] == ["unavailable", "refused", None]
 
 
 def test_after_failures_in_a_row_the_engine_is_left_alone(
-    guarded: GuardedEngine, recorder: Recorder, calls: list[EngineCall]
+    guarded_recorder: EngineClient, recorder: Recorder, calls: list[EngineCall]
 ) -> None:
     recorder.error = EngineUnavailableError("recorder", "no answer")
     for _ in range(10):
         with pytest.raises(EngineUnavailableError, match="no answer"):
-            guarded.count(1, "images")
+            guarded_recorder.count(1, "images")
     assert len(recorder.asked) == len(calls) == 2
 
 
-def test_an_engine_that_refuses_is_there(guarded: GuardedEngine, recorder: Recorder) -> None:
+def test_an_engine_that_refuses_is_there(
+    guarded_recorder: EngineClient, recorder: Recorder
+) -> None:
     recorder.error = EngineError("recorder", "no such collection")
     for _ in range(10):
         with pytest.raises(EngineError):
-            guarded.count(1, "images")
+            guarded_recorder.count(1, "images")
     assert len(recorder.asked) == 10

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aladin_index.engines.client import (
     PARTS,
@@ -18,9 +17,10 @@ from aladin_index.engines.client import (
     CollectionSchema,
     EngineFirstStage,
     EngineItem,
+    EngineOptions,
+    EngineQuery,
     FoundItem,
 )
-from aladin_index.engines.connect import EngineOptions
 from aladin_index.engines.milvus.collections import (
     CollectionShape,
     create_collection,
@@ -57,7 +57,6 @@ from aladin_index.engines.milvus.rows import (
     row_of,
 )
 from aladin_index.format.engine_location import EngineLocation
-from aladin_index.items.filters import Filter
 from aladin_index.settings import Target
 from aladin_network.errors import EngineError
 
@@ -138,7 +137,7 @@ class MilvusEngine:
         """Return a generation's record; None where it has none."""
         return read_record(self._connection, self._names.of(generation, "record"))
 
-    def create_side(self, generation: int, target: Target, schema: CollectionSchema) -> None:
+    def create_collection(self, generation: int, target: Target, schema: CollectionSchema) -> None:
         """Make an empty collection, unless it is there."""
         asked = self._location.index
         of_index = self._location.index_params
@@ -165,7 +164,7 @@ class MilvusEngine:
         )
         create_collection(self._connection, self._names.of(generation, target), shape)
 
-    def open_side(self, generation: int, target: Target) -> None:
+    def open_collection(self, generation: int, target: Target) -> None:
         """Index what is in a collection and make it searchable; returns when it is."""
         collection = self._names.of(generation, target)
         exact = self._form(collection).index_kind == EXACT
@@ -207,42 +206,31 @@ class MilvusEngine:
         name = self._form(self._names.of(generation, target)).index_kind
         return EngineFirstStage(name, widths_of(index_kind(name), self._location.search_params))
 
-    def search(
-        self,
-        generation: int,
-        target: Target,
-        query: NDArray[np.float32],
-        count: int,
-        filter: Filter | None,
-        *,
-        width: int | None = None,
-        with_tokens: bool = False,
-        words: NDArray[np.float32] | None = None,
-    ) -> list[FoundItem]:
-        """Find the items that are nearest to a query, best first, see `EngineClient`.
+    def search(self, query: EngineQuery) -> list[FoundItem]:
+        """Find the nearest items of a query, best first, see `EngineClient`.
 
-        Tokens of more items than one message takes are left out; `fetch` has them.
+        Tokens of more items than one message takes are omitted; `fetch` returns them. The
+        supported releases of Milvus do not score tokens, so `words` are not used.
         """
-        del words  # these releases of Milvus do not score tokens
-        collection = self._names.of(generation, target)
+        collection = self._names.of(query.generation, query.target)
         form = self._form(collection)
         params = search_params(
             index_kind(form.index_kind),
             self._location.search_params,
-            count,
-            width=width,
-            filtered=filter is not None,
+            query.count,
+            width=query.width,
+            filtered=query.filter is not None,
         )
-        passes = "" if filter is None else expression(filter)
+        passes = "" if query.filter is None else expression(query.filter)
         fields = [ITEM]
-        if with_tokens and count <= form.rows_with_tokens:
+        if query.with_tokens and query.count <= form.rows_with_tokens:
             fields += form.token_fields
         hits = self._connection.call(
             lambda client: client.search(
                 collection,
-                [query.astype(np.float32).tolist()],
+                [query.embedding.astype(np.float32).tolist()],
                 filter=passes,
-                limit=count,
+                limit=query.count,
                 output_fields=fields,
                 search_params=params,
                 anns_field=MATCH,

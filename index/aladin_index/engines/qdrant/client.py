@@ -9,10 +9,8 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from aladin_index.engines.client import (
     PARTS,
@@ -20,6 +18,7 @@ from aladin_index.engines.client import (
     CollectionSchema,
     EngineFirstStage,
     EngineItem,
+    EngineQuery,
     FoundItem,
     Part,
 )
@@ -35,7 +34,6 @@ from aladin_index.engines.qdrant.points import (
     point_of,
 )
 from aladin_index.engines.qdrant.store import CollectionShape, Point, PointStore, TokenVectors
-from aladin_index.items.filters import Filter
 from aladin_index.settings import TARGETS, Target
 from aladin_network.errors import EngineError
 
@@ -115,7 +113,7 @@ class QdrantEngine:
         """Return a generation's record; None where it has none."""
         return self._read_pieces(generation, "record")
 
-    def create_side(self, generation: int, target: Target, schema: CollectionSchema) -> None:
+    def create_collection(self, generation: int, target: Target, schema: CollectionSchema) -> None:
         """Make an empty collection, unless it is there."""
         pieces = self._read_pieces(generation, target)
         if pieces is None:
@@ -133,7 +131,7 @@ class QdrantEngine:
         self._store.create(collection, shape)
         self._store.index_field(collection, VALUES, "keyword")
 
-    def open_side(self, generation: int, target: Target) -> None:
+    def open_collection(self, generation: int, target: Target) -> None:
         """Index what is in a collection and make it searchable; returns when it is."""
         self._store.optimise(self._names.of(generation, target))
 
@@ -164,30 +162,15 @@ class QdrantEngine:
         """Say how a side is searched."""
         return self._store.first_stage
 
-    def search(
-        self,
-        generation: int,
-        target: Target,
-        query: NDArray[np.float32],
-        count: int,
-        filter: Filter | None,
-        *,
-        width: int | None = None,
-        with_tokens: bool = False,
-        words: NDArray[np.float32] | None = None,
-    ) -> list[FoundItem]:
-        """Find the items that are nearest to a query, best first, see `EngineClient`."""
-        kept = self._kept_side(generation, target)
-        scored_here = words is not None and kept.token_vectors != "none"
-        found = self._store.search(
-            self._names.of(generation, target),
-            query,
-            count,
-            filter,
-            width=width,
-            fields=(ITEM, PACKED) if with_tokens and not scored_here else (ITEM,),
-            words=words if scored_here else None,
-        )
+    def search(self, query: EngineQuery) -> list[FoundItem]:
+        """Find the nearest items of a query, best first, see `EngineClient`."""
+        kept = self._kept_side(query.generation, query.target)
+        scores_words = query.words is not None and kept.token_vectors != "none"
+        if not scores_words:
+            query = replace(query, words=None)
+        fields = (ITEM, PACKED) if query.with_tokens and not scores_words else (ITEM,)
+        collection = self._names.of(query.generation, query.target)
+        found = self._store.search(collection, query, fields)
         return [found_entry_of(each, kept.codec) for each in found]
 
     def fetch(

@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from qdrant_client import QdrantClient, models
 
-from aladin_index.engines.client import EngineFirstStage
+from aladin_index.engines.client import EngineFirstStage, EngineQuery
 from aladin_index.engines.qdrant.messages import (
     indexing,
     point_of_record,
@@ -32,7 +30,6 @@ from aladin_index.engines.qdrant.store import (
     QdrantSettings,
     ScoredPoint,
 )
-from aladin_index.items.filters import Filter
 from aladin_network.errors import EngineError, EngineUnavailableError
 
 # 40 bytes each; as many embeddings are 60 MB.
@@ -170,20 +167,10 @@ class ClientStore:
         return EngineFirstStage("flat", ()) if self._local else self._settings.first_stage
 
     def search(
-        self,
-        collection: str,
-        query: NDArray[np.float32],
-        count: int,
-        filter: Filter | None,
-        *,
-        width: int | None,
-        fields: Sequence[str],
-        words: NDArray[np.float32] | None = None,
+        self, collection: str, query: EngineQuery, fields: Sequence[str]
     ) -> list[ScoredPoint]:
         """Find the points whose embeddings are nearest, best first, see `PointStore`."""
-        requests = search_requests(
-            query, count, filter, fields, words, self._parameters(count, width)
-        )
+        requests = search_requests(query, fields, self._parameters(query.count, query.width))
         answers = self._calls.run(
             lambda: self._client.query_batch_points(
                 collection, requests, consistency=self._consistency

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from aladin_index.engines.connect import EngineOptions
+from aladin_index.engines.client import EngineOptions
 from aladin_index.engines.qdrant.client import QdrantEngine
 from aladin_index.engines.qdrant.store import PointStore, QdrantSettings
 from aladin_index.format.engine_location import EngineLocation

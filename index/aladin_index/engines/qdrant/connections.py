@@ -27,7 +27,7 @@ from qdrant_client.http.exceptions import (
     UnexpectedResponse,
 )
 
-from aladin_index.engines.connect import EngineOptions
+from aladin_index.engines.client import EngineOptions
 from aladin_index.engines.qdrant.client_store import ClientStore
 from aladin_index.engines.qdrant.store import QdrantSettings
 from aladin_network.errors import EngineError, EngineUnavailableError

@@ -23,7 +23,7 @@ import numpy as np
 import qdrant_edge as edge
 from numpy.typing import NDArray
 
-from aladin_index.engines.client import EngineFirstStage
+from aladin_index.engines.client import EngineFirstStage, EngineQuery
 from aladin_index.engines.qdrant.points import conditions
 from aladin_index.engines.qdrant.store import (
     MATCH,
@@ -220,35 +220,29 @@ class EdgeStore:
         return self._settings.first_stage
 
     def search(
-        self,
-        collection: str,
-        query: NDArray[np.float32],
-        count: int,
-        filter: Filter | None,
-        *,
-        width: int | None,
-        fields: Sequence[str],
-        words: NDArray[np.float32] | None = None,
+        self, collection: str, query: EngineQuery, fields: Sequence[str]
     ) -> list[ScoredPoint]:
         """Find the points whose embeddings are nearest, best first, see `PointStore`."""
-        passes = None if filter is None else edge_filter(filter)
-        parameters = edge.SearchParams(hnsw_ef=self._settings.candidates(count, width))
-        first_stage = nearest(query, MATCH)
+        passes = None if query.filter is None else edge_filter(query.filter)
+        parameters = edge.SearchParams(hnsw_ef=self._settings.candidates(query.count, query.width))
+        first_stage = nearest(query.embedding, MATCH)
         requests = [
             edge.QueryRequest(
-                limit=count,
+                limit=query.count,
                 query=first_stage,
                 filter=passes,
                 params=parameters,
                 with_payload=list(fields),
             )
         ]
-        if words is not None:
-            first = edge.Prefetch(limit=count, query=first_stage, filter=passes, params=parameters)
+        if query.words is not None:
+            first = edge.Prefetch(
+                limit=query.count, query=first_stage, filter=passes, params=parameters
+            )
             requests.append(
                 edge.QueryRequest(
-                    limit=count,
-                    query=nearest(words, TOKENS),
+                    limit=query.count,
+                    query=nearest(query.words, TOKENS),
                     prefetches=[first],
                 )
             )

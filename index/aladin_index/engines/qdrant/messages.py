@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from qdrant_client import models
 from qdrant_client.http.models import QueryResponse
 
+from aladin_index.engines.client import EngineQuery
 from aladin_index.engines.qdrant.points import conditions
 from aladin_index.engines.qdrant.store import (
     MATCH,
@@ -19,7 +19,6 @@ from aladin_index.engines.qdrant.store import (
     QdrantSettings,
     ScoredPoint,
 )
-from aladin_index.items.filters import Filter
 
 # A server refuses messages of more than 32 MiB unless it is told otherwise, and holds each of
 # them in memory several times over while it reads it.
@@ -79,12 +78,7 @@ def point_structs(points: Sequence[Point]) -> Iterator[list[models.PointStruct]]
 
 
 def search_requests(
-    query: NDArray[np.float32],
-    count: int,
-    filter: Filter | None,
-    fields: Sequence[str],
-    words: NDArray[np.float32] | None,
-    parameters: models.SearchParams | None,
+    query: EngineQuery, fields: Sequence[str], parameters: models.SearchParams | None
 ) -> list[models.QueryRequest]:
     """Ask for the nearest points, and with words for their MaxSim, too.
 
@@ -92,22 +86,24 @@ def search_requests(
     beside the first: the server does the first stage twice, which costs less than a second
     request.
     """
-    passes = None if filter is None else models.Filter.model_validate(conditions(filter))
+    passes = None
+    if query.filter is not None:
+        passes = models.Filter.model_validate(conditions(query.filter))
     nearest: dict[str, Any] = {
-        "query": query.tolist(),
+        "query": query.embedding.tolist(),
         "using": MATCH,
         "filter": passes,
         "params": parameters,
-        "limit": count,
+        "limit": query.count,
     }
     requests = [models.QueryRequest(**nearest, with_payload=list(fields))]
-    if words is not None:
+    if query.words is not None:
         requests.append(
             models.QueryRequest(
                 prefetch=models.Prefetch(**nearest),
-                query=words.tolist(),
+                query=query.words.tolist(),
                 using=TOKENS,
-                limit=count,
+                limit=query.count,
                 with_payload=False,
             )
         )

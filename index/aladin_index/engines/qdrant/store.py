@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
-from aladin_index.engines.client import EngineFirstStage
+from aladin_index.engines.client import EngineFirstStage, EngineQuery
 from aladin_index.format.engine_location import EngineLocation
-from aladin_index.items.filters import Filter
 from aladin_network.config import STRICT, parse_config
 from aladin_network.errors import ConfigError
 
@@ -128,26 +127,15 @@ class PointStore(Protocol):
         ...
 
     def search(
-        self,
-        collection: str,
-        query: NDArray[np.float32],
-        count: int,
-        filter: Filter | None,
-        *,
-        width: int | None,
-        fields: Sequence[str],
-        words: NDArray[np.float32] | None = None,
+        self, collection: str, query: EngineQuery, fields: Sequence[str]
     ) -> list[ScoredPoint]:
-        """Find the points whose embeddings are nearest, best first.
+        """Find the points with the nearest embeddings, best first.
 
         Args:
-            collection: to search.
-            query: (d_match,).
-            count: points wanted.
-            filter: to pass; None: none.
-            width: candidates of the graph, at least; None: as many as any search has.
-            fields: of the payload that are wanted.
-            words: (words, d_align) to score what is found by MaxSim.
+            collection: Collection to search.
+            query: Embedding, number of points, filter and width; its words, if any, score the
+                points found by MaxSim.
+            fields: Payload fields to return.
         """
         ...
 

@@ -9,8 +9,8 @@ from itertools import count
 import numpy as np
 import pytest
 
-from aladin_index.engines.client import EngineItem
-from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.client import EngineItem, EngineOptions, EngineQuery
+from aladin_index.engines.connect import connect
 from aladin_index.engines.milvus.client import MilvusEngine
 from aladin_index.engines.milvus.index_kinds import INDEX_KINDS
 from aladin_index.format.engine_location import EngineLocation
@@ -57,7 +57,7 @@ def filled(
 ) -> list[EngineItem]:
     codec = codec_of(dtype)
     entries = [entry(number, codec) for number in range(count)]
-    engine.create_side(generation, "images", schema_of(codec, count))
+    engine.create_collection(generation, "images", schema_of(codec, count))
     engine.upsert(generation, "images", entries)
     return entries
 
@@ -93,11 +93,17 @@ def test_what_is_written_is_found_at_once(engine: MilvusEngine, generation: int)
         )
         engine.upsert(generation, "images", [changed, entry(200 + round, codec)])
         assert moved.embedding is not None
-        best = engine.search(generation, "images", moved.embedding, 1, None)[0]
+        best = engine.search(
+            EngineQuery(generation=generation, target="images", embedding=moved.embedding, count=1)
+        )[0]
         assert best.entry.item == changed.item
         engine.delete(generation, "images", [entry(200 + round, codec).item.id, "nobody"])
         engine.delete(generation, "images", [])
-        found = engine.search(generation, "images", moved.embedding, 100, None)
+        found = engine.search(
+            EngineQuery(
+                generation=generation, target="images", embedding=moved.embedding, count=100
+            )
+        )
         assert len({each.entry.item.id for each in found}) == len(found) == 20
         assert engine.count(generation, "images") == 20
 
@@ -143,7 +149,7 @@ def test_a_generation_is_live_at_once_and_others_can_go(server: MilvusServer) ->
 def test_a_side_that_is_not_there_is_said_so(engine: MilvusEngine) -> None:
     query = unit(np.random.default_rng(0), EMBEDDING_DIM)
     for call in (
-        lambda: engine.search(9, "texts", query, 1, None),
+        lambda: engine.search(EngineQuery(generation=9, target="texts", embedding=query, count=1)),
         lambda: engine.count(9, "texts"),
         lambda: engine.make_live(9),
     ):
@@ -163,8 +169,8 @@ def test_an_item_that_is_too_large_changes_nothing(engine: MilvusEngine, generat
 
 def test_making_a_side_again_keeps_what_is_in_it(engine: MilvusEngine, generation: int) -> None:
     filled(engine, generation)
-    engine.create_side(generation, "images", schema_of(codec_of("2bit")))
-    engine.open_side(generation, "images")
+    engine.create_collection(generation, "images", schema_of(codec_of("2bit")))
+    engine.open_collection(generation, "images")
     assert engine.count(generation, "images") == 20
 
 
@@ -177,14 +183,23 @@ def test_each_kind_of_index_finds_the_nearest(server: MilvusServer, kind: str) -
     entries = [entry(number, codec_of("int8")) for number in range(3000)]
     with closing(connect(location)) as engine:
         schema = schema_of(codec_of("int8"), len(entries))
-        engine.create_side(1, "images", schema)
+        engine.create_collection(1, "images", schema)
         engine.upsert(1, "images", entries)
-        engine.open_side(1, "images")
+        engine.open_collection(1, "images")
         random, found = np.random.default_rng(1), 0
         filter = parse_filter({"number": {"gte": 1000}})
         for query in unit(random, 20, EMBEDDING_DIM):
             for passes, passing in ((None, entries), (filter, entries[1000:])):
-                hits = engine.search(1, "images", query, 10, passes, with_tokens=True)
+                hits = engine.search(
+                    EngineQuery(
+                        generation=1,
+                        target="images",
+                        embedding=query,
+                        count=10,
+                        filter=passes,
+                        with_tokens=True,
+                    )
+                )
                 matches = [hit.match for hit in hits]
                 assert matches == sorted(matches, reverse=True)
                 for hit in hits:
@@ -196,7 +211,9 @@ def test_each_kind_of_index_finds_the_nearest(server: MilvusServer, kind: str) -
                 found += len(wanted & {hit.entry.item.row for hit in hits})
         # Eight bits change the order of near ones; of what passes a filter, a graph misses a few.
         assert found >= {"flat": 400, "ivf_sq8": 380}.get(kind, 396)
-        everything = engine.search(1, "images", query, 3000, None)
+        everything = engine.search(
+            EngineQuery(generation=1, target="images", embedding=query, count=3000)
+        )
         assert kind != "flat" or len(everything) == 3000
         engine.drop_generation(1)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.client import EngineOptions, EngineQuery
+from aladin_index.engines.connect import connect
 from aladin_index.engines.milvus.client import MilvusEngine
 from aladin_index.format.engine_location import EngineLocation
 from aladin_index.items.filters import parse_filter
@@ -71,7 +72,16 @@ class Load:
         while not self.stopping.is_set():
             query = unit(random, EMBEDDING_DIM)
             try:
-                hits = self.engine.search(1, "images", query, 10, built, with_tokens=True)
+                hits = self.engine.search(
+                    EngineQuery(
+                        generation=1,
+                        target="images",
+                        embedding=query,
+                        count=10,
+                        filter=built,
+                        with_tokens=True,
+                    )
+                )
             except EngineUnavailableError:
                 self.refused += 1
                 time.sleep(0.05)
@@ -108,9 +118,9 @@ def test_no_wrong_answer_and_nothing_lost(server: MilvusServer) -> None:
         assert isinstance(engine, MilvusEngine)
         engine.write_record(1, {"manifest": b"kept"})
         schema = schema_of(codec, BUILT)
-        engine.create_side(1, "images", schema)
+        engine.create_collection(1, "images", schema)
         engine.upsert(1, "images", [entry(number, codec) for number in range(BUILT)])
-        engine.open_side(1, "images")
+        engine.open_collection(1, "images")
         engine.make_live(1)
         load = Load(engine)
         load.start()

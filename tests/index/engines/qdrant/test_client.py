@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from aladin_index.engines.client import EngineItem
-from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.client import EngineItem, EngineOptions, EngineQuery
+from aladin_index.engines.connect import connect
 from aladin_index.engines.qdrant.client import QdrantEngine
 from aladin_index.format.engine_location import EngineLocation
 from aladin_index.settings import TOKEN_DTYPES, TokenDtype
@@ -28,7 +28,7 @@ from tests.index.engines.made_up import (
 def filled(engine: QdrantEngine, dtype: TokenDtype = "2bit", count: int = 20) -> list[EngineItem]:
     codec = codec_of(dtype)
     entries = [entry(number, codec) for number in range(count)]
-    engine.create_side(1, "images", schema_of(codec))
+    engine.create_collection(1, "images", schema_of(codec))
     engine.upsert(1, "images", entries)
     return entries
 
@@ -63,11 +63,13 @@ def test_items_come_back_as_they_were_put_in(engine: QdrantEngine, dtype: TokenD
 
 def test_the_nearest_are_found_best_first(engine: QdrantEngine) -> None:
     entries = filled(engine)
-    engine.open_side(1, "images")
+    engine.open_collection(1, "images")
     for query in unit(np.random.default_rng(1), 5, EMBEDDING_DIM):
         cosines = np.array([each.embedding @ query for each in entries])
 
-        found = engine.search(1, "images", query, 8, None, with_tokens=True)
+        found = engine.search(
+            EngineQuery(generation=1, target="images", embedding=query, count=8, with_tokens=True)
+        )
 
         assert [each.entry.item.row for each in found] == np.argsort(-cosines)[:8].tolist()
         np.testing.assert_allclose(
@@ -83,9 +85,13 @@ def test_words_are_scored_by_the_engine(engine: QdrantEngine, dtype: TokenDtype)
     entries, random = filled(engine, dtype), np.random.default_rng(2)
     codec = codec_of(dtype)
     query, words = unit(random, EMBEDDING_DIM), unit(random, 5, TOKEN_DIM)
-    without = engine.search(1, "images", query, 12, None)
+    without = engine.search(EngineQuery(generation=1, target="images", embedding=query, count=12))
 
-    found = engine.search(1, "images", query, 12, None, with_tokens=True, words=words)
+    found = engine.search(
+        EngineQuery(
+            generation=1, target="images", embedding=query, count=12, with_tokens=True, words=words
+        )
+    )
 
     assert [each.entry.item for each in found] == [each.entry.item for each in without]
     assert [each.match for each in found] == [each.match for each in without]
@@ -106,7 +112,11 @@ def test_an_item_without_tokens_is_found_and_not_scored(engine: QdrantEngine) ->
     words = unit(np.random.default_rng(0), 2, TOKEN_DIM)
     assert entries[0].embedding is not None
 
-    found = engine.search(1, "images", entries[0].embedding, 4, None, words=words)
+    found = engine.search(
+        EngineQuery(
+            generation=1, target="images", embedding=entries[0].embedding, count=4, words=words
+        )
+    )
 
     assert {each.entry.item.id: each.align is None for each in found} == {
         **{each.item.id: False for each in entries},
@@ -128,7 +138,9 @@ def test_items_replace_those_of_the_same_id(engine: QdrantEngine) -> None:
     (found,) = engine.fetch(1, "images", [entries[3].item.id], with_tokens=True)
     assert_same(found, new)
     assert other.embedding is not None
-    best = engine.search(1, "images", other.embedding, 1, None)[0]
+    best = engine.search(
+        EngineQuery(generation=1, target="images", embedding=other.embedding, count=1)
+    )[0]
     assert best.entry.item == new.item
 
 
@@ -141,7 +153,9 @@ def test_removed_items_are_gone_and_unknown_ones_no_error(engine: QdrantEngine) 
     assert engine.count(1, "images") == 18
     assert engine.fetch(1, "images", [entries[0].item.id]) == []
     assert entries[0].embedding is not None
-    found = engine.search(1, "images", entries[0].embedding, 20, None)
+    found = engine.search(
+        EngineQuery(generation=1, target="images", embedding=entries[0].embedding, count=20)
+    )
     assert {each.entry.item.row for each in found} == set(range(2, 20))
 
 
@@ -167,7 +181,7 @@ def test_a_generation_is_live_at_once_and_others_can_go(engine: QdrantEngine) ->
 
 def test_making_a_side_again_keeps_what_is_in_it(engine: QdrantEngine) -> None:
     filled(engine)
-    engine.create_side(1, "images", schema_of(codec_of("2bit")))
+    engine.create_collection(1, "images", schema_of(codec_of("2bit")))
     assert engine.count(1, "images") == 20
 
 
@@ -175,7 +189,7 @@ def test_a_side_that_is_not_there_is_said_so(engine: QdrantEngine) -> None:
     filled(engine)
     query = unit(np.random.default_rng(0), EMBEDDING_DIM)
     with pytest.raises(EngineError, match="generation 1 of 'test' has no texts"):
-        engine.search(1, "texts", query, 1, None)
+        engine.search(EngineQuery(generation=1, target="texts", embedding=query, count=1))
     with pytest.raises(EngineError):
         engine.count(1, "texts")
     with pytest.raises(EngineError):
@@ -204,7 +218,9 @@ def test_threads_find_what_is_there_while_it_is_changed(engine: QdrantEngine) ->
         query = unit(np.random.default_rng(seed), EMBEDDING_DIM)
         words = unit(np.random.default_rng(seed), 2, TOKEN_DIM)
         for _ in range(12):
-            found = engine.search(1, "images", query, 20, None, words=words)
+            found = engine.search(
+                EngineQuery(generation=1, target="images", embedding=query, count=20, words=words)
+            )
             rows = [each.entry.item.row for each in found]
             assert len(rows) == len(set(rows))
             assert {each.item.row for each in stays} <= set(rows)

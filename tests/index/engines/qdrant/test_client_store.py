@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.engines.client import EngineClient
-from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.client import EngineClient, EngineOptions, EngineQuery
+from aladin_index.engines.connect import connect
 from aladin_index.engines.qdrant import client_store, messages
 from aladin_index.format.engine_location import EngineLocation
 from aladin_index.items.filters import parse_filter
@@ -29,7 +29,7 @@ def client(rest: RestServer, retries: int = 0, **location: Any) -> Generator[Eng
 def test_a_side_is_made_with_its_options(rest: RestServer) -> None:
     params: dict[str, int | float | str] = {"m": 24, "ef_construct": 99, "tokens": "float16"}
     with client(rest, shards=3, replicas=3, index_params=params) as engine:
-        engine.create_side(1, "images", schema_of(codec_of("4bit")))
+        engine.create_collection(1, "images", schema_of(codec_of("4bit")))
 
     (record,) = rest.named("PUT", "_record")
     assert record.body["shard_number"] == 1
@@ -54,11 +54,20 @@ def test_a_side_is_made_with_its_options(rest: RestServer) -> None:
 def test_a_side_without_token_vectors_is_never_asked_to_score(rest: RestServer) -> None:
     codec = codec_of("4bit")
     with client(rest, index="flat", index_params={"tokens": "none"}) as engine:
-        engine.create_side(1, "images", schema_of(codec))
+        engine.create_collection(1, "images", schema_of(codec))
         engine.upsert(1, "images", [entry(1, codec)])
         words = unit(np.random.default_rng(0), 2, TOKEN_DIM)
         query = unit(np.random.default_rng(0), EMBEDDING_DIM)
-        (found,) = engine.search(1, "images", query, 3, None, with_tokens=True, words=words)
+        (found,) = engine.search(
+            EngineQuery(
+                generation=1,
+                target="images",
+                embedding=query,
+                count=3,
+                with_tokens=True,
+                words=words,
+            )
+        )
 
     vectors = rest.named("PUT", "test_000001_images")[0].body["vectors"]
     assert set(vectors) == {"match"}
@@ -71,12 +80,22 @@ def test_a_side_without_token_vectors_is_never_asked_to_score(rest: RestServer) 
 def test_one_request_brings_both_scores(rest: RestServer) -> None:
     codec, random = codec_of("4bit"), np.random.default_rng(0)
     with client(rest) as engine:
-        engine.create_side(1, "images", schema_of(codec))
+        engine.create_collection(1, "images", schema_of(codec))
         engine.upsert(1, "images", [entry(number, codec) for number in range(4)])
         before = len(rest.requests)
         query, words = unit(random, EMBEDDING_DIM), unit(random, 2, TOKEN_DIM)
         filter = parse_filter({"number": {"gte": 1}})
-        found = engine.search(1, "images", query, 100, filter, width=256, words=words)
+        found = engine.search(
+            EngineQuery(
+                generation=1,
+                target="images",
+                embedding=query,
+                count=100,
+                filter=filter,
+                width=256,
+                words=words,
+            )
+        )
 
     assert len(found) == 3
     (request,) = rest.requests[before:]
@@ -93,11 +112,18 @@ def test_one_request_brings_both_scores(rest: RestServer) -> None:
 def test_replicas_agree_on_what_is_written_and_read(rest: RestServer) -> None:
     codec = codec_of("4bit")
     with client(rest, replicas=3) as engine:
-        engine.create_side(1, "images", schema_of(codec))
+        engine.create_collection(1, "images", schema_of(codec))
         engine.upsert(1, "images", [entry(1, codec)])
         engine.delete(1, "images", ["somebody"])
         engine.fetch(1, "images", ["somebody"])
-        engine.search(1, "images", unit(np.random.default_rng(0), EMBEDDING_DIM), 3, None)
+        engine.search(
+            EngineQuery(
+                generation=1,
+                target="images",
+                embedding=unit(np.random.default_rng(0), EMBEDDING_DIM),
+                count=3,
+            )
+        )
     with client(rest, consistency="all") as engine:
         engine.fetch(1, "images", ["somebody"])
 
@@ -111,7 +137,7 @@ def test_replicas_agree_on_what_is_written_and_read(rest: RestServer) -> None:
 def test_a_change_that_is_not_completed_is_not_acknowledged(rest: RestServer) -> None:
     codec = codec_of("4bit")
     with client(rest) as engine:
-        engine.create_side(1, "images", schema_of(codec))
+        engine.create_collection(1, "images", schema_of(codec))
         rest.change_status = "acknowledged"
         with pytest.raises(EngineUnavailableError, match="a change is acknowledged, not completed"):
             engine.upsert(1, "images", [entry(1, codec)])
@@ -126,7 +152,7 @@ def test_many_items_go_in_messages_that_a_server_takes(
     tokens = codec.pack(unit(np.random.default_rng(0), 250, TOKEN_DIM))
     entries = [entry(number, codec)._replace(tokens=tokens) for number in range(8)]
     with client(rest) as engine:
-        engine.create_side(1, "images", schema_of(codec))
+        engine.create_collection(1, "images", schema_of(codec))
         engine.upsert(1, "images", entries)
         assert engine.count(1, "images") == 8
 
@@ -142,7 +168,7 @@ def test_many_items_go_in_messages_that_a_server_takes(
 def test_numbers_get_an_index_before_they_come(rest: RestServer) -> None:
     codec = codec_of("float16")
     with client(rest) as engine:
-        engine.create_side(1, "images", schema_of(codec))
+        engine.create_collection(1, "images", schema_of(codec))
         engine.count(1, "images")
         engine.upsert(1, "images", [])
         before = len(rest.requests)
@@ -163,16 +189,16 @@ def test_a_side_is_open_once_it_is_indexed(
     monkeypatch.setattr(client_store, "_LOOK_AGAIN_S", 0.001)
     codec = codec_of("float16")
     with client(rest) as engine:
-        engine.create_side(1, "images", schema_of(codec))
+        engine.create_collection(1, "images", schema_of(codec))
         rest.states += ["green", "yellow", "grey"]
-        engine.open_side(1, "images")
+        engine.open_collection(1, "images")
 
         (changed,) = rest.named("PATCH", "test_000001_images")
         assert changed.body == {"optimizers_config": {"indexing_threshold": 10_000}}
         assert len(rest.named("GET", "test_000001_images")) == 3 + 3
         rest.states += ["red"]
         with pytest.raises(EngineError, match="a broken disk"):
-            engine.open_side(1, "images")
+            engine.open_collection(1, "images")
 
 
 def test_a_collection_whose_making_was_not_answered_is_no_error(rest: RestServer) -> None:
@@ -189,6 +215,6 @@ def test_a_collection_whose_making_was_not_answered_is_no_error(rest: RestServer
             return result
 
         rest.answer = answer
-        engine.create_side(1, "images", schema_of(codec))
+        engine.create_collection(1, "images", schema_of(codec))
         engine.upsert(1, "images", [entry(1, codec)])
         assert engine.count(1, "images") == 1

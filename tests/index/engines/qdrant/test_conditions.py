@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aladin_index.engines.client import EngineQuery
 from aladin_index.engines.qdrant.client import QdrantEngine
 from aladin_index.engines.qdrant.points import conditions
 from aladin_index.items.filters import parse_filter
@@ -51,14 +52,18 @@ def ids(engine: QdrantEngine) -> list[str]:
     """An engine with items that have the metadata."""
     codec = codec_of("float16")
     entries = [entry(number, codec, metadata) for number, metadata in enumerate(METADATA)]
-    engine.create_side(1, "texts", schema_of(codec))
+    engine.create_collection(1, "texts", schema_of(codec))
     engine.upsert(1, "texts", entries)
     return [each.item.id for each in entries]
 
 
 def passing(engine: QdrantEngine, spec: Mapping[str, Any]) -> set[int]:
     query = unit(np.random.default_rng(0), EMBEDDING_DIM)
-    found = engine.search(1, "texts", query, 99, parse_filter(spec))
+    found = engine.search(
+        EngineQuery(
+            generation=1, target="texts", embedding=query, count=99, filter=parse_filter(spec)
+        )
+    )
     return {each.entry.item.row for each in found}
 
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.connect import connect
 from aladin_index.format.engine_location import EngineKind, EngineLocation
 from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError
 from tests.index.engines.qdrant.rest_server import RestServer
 
 _NEEDED: list[tuple[EngineKind, str, str, list[str]]] = [
-    ("qdrant", "qdrant_client", "qdrant", ["client_store", "local_store", "messages"]),
-    ("qdrant-edge", "qdrant_edge", "qdrant-edge", ["edge_store", "edge_messages"]),
+    ("qdrant", "qdrant_client", "qdrant", ["client_store", "connections", "messages"]),
+    ("qdrant-edge", "qdrant_edge", "qdrant-edge", ["edge_store"]),
 ]
 
 

@@ -10,7 +10,8 @@ from typing import ClassVar
 
 import pytest
 
-from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.connect import connect
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.engine_location import EngineKind, EngineLocation
 from tests.index.backend_contract import AgreementContract, RemoteContract

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.engines.connect import EngineOptions, connect
+from aladin_index.engines.client import EngineOptions
+from aladin_index.engines.connect import connect
 from aladin_index.engines.qdrant.edge_store import EdgeStore
 from aladin_index.engines.qdrant.store import CollectionShape, Point, QdrantSettings
 from aladin_index.format.engine_location import EngineLocation
