@@ -26,7 +26,7 @@ import torch
 from aladin_index.modality import Modality
 from aladin_index.open import open_writer
 from aladin_index.search.backend import SearchBackend
-from aladin_index.search.results import SearchHit, SearchAnswer
+from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import Target
 from aladin_network.calibration.calibration import Calibration
@@ -44,6 +44,7 @@ from tests.index.contract_items import (
 )
 from tests.index.search_contract import TEXTS
 from tests.index.search_edge_contract import SearchEdgeContract
+from tests.index.searching import run_search
 
 
 class BackendContract(SearchEdgeContract, ChangeContract):
@@ -93,7 +94,8 @@ class AgreementContract(ContractIndex):
             self._compare(ours, theirs)
             for item_id in ("a", "photo 11", "photo 12", "text 3", "another"):
                 one, other = (
-                    TwoStageSearcher(index).encode_item(item_id)[0] for index in (ours, theirs)
+                    TwoStageSearcher(index).stored_query(item_id).encoding
+                    for index in (ours, theirs)
                 )
                 # Packed by the same codec, with what was learnt from the other side.
                 assert torch.equal(one.tokens, other.tokens)
@@ -105,25 +107,28 @@ class AgreementContract(ContractIndex):
         searcher = TwoStageSearcher(ours)
         for number in range(0, TEXTS, 6):
             text = searcher.find_item(f"text {number}")[0].text
-            queries.append((searcher.encode_item(f"text {number}")[0], "text", "images", text))
+            queries.append(
+                (searcher.stored_query(f"text {number}").encoding, "text", "images", text)
+            )
         for item_id in (ODD_IDS[2], "photo 16"):
-            queries.append((searcher.encode_item(item_id)[0], "image", "texts", None))
+            queries.append((searcher.stored_query(item_id).encoding, "image", "texts", None))
         for query, modality, target, text in queries:
             for options in (
                 {},
-                {"num_candidates": 4, "offset": 2, "fusion": 0.5},
+                {"candidates": 4, "offset": 2, "fusion": 0.5},
                 {"rerank": False, "filter": {"even": True}},
                 {"filter": {"tags": ["red"]}, "min_probability": 0.3},
             ):
                 one, other = (
-                    TwoStageSearcher(index).search(
+                    run_search(
+                        TwoStageSearcher(index),
                         query,
                         modality,
                         target,
-                        top_k=6,
+                        k=6,
                         explain=True,
-                        query_text=text,
-                        query_size_px=(30, 20),
+                        text=text,
+                        size_px=(30, 20),
                         **options,
                     )
                     for index in (ours, theirs)

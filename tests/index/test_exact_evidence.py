@@ -25,6 +25,7 @@ from aladin_network.errors import InputError
 from aladin_network.inference import QueryModels, encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.scores import Encoding
+from tests.index.searching import run_search
 
 # As long as the network takes texts, and of few different words: they share regions.
 LONG = " ".join(["two red dogs run on the green grass"] * 3)
@@ -71,16 +72,22 @@ def test_of_what_was_built_and_what_was_added_in_both_directions(
             for precise in ("float32", "bfloat16"):
                 query = encode_texts(QueryModels(precise).for_texts(model), [text])
                 for rerank in (True, False):
-                    found = searcher.search(
-                        query, "text", "images", top_k=100, explain=True, rerank=rerank,
-                        query_text=text,
-                    )  # fmt: skip
+                    found = run_search(
+                        searcher,
+                        query,
+                        "text",
+                        "images",
+                        k=100,
+                        explain=True,
+                        rerank=rerank,
+                        text=text,
+                    )
                     assert len(found.hits) == 23
                     for hit in found.hits:
                         assert_adds_up(hit, len(model.text.encoder.spans(text)))
         for size_px in ((40, 30), None):
-            found = searcher.search(
-                photo, "image", "texts", top_k=100, explain=True, query_size_px=size_px
+            found = run_search(
+                searcher, photo, "image", "texts", k=100, explain=True, size_px=size_px
             )
             assert len(found.hits) == 16
             for hit in found.hits:
@@ -102,10 +109,9 @@ def test_a_pair_alone_scores_as_in_a_search(
         (photo, "image", "texts", None, (40, 30)),
     ]
     for query, modality, target, words, size_px in cases:
-        found = searcher.search(
-            query, modality, target, top_k=100, explain=True, query_text=words,
-            query_size_px=size_px,
-        )  # fmt: skip
+        found = run_search(
+            searcher, query, modality, target, k=100, explain=True, text=words, size_px=size_px
+        )
         side = searcher.index.side(target)
         for hit in found.hits:
             item = side.items.by_id(hit.id)

@@ -19,6 +19,8 @@ from torch import Tensor
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.measure.evaluate import Question
 from aladin_index.modality import Modality
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import Target
 from aladin_network.scoring.fusion import Direction
@@ -144,7 +146,9 @@ def search_times(
             for column in random.permutation(len(numbers)):
                 number = numbers[column]
                 took_ms = searcher.search(
-                    query, modality, target, top_k=min(_TOP, number), num_candidates=number
+                    EncodedQuery(query, modality),
+                    target,
+                    SearchOptions(k=min(_TOP, number), candidates=number),
                 ).took_ms
                 times_ms[row, column] = took_ms.retrieve + took_ms.rerank
             progress.advance()

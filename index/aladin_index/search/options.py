@@ -1,4 +1,4 @@
-"""Options of a search, from the body of a request, the command line and the clients to the searcher.
+"""Options of a search: of a request, the command line and the clients, down to the searcher.
 
 A new option is a field here, its effect in the searcher, and a flag of ``aladin search``. The body
 of a request, its place in the OpenAPI document and the Python clients take it from here.
@@ -6,9 +6,10 @@ of a request, its place in the OpenAPI document and the Python clients take it f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, TypedDict, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypedDict, get_type_hints
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le
 from pydantic import Field
@@ -102,11 +103,10 @@ class SearchOptions:
         Raises:
             InputError: An option is out of its bounds.
         """
-        for name, bounds in _BOUNDS:
-            value = getattr(self, name)
-            if value is not None:
-                for bound in bounds:
-                    _check_bound(name, value, bound)
+        for bound in _BOUNDS:
+            value = getattr(self, bound.name)
+            if value is not None and not bound.least <= value <= bound.most:
+                raise InputError(f"{bound.name}: expected {bound.expected}, got {value}")
 
 
 class SearchOptionFields(TypedDict, total=False):
@@ -125,21 +125,40 @@ class SearchOptionFields(TypedDict, total=False):
 
 OPTION_NAMES = tuple(each.name for each in fields(SearchOptions))
 
-_HINTS = get_type_hints(SearchOptions, include_extras=True)
-_BOUNDS = [
-    (name, bounds)
-    for name in OPTION_NAMES
-    if (bounds := [each for each in _HINTS[name].__metadata__ if isinstance(each, Ge | Gt | Le)])
-]
+
+class _Bound(NamedTuple):
+    """Bounds of an option that has any.
+
+    Attributes:
+        name: Name of the option.
+        least: Smallest allowed value.
+        most: Largest allowed value.
+        expected: The allowed values in words.
+    """
+
+    name: str
+    least: float
+    most: float
+    expected: str
 
 
-def _check_bound(name: str, value: float, bound: Ge | Gt | Le) -> None:
-    match bound:
-        case Ge(ge=limit):
-            is_met, words = value >= limit, "at least"  # pyright: ignore[reportOperatorIssue]
-        case Gt(gt=limit):
-            is_met, words = value > limit, "more than"  # pyright: ignore[reportOperatorIssue]
-        case Le(le=limit):
-            is_met, words = value <= limit, "at most"  # pyright: ignore[reportOperatorIssue]
-    if not is_met:
-        raise InputError(f"{name}: expected {words} {limit}, got {value}")
+def _bounds() -> list[_Bound]:
+    found: list[_Bound] = []
+    for name, hint in get_type_hints(SearchOptions, include_extras=True).items():
+        least, most, expected = -math.inf, math.inf, ""
+        for each in hint.__metadata__:
+            match each:
+                case Ge(ge=float() | int() as limit):
+                    least, expected = limit, f"at least {limit}"
+                case Gt(gt=float() | int() as limit):
+                    least, expected = math.nextafter(limit, math.inf), f"more than {limit}"
+                case Le(le=float() | int() as limit):
+                    most, expected = limit, f"{least} to {limit}"
+                case _:
+                    pass
+        if expected:
+            found.append(_Bound(name, least, most, expected))
+    return found
+
+
+_BOUNDS = _bounds()

@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.items.filters import Exists, Filter, leaves
+from aladin_index.items.filters import Exists, leaves
 from aladin_index.search.backend import Ordered, SearchBackend
 from aladin_index.search.query import ValidSearch
 from aladin_index.search.ranking import AlignScorer, Ranking
-from aladin_index.settings import Target
 from aladin_network.errors import AladinError
 
 # Each field costs a search, so only the first fields of a long filter are looked up.
@@ -92,7 +91,7 @@ def retrieve(search: ValidSearch) -> Found:
         match=ordered.match[start:stop],
         start=start,
         page=slice(first - start, last - start),
-        pool=find_pool(search, ordered, pool_size, search.reranks and start == 0 < stop),
+        pool=find_pool(search, ordered, pool_size, ranks_head=search.reranks and start == 0 < stop),
         candidates=ordered.candidates,
         is_empty=len(ordered.rows) == 0,
     )
@@ -112,7 +111,7 @@ def _order(search: ValidSearch, count: int, candidates: int) -> Ordered:
     return ordered._replace(rows=ordered.rows[others][:count], match=ordered.match[others][:count])
 
 
-def find_pool(search: ValidSearch, ordered: Ordered, size: int, ranks_head: bool) -> QueryPool:
+def find_pool(search: ValidSearch, ordered: Ordered, size: int, *, ranks_head: bool) -> QueryPool:
     """Take the first stage's `size` best items, or all if there are fewer.
 
     Args:
@@ -128,21 +127,18 @@ def find_pool(search: ValidSearch, ordered: Ordered, size: int, ranks_head: bool
     return QueryPool(ordered.rows[:size], ordered.match[:size], heads_ranking=ranks_head)
 
 
-def find_unknown_fields(index: SearchBackend, target: Target, filter: Filter | None) -> list[str]:
+def find_unknown_fields(index: SearchBackend, search: ValidSearch) -> list[str]:
     """Return the fields of a filter in which no item has a value to compare, in its order.
 
     Args:
         index: Searched index.
-        target: Searched collection.
-        filter: Filter that no item passed, or None.
+        search: Search whose filter no item passed.
     """
-    fields = [] if filter is None else [test.field for test in leaves(filter)]
+    names = [] if search.filter is None else [test.field for test in leaves(search.filter)]
     unknown: list[str] = []
     with suppress(AladinError):  # the search is answered even if an engine rejects this
-        for field in list(dict.fromkeys(fields))[:_MAX_FIELDS]:
-            collection = index.side(target, Exists(field))
-            any_query = np.zeros(collection.entry.embedding_dim, dtype=np.float32)
-            any_query[0] = 1.0
-            if len(collection.order(any_query, 1, 1).rows) == 0:
-                unknown.append(field)
+        for name in list(dict.fromkeys(names))[:_MAX_FIELDS]:
+            collection = index.side(search.target, Exists(name))
+            if len(collection.order(search.embedding, 1, 1).rows) == 0:
+                unknown.append(name)
     return unknown

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from typing import NamedTuple
 
 import torch
 
@@ -24,6 +26,15 @@ from aladin_network.errors import EngineUnavailableError, InputError, ShapeError
 from aladin_network.scoring.scores import Encoding
 
 _DEFAULTS = SearchOptions()
+
+
+class _Moments(NamedTuple):
+    """When the steps of a search ended, by `time.monotonic`."""
+
+    received_s: float
+    began_s: float
+    retrieved_s: float
+    ranked_s: float
 
 
 class TwoStageSearcher:
@@ -70,39 +81,29 @@ class TwoStageSearcher:
                 does not, hits keep the first stage's order.
         """
         began_s = time.monotonic()
-        received_s = began_s if received_s is None else received_s
-        search = self._validate(query, target, options, received_s)
+        search = self._validate(query, target, options, received_s or began_s)
         found = retrieve(search)
         retrieved_s = time.monotonic()
         ranked = rerank(search, found, self._clock)
         verdict = judge(search, found, ranked)
         ranked_s = time.monotonic()
-        return self._present(
-            search,
-            found,
-            ranked._replace(ranking=ranked.ranking.take(verdict.kept)),
-            verdict,
-            received_s=received_s,
-            retrieve_s=retrieved_s - began_s,
-            rerank_s=ranked_s - retrieved_s,
-        )
+        moments = _Moments(received_s or began_s, began_s, retrieved_s, ranked_s)
+        return self._present(search, found, ranked, verdict, moments)
 
     def _validate(
         self, query: EncodedQuery, target: Target, options: SearchOptions, received_s: float
     ) -> ValidSearch:
-        """Check a query and its options, and choose what the stages work with."""
+        """Check a query and its options, and collect what the stages need."""
         options.check()
         modality = query.modality or MODALITY_OF[target]
-        direction, is_crossing = DIRECTION_OF[modality], modality != MODALITY_OF[target]
+        is_crossing = modality != MODALITY_OF[target]
         parsed = parse_filter(options.filter)
         collection = self.index.side(target, parsed)
-        _check_shape(query.encoding, collection)
-        if options.explain and is_crossing and modality == "text" and query.text is None:
-            raise InputError("explain: expected the query's text, got none")
-        aligns = is_crossing and collection.has_tokens
-        tokens = query.tokens
+        _check_query(query, options, collection, needs_text=is_crossing and modality == "text")
+        manifest, direction = self.index.manifest, DIRECTION_OF[modality]
         fusion = self.index.checkpoint.fusion.of(direction)
-        timeout_ms, manifest = options.timeout_ms, self.index.manifest
+        aligns, tokens = is_crossing and collection.has_tokens, query.tokens
+        timeout_ms = options.timeout_ms
         return ValidSearch(
             query=query,
             modality=modality,
@@ -129,29 +130,22 @@ class TwoStageSearcher:
         found: Found,
         ranked: RankedPage,
         verdict: Verdict,
-        *,
-        received_s: float,
-        retrieve_s: float,
-        rerank_s: float,
+        moments: _Moments,
     ) -> SearchAnswer:
         """Look the hits up, explain them, and write the answer."""
-        items = search.collection.items.by_rows(ranked.ranking.rows.tolist())
+        ranking = ranked.ranking.take(verdict.kept)
+        items = search.collection.items.by_rows(ranking.rows.tolist())
         degraded = [] if ranked.degraded is None else [ranked.degraded]
         if verdict.filter_ignored:
             degraded.append("min_probability")
-        evidence: list[list[Evidence]] | None = None
-        if search.options.explain and ranked.ranking.align is not None:
-            began_s = time.monotonic()
-            try:
-                model = self.index.checkpoint.model
-                evidence = evidence_of_items(
-                    model, search.query, search.modality, search.collection, items
-                )
-            except EngineUnavailableError:
+        evidence, explain_s = None, 0.0
+        if search.options.explain and ranking.align is not None:
+            evidence, explain_s = self._explain(search, items)
+            if evidence is None:
                 degraded.append("evidence_unavailable")
-            rerank_s += time.monotonic() - began_s
+        unknown = find_unknown_fields(self.index, search) if found.is_empty else []
         return SearchAnswer(
-            hits=_hits(search, ranked.ranking, verdict, items, evidence),
+            hits=_hits(search, ranking, verdict, items, evidence),
             reranked=ranked.reranked,
             fusion=search.weight if ranked.reranked else None,
             candidates=found.candidates,
@@ -161,17 +155,25 @@ class TwoStageSearcher:
             no_match=verdict.no_match,
             probabilities_reliable=verdict.reliable,
             unreliable_because=verdict.unreliable_because,
-            unknown_fields=find_unknown_fields(self.index, search.target, search.filter)
-            if found.is_empty
-            else [],
-            took_ms=TookMs(
-                decode=search.query.decode_ms,
-                encode=search.query.encode_ms,
-                retrieve=1000 * retrieve_s,
-                rerank=1000 * rerank_s,
-                total=1000 * (time.monotonic() - received_s),
-            ),
+            unknown_fields=unknown,
+            took_ms=_took_ms(search.query, moments, explain_s),
         )
+
+    def _explain(
+        self, search: ValidSearch, items: list[StoredItem]
+    ) -> tuple[list[list[Evidence]] | None, float]:
+        """Return the evidence of the hits, or None if the engine cannot, and the seconds spent."""
+        began_s = time.monotonic()
+        evidence = None
+        with suppress(EngineUnavailableError):
+            evidence = evidence_of_items(
+                self.index.checkpoint.model,
+                search.query,
+                search.modality,
+                search.collection,
+                items,
+            )
+        return evidence, time.monotonic() - began_s
 
     def find_item(self, item_id: str) -> tuple[StoredItem, Modality]:
         """Look an item up by its id, among the images first.
@@ -220,6 +222,17 @@ class TwoStageSearcher:
         raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
 
 
+def _took_ms(query: EncodedQuery, moments: _Moments, explain_s: float) -> TookMs:
+    """Return the times of the parts; evidence is work of the second stage."""
+    return TookMs(
+        decode=query.decode_ms,
+        encode=query.encode_ms,
+        retrieve=1000 * (moments.retrieved_s - moments.began_s),
+        rerank=1000 * (moments.ranked_s - moments.retrieved_s + explain_s),
+        total=1000 * (time.monotonic() - moments.received_s),
+    )
+
+
 def _checked(
     calibration: Calibration | None, options: SearchOptions, *, is_crossing: bool
 ) -> Calibration | None:
@@ -237,13 +250,17 @@ def _checked(
     return calibration if is_crossing else None
 
 
-def _check_shape(encoding: Encoding, collection: Collection) -> None:
-    expected = (1, collection.entry.embedding_dim)
+def _check_query(
+    query: EncodedQuery, options: SearchOptions, collection: Collection, *, needs_text: bool
+) -> None:
+    entry, encoding = collection.entry, query.encoding
+    expected = (1, entry.embedding_dim)
     if tuple(encoding.embedding.shape) != expected:
         raise ShapeError(f"embedding {expected}", tuple(encoding.embedding.shape))
-    token_dim = collection.entry.token_dim
-    if encoding.tokens.shape[2] != token_dim:
-        raise ShapeError(f"tokens (1, any, {token_dim})", tuple(encoding.tokens.shape))
+    if encoding.tokens.shape[2] != entry.token_dim:
+        raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
+    if options.explain and needs_text and query.text is None:
+        raise InputError("explain: expected the query's text, got none")
 
 
 def _hits(

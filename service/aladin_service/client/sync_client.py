@@ -9,6 +9,7 @@ from typing import Self, TypeVar, Unpack
 
 import httpx
 
+from aladin_index.search.results import SearchAnswer
 from aladin_service.client.additions import (
     NewItem,
     NewPhoto,
@@ -18,7 +19,6 @@ from aladin_service.client.additions import (
     add_photo_call,
 )
 from aladin_service.client.answers import Added, Deleted, Item, LiveIndexInfo
-from aladin_index.search.results import SearchAnswer
 from aladin_service.client.calls import (
     Call,
     Photo,

@@ -11,11 +11,11 @@ from aladin_network.files import atomic_file, check_writable
 from aladin_network.photos.memory import DecodingMemory
 
 if TYPE_CHECKING:
+    from aladin_index.search.query import EncodedQuery
+    from aladin_index.search.results import SearchAnswer
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_service.client import AladinClient, Search
-    from aladin_index.search.results import SearchAnswer
     from aladin_service.evidence.pairs import PairQuery
-    from aladin_service.search.encoder import EncodedQuery
 
 # More of them in one file would not be looked at, and take a gigabyte to put together.
 MAX_DRAWN = 20

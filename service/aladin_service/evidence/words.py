@@ -6,8 +6,7 @@ import string
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aladin_index.search.results import Box
-from aladin_index.search.results import Evidence
+from aladin_index.search.results import Box, Evidence
 from aladin_service.evidence.drawing import Colour, colour_of
 
 # Beyond, a piece of text without evidence is cut: a stored text may be a book.

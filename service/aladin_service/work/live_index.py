@@ -26,7 +26,6 @@ from aladin_network.errors import (
 )
 from aladin_network.photos.files import PhotosRoot
 from aladin_service.intake.item_changes import ItemChanger
-from aladin_service.search.answering import SearchEngine
 from aladin_service.settings import QueryLimits
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.sources import EngineAccess, IndexSource, find_source, holds_index
@@ -63,7 +62,7 @@ class LiveIndex:
     A generation is tried before it answers. One that is unsound is refused, and the one before
     stays; it takes no changes meanwhile, which nobody would see once it is put right.
 
-    A search keeps the `SearchEngine` that it began with; the index behind one is closed when
+    A search keeps the `TwoStageSearcher` that it began with; the index behind one is closed when
     nothing refers to it any more. Whether the index is in files or in an engine on other machines
     is for its `IndexSource` to know.
     """
@@ -105,12 +104,12 @@ class LiveIndex:
         self._access = access or EngineAccess()
         self._deadly = deadly or {}
         self._on_attempt = on_attempt
-        self._photos_root = photos_root
+        self.photos_root = photos_root
         self._source: IndexSource | None = None
-        self._engine: SearchEngine | None = None
+        self._searcher: TwoStageSearcher | None = None
         self._changer: ItemChanger | None = None
         self._checkpoint: Checkpoint | None = None
-        self._close_index: weakref.finalize[[], SearchEngine] | None = None
+        self._close_index: weakref.finalize[[], TwoStageSearcher] | None = None
         self._place: Hashable = None  # of the index that is open
         self._seen: Hashable | None = None
         self._refused: LiveState | None = None
@@ -130,8 +129,8 @@ class LiveIndex:
     @property
     def state(self) -> LiveState:
         """What answers, what was refused, and whether the engine is away."""
-        engine, refused, source = self._engine, self._refused, self._source
-        generation = None if engine is None else engine.manifest.generation
+        searcher, refused, source = self._searcher, self._refused, self._source
+        generation = None if searcher is None else searcher.index.generation
         standing: EngineStatus | None = None
         if source is not None and source.looks_itself:
             standing = "up" if source.away() is None else "away"
@@ -205,7 +204,7 @@ class LiveIndex:
                 self._changer.close()
             if self._close_index is not None:
                 self._close_index()
-            self._engine = self._changer = self._checkpoint = self._close_index = None
+            self._searcher = self._changer = self._checkpoint = self._close_index = None
             self._source = self._seen = self._refused = None
 
     def try_to_open(self) -> None:
@@ -225,7 +224,7 @@ class LiveIndex:
                     exc_info=trace,
                 )
 
-    def engine(self) -> SearchEngine:
+    def searcher(self) -> TwoStageSearcher:
         """Return what answers queries; its index stays open as long as it is referred to.
 
         Raises:
@@ -233,9 +232,9 @@ class LiveIndex:
             EngineUnavailableError: the engine that keeps it does not answer.
         """
         self._check_engine()
-        if self._engine is None:
+        if self._searcher is None:
             raise self._not_ready()
-        return self._engine
+        return self._searcher
 
     def changer(self) -> ItemChanger:
         """Return what adds and removes items.
@@ -281,7 +280,7 @@ class LiveIndex:
         self._refused = LiveState(
             None, None if source is None else source.live_number(), _reason(error)
         )
-        if self._engine is None and self._fallback is not None and source is not None:
+        if self._searcher is None and self._fallback is not None and source is not None:
             try:
                 self._take_up(self._open_index(source, self._fallback), source)
             except Exception as other:
@@ -291,13 +290,13 @@ class LiveIndex:
     def _take_up(self, index: SearchBackend, source: IndexSource) -> None:
         """Let new requests be answered from an index."""
         # A copy of the same generation in its place may have other changes.
-        is_same = self._engine is not None and index.manifest == self._engine.manifest
+        is_same = self._searcher is not None and index.manifest == self._searcher.index.manifest
         if is_same and index.place == self._place:
             index.close()
             return
-        replaces = self._engine is not None
-        self._engine = SearchEngine(TwoStageSearcher(index), self._limits, self._photos_root)
-        self._close_index = weakref.finalize(self._engine, index.close)
+        replaces = self._searcher is not None
+        self._searcher = TwoStageSearcher(index)
+        self._close_index = weakref.finalize(self._searcher, index.close)
         self._place = index.place
         if self._changer is None or self._checkpoint is not index.checkpoint:
             if self._changer is not None:

@@ -17,6 +17,7 @@ from typing import Generic, Literal, TypeVar
 
 from aladin_index.devices.search_device import DeviceName, FirstStageName, SearchDevice
 from aladin_index.engines.guard import OnCall, ignore_call
+from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.errors import AladinError
@@ -26,8 +27,7 @@ from aladin_network.photos.memory import wanted_while
 from aladin_service.intake.item_changes import ItemChanger
 from aladin_service.photos.photo_bytes import ThumbnailCache
 from aladin_service.queries import Query
-from aladin_service.search.answering import SearchEngine
-from aladin_service.search.encoder import EncodedQuery, QueryEncoder, always
+from aladin_service.search.encoder import QueryEncoder, always
 from aladin_service.search.encoding_cache import EncodingCache
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
@@ -107,7 +107,7 @@ class Worker:
         self._device = device
         self._encoder = encoder
 
-    def engine(self) -> SearchEngine:
+    def searcher(self) -> TwoStageSearcher:
         """Return what answers queries, of the generation that is live now.
 
         Raises:
@@ -115,7 +115,7 @@ class Worker:
             EngineUnavailableError: the engine that keeps it does not answer.
         """
         self.live.refresh()
-        return self.live.engine()
+        return self.live.searcher()
 
     def changer(self) -> ItemChanger:
         """Return what adds and removes items, of the generation that is live now.
@@ -134,7 +134,7 @@ class Worker:
             ConfigError: it is another one, or the model reads photos.
             IndexNotReadyError: no index is live.
         """
-        self._encoder.check_detector(self.live.engine().model)
+        self._encoder.check_detector(self.live.searcher().index.checkpoint.model)
 
     def do(self, job: Job[T], is_wanted: Callable[[], bool]) -> T:
         """Do one job.
@@ -176,13 +176,13 @@ class Worker:
             IndexNotReadyError: no index is live.
             EngineUnavailableError: the engine that keeps it does not answer; no query is encoded.
         """
-        engine = self.engine()  # one for all of them: no batch is answered from two generations
+        searcher = self.searcher()  # one for all of them: no batch is answered from two generations
         until_s = [job.until_s for job in jobs]
         queries = [job.query for job in jobs]
-        encoded = self._encoder.encode(engine.searcher, queries, is_wanted, until_s)
+        encoded = self._encoder.encode(searcher, queries, is_wanted, until_s)
         for place, (job, query) in enumerate(zip(jobs, encoded, strict=True)):
             if query is not None and is_wanted(place):
-                emit(place, _find(engine, query, job))
+                emit(place, _find(searcher, query, job))
 
     def close(self) -> None:
         """Close the index; no job may run any more."""
@@ -192,13 +192,13 @@ class Worker:
 
 
 def _find(
-    engine: SearchEngine, query: EncodedQuery | Exception, job: SearchJob
+    searcher: TwoStageSearcher, query: EncodedQuery | Exception, job: SearchJob
 ) -> Answered | Exception:
     """Search for one query; never raises."""
     if isinstance(query, Exception):
         return without_traceback(query)
     try:
-        answer = engine.find(query, job.target, job.options, job.received_s)
+        answer = searcher.search(query, job.target, job.options, job.received_s)
     except Exception as error:
         return without_traceback(error)
     return Answered(

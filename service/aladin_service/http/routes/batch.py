@@ -14,13 +14,13 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from aladin_index.search.results import SearchAnswer
 from aladin_network.errors import (
     EngineUnavailableError,
     IndexNotReadyError,
     InputError,
     OverloadedError,
 )
-from aladin_index.search.results import SearchAnswer
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import json_request_docs, read_json_object, run_sized
 from aladin_service.http.error_responses import (
