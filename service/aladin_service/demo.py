@@ -15,11 +15,10 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import read_calibration
 from aladin_network.checkpoint import load_checkpoint, read_model_id
 from aladin_network.errors import IndexNotReadyError, InputError
-from aladin_network.types import Progress
+from aladin_network.types import Progress, Target
 from aladin_service.intake.sources import image_items, text_items
 from aladin_service.measure.calibrate import CalibrateOptions, calibrate_system
 from aladin_service.measure.evaluate import evaluate_served
-from aladin_service.queries import Target
 from aladin_service.reports.tables import MetricsRow
 from aladin_training.config.recipe import load_recipe, recipes_folder
 from aladin_training.data import Record, read_records

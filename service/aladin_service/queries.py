@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
-
-Target = Literal["images", "texts"]
-Modality = Literal["text", "image"]
-OnDuplicate = Literal["error", "replace", "skip"]
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.modality import Modality
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import Target
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Modality, Target
 
 
 def run_search(

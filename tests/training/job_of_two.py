@@ -15,7 +15,7 @@ import torch
 
 from aladin_network.errors import AladinError, ConfigError, DataError
 from aladin_training.parallel import distributed
-from aladin_training.parallel.distributed import copy_from_first
+from aladin_training.parallel.distributed import broadcast_weights
 from aladin_training.parallel.numerics import loss_scaler
 from aladin_training.step import compute_gradients
 from tests.training.step_cases import CASES, PHOTOS, batch_of, gradients, task_of
@@ -23,10 +23,10 @@ from tests.training.step_cases import CASES, PHOTOS, batch_of, gradients, task_o
 CHUNK_SIZE = 2
 
 
-def take_steps(own: distributed.Share, out: Path) -> None:
+def take_steps(own: distributed.BatchShare, out: Path) -> None:
     """Take a step of every kind, ask what else processes agree on, and let one of them fail."""
     plain = loss_scaler("float32", torch.device("cpu"))
-    with distributed.joined_job():
+    with distributed.distributed_job():
         assert distributed.own_share() == own
         steps: dict[str, dict[str, torch.Tensor]] = {}
         for kind, case in CASES.items():
@@ -35,22 +35,22 @@ def take_steps(own: distributed.Share, out: Path) -> None:
             steps[kind] = gradients(task) | {"loss": report.total.detach()}
         module = torch.nn.BatchNorm1d(3)
         torch.nn.init.constant_(module.weight, 5.0 + own.rank)
-        copy_from_first(module)
+        broadcast_weights(module)
         facts = {
-            "agreed": distributed.agreed(own.rank + 10),
+            "agreed": distributed.broadcast_value(own.rank + 10),
             "copied": module.weight.tolist(),
             "refused": _refuses_odd_batches(),
         }
         torch.save({"steps": steps, "facts": facts}, out / f"{own.rank}.pt")
         if own.rank == 1:
             raise DataError("captions.jsonl", 3, "cannot be read")
-        distributed.wait()
+        distributed.wait_for_all()
 
 
 def _refuses_odd_batches() -> bool:
-    distributed.check_divides(PHOTOS)
+    distributed.check_even_shares(PHOTOS)
     try:
-        distributed.check_divides(PHOTOS + 1)
+        distributed.check_even_shares(PHOTOS + 1)
     except ConfigError as error:
         return "cannot be shared evenly by 2 processes" in str(error)
     return False
@@ -61,7 +61,7 @@ def main(port: str, out: Path) -> None:
     torch.set_num_threads(1)
     os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     child = os.fork()
-    own = distributed.Share(rank=1 if child == 0 else 0, world=2)
+    own = distributed.BatchShare(rank=1 if child == 0 else 0, world=2)
     os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(own.rank)
     try:
         take_steps(own, out)

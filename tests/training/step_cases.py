@@ -25,7 +25,6 @@ from aladin_network.encoders.base import TextBatch
 from aladin_network.model import AladinModel, text_encoder_class
 from aladin_training.batches.batch import Batch, OfflineBatch
 from aladin_training.batches.dataset import WHOLE
-from aladin_training.batches.plan import Share
 from aladin_training.config.stage import (
     AnchorsConfig,
     OfflineNegativesConfig,
@@ -33,6 +32,7 @@ from aladin_training.config.stage import (
     TaskConfig,
 )
 from aladin_training.losses.negatives import negative_mask
+from aladin_training.parallel.distributed import BatchShare
 from aladin_training.tasks.frozen import MomentumAnchor
 from aladin_training.tasks.joint import JointTask, OnlineBranches
 from aladin_training.tasks.scores import Encode, FrozenNetwork
@@ -186,7 +186,7 @@ def _network(seed: int, dropout: float) -> AladinModel:
     return AladinModel.create(config, tokenizer)
 
 
-def batch_of(case: Case, share: Share = WHOLE) -> Batch:
+def batch_of(case: Case, share: BatchShare = WHOLE) -> Batch:
     """Return a process's share of the case's batch; its texts are as long as its longest."""
     texts = PHOTOS * case.captions_per_photo
     own = share.photos(PHOTOS)

@@ -13,7 +13,11 @@ from aladin_network.errors import ConfigError
 from aladin_network.scoring.scores import Encoding, concatenate
 from aladin_training.config.stage import TASK_NAMES
 from aladin_training.parallel.numerics import RandomState, loss_scaler
-from aladin_training.step import Inputs, check_items_stand_alone, compute_gradients
+from aladin_training.step import (
+    Inputs,
+    check_no_batch_statistics,
+    compute_gradients,
+)
 from benchmarks.training.step_memory import counting_kept_bytes
 from tests.training.step_cases import CASES, PHOTOS, batch_of, gradients, task_of
 
@@ -140,12 +144,12 @@ def test_memory_is_that_of_a_chunk() -> None:
 
 def test_batch_normalisation_is_refused_where_it_is_trained() -> None:
     task = task_of(CASES["matching"])
-    check_items_stand_alone(task)
+    check_no_batch_statistics(task)
     task.model.add_module("normalised", torch.nn.BatchNorm2d(3).requires_grad_(False))
-    check_items_stand_alone(task)
+    check_no_batch_statistics(task)
     task.requires_grad_(True)
     with pytest.raises(ConfigError, match="batch normalisation"):
-        check_items_stand_alone(task)
+        check_no_batch_statistics(task)
 
 
 def test_random_state_is_that_of_the_moment() -> None:

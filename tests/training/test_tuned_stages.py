@@ -26,10 +26,10 @@ from aladin_training.batches.plan import BatchPlan, BatchRows
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.stage import (
     AnchorsConfig,
+    FineTuneConfig,
     OfflineNegativesConfig,
     StageConfig,
     TaskConfig,
-    TuneConfig,
 )
 from aladin_training.evaluation import encode_records
 from aladin_training.losses.triplet import TripletMarginLoss
@@ -121,7 +121,7 @@ def test_a_tuned_stage_resumes_exactly_and_leaves_a_plain_checkpoint(
     mode: str, recipe_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aladin_training.loop, "SAVE_EVERY_S", 0.0)
-    monkeypatch.setattr(aladin_training.stage_files.RunLog, "draw", lambda _: None)
+    monkeypatch.setattr(aladin_training.stage_files.StageLog, "draw", lambda _: None)
     tune = json.dumps({"image_encoder": MODES[mode], "text_encoder": MODES[mode]})
     recipe = joint_alone(recipe_path, f"stage.joint.tune={tune}", "stage.joint.epochs=1")
     run_recipe(recipe, tmp_path / "unbroken")
@@ -166,7 +166,7 @@ def test_a_teacher_from_before_a_tuned_stage_sees_its_own_encoders_features(
     batch = train_set.batch(ROWS)
     seen = next(trainer.epoch(0))
     for each in (batch, seen):
-        theirs = each.seen_by("joint")
+        theirs = each.for_network("joint")
         assert theirs.images is each.images  # the image encoder is the same
         assert isinstance(each.images, Features)
         assert isinstance(theirs.texts, Features)
@@ -227,7 +227,7 @@ def test_a_momentum_anchor_follows_a_tuned_encoder_and_reads_what_it_reads(
         name="last",
         tasks={"matching_boosting": TaskConfig(loss="boosting")},
         anchors=AnchorsConfig(scenario="momentum", decays=(0.0,)),
-        tune={"text_encoder": TuneConfig(mode="lora", rank=2)},
+        tune={"text_encoder": FineTuneConfig(mode="lora", rank=2)},
         batch_size=4,
         lr=0.05,
     )

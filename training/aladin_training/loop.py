@@ -32,10 +32,16 @@ from aladin_training.batches.dataset import BatchSource
 from aladin_training.config.recipe import Recipe
 from aladin_training.config.stage import StageConfig
 from aladin_training.optimization import WeightAverage, build_optimizer, lr_factor, set_lr
-from aladin_training.parallel.distributed import copy_from_first, is_first, own_share, rank, wait
+from aladin_training.parallel.distributed import (
+    broadcast_weights,
+    is_main_process,
+    own_share,
+    rank,
+    wait_for_all,
+)
 from aladin_training.parallel.numerics import loss_scaler, seed_torch
-from aladin_training.stage_files import RunLog
-from aladin_training.step import check_items_stand_alone, compute_gradients
+from aladin_training.stage_files import StageLog
+from aladin_training.step import check_no_batch_statistics, compute_gradients
 from aladin_training.tasks.joint import JointTask, LossReport, OnlineBranches
 
 
@@ -129,7 +135,7 @@ class StageTrainer:
             ConfigError: chunks or several processes would change what the network computes.
         """
         if stage.chunk_size is not None or own_share().world > 1:
-            check_items_stand_alone(task)
+            check_no_batch_statistics(task)
         self._recipe = recipe
         self._stage = stage
         self.task = task
@@ -162,10 +168,10 @@ class StageTrainer:
             ProcessLostError: another process of the job ended.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        copy_from_first(self.task)
+        broadcast_weights(self.task)
         self._resume()
         # The other processes keep no log, and say and write nothing.
-        log = RunLog(self._folder, self._stage.name, self.step) if is_first() else None
+        log = StageLog(self._folder, self._stage.name, self.step) if is_main_process() else None
         self._progress.start(self.steps, "steps")
         self._progress.advance(self.step)
         while self.step < self.steps:
@@ -179,7 +185,7 @@ class StageTrainer:
             if log is not None:
                 self._end_epoch(epoch, log)
                 self._save()
-            wait()
+            wait_for_all()
         if log is not None:
             log.close()
         self._load_best()
@@ -245,7 +251,7 @@ class StageTrainer:
         per_epoch = self._batches.batches_per_epoch
         return self._stage.lr * lr_factor(self.step, self.steps, per_epoch, self._stage.schedule)
 
-    def _report(self, report: LossReport, log: RunLog) -> None:
+    def _report(self, report: LossReport, log: StageLog) -> None:
         self._progress.advance()
         if self.step % LOG_EVERY_STEPS == 0:
             loss = report.total.item()
@@ -253,7 +259,7 @@ class StageTrainer:
             log.write(self.step, {"loss": loss, **terms, "lr": self._lr()})
             self._progress.note(loss=loss, **self.clock.shares())
 
-    def _end_epoch(self, epoch: int, log: RunLog) -> None:
+    def _end_epoch(self, epoch: int, log: StageLog) -> None:
         """Validate where it is due; keep the weights if they are the best so far."""
         last = self.step >= self.steps
         if not last and (epoch + 1) % self._stage.validate_every_epochs:

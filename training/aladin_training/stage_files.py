@@ -1,35 +1,50 @@
-"""What a run leaves to look at: a log of numbers, TensorBoard events and a plot."""
+"""The files that a stage leaves in its folder, besides its checkpoint and the state for resuming.
+
+log.jsonl           losses, learning rates and validation rsums, one JSON line an entry
+tensorboard/        the same numbers as TensorBoard events
+curves.png          the same numbers as curves
+timing.json         steps, trained parameters, and seconds of each part of the work
+validation.json     metrics on the validation split; written last: a stage that has it is finished
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from aladin_network.files import atomic_file
+from aladin_network.errors import CheckpointError
+from aladin_network.files import atomic_file, write_json
+from aladin_network.scoring.metrics import DirectionMetrics, RetrievalMetrics
+
+_LOG = "log.jsonl"
+_TIMING = "timing.json"
+_VALIDATION = "validation.json"
+_DIRECTIONS = ("text_to_image", "image_to_text")
 
 
-class RunLog:
-    """The numbers of one stage, one JSON line an entry, shown in TensorBoard and as curves.
+class StageLog:
+    """The log of one stage: JSON lines, TensorBoard events and curves.
 
     A resumed stage drops the entries after the step it resumes from, and writes them again.
     """
 
     def __init__(self, folder: Path, stage: str, resume_step: int) -> None:
-        """Open the log of a stage.
+        """Open the log.
 
         Args:
-            folder: the stage's.
-            stage: its name, for titles.
-            resume_step: last step whose entries are kept.
+            folder: Folder of the stage.
+            stage: Name of the stage, shown in titles.
+            resume_step: Last step whose entries are kept.
         """
-        # Heavy imports, needed by training alone.
+        # A heavy import that only training needs.
         from torch.utils.tensorboard.writer import SummaryWriter
 
         self._folder = folder
         self._stage = stage
-        self._path = folder / "log.jsonl"
-        self.entries = [entry for entry in _read(self._path) if entry["step"] <= resume_step]
+        self._path = folder / _LOG
+        self.entries = [entry for entry in _read_log(self._path) if entry["step"] <= resume_step]
         with atomic_file(self._path) as partial:
             partial.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries))
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=resume_step + 1)
@@ -44,7 +59,7 @@ class RunLog:
             self._writer.add_scalar(f"{self._stage}/{name}", value, step)
 
     def draw(self) -> None:
-        """Draw ``curves.png``: the loss, and the validation rsums, against the step."""
+        """Draw ``curves.png``: the losses and the validation rsums against the step."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
@@ -73,13 +88,84 @@ class RunLog:
         self._writer.close()
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+class StageFacts(NamedTuple):
+    """Cost and result of a finished stage.
+
+    Attributes:
+        steps: Optimizer steps.
+        minutes: Time spent on batches, steps and validation.
+        parameters: Number of trained parameters.
+        rsum: Rsum on the validation split at the end of the stage, by score name.
+    """
+
+    steps: int
+    minutes: float
+    parameters: int
+    rsum: dict[str, float]
+
+
+def is_finished(folder: Path) -> bool:
+    """Tell whether the stage of a folder is finished."""
+    return (folder / _VALIDATION).exists()
+
+
+def write_results(
+    folder: Path, timing: Mapping[str, float], metrics: Mapping[str, RetrievalMetrics]
+) -> None:
+    """Write cost and metrics of a stage; it counts as finished from here on.
+
+    Args:
+        folder: Folder of the stage.
+        timing: "steps", "parameters", and seconds by the names that end in "_s".
+        metrics: Metrics on the validation split, by score name.
+    """
+    write_json(folder / _TIMING, dict(timing))
+    write_json(
+        folder / _VALIDATION,
+        {
+            name: {direction: getattr(each, direction)._asdict() for direction in _DIRECTIONS}
+            for name, each in metrics.items()
+        },
+    )
+
+
+def read_validation(folder: Path) -> dict[str, RetrievalMetrics]:
+    """Read the validation metrics of a finished stage, by score name."""
+    data = json.loads((folder / _VALIDATION).read_text(encoding="utf-8"))
+    return {
+        name: RetrievalMetrics(*(DirectionMetrics(**directions[each]) for each in _DIRECTIONS))
+        for name, directions in data.items()
+    }
+
+
+def read_facts(folder: Path) -> StageFacts:
+    """Read cost and result of a finished stage.
+
+    Raises:
+        CheckpointError: If a file is missing or cannot be read.
+    """
+    try:
+        timing = json.loads((folder / _TIMING).read_text(encoding="utf-8"))
+        seconds = timing["data_s"] + timing["step_s"] + timing["validation_s"]
+        rsum = {name: each.rsum for name, each in read_validation(folder).items()}
+        return StageFacts(timing["steps"], seconds / 60, timing["parameters"], rsum)
+    except (OSError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{folder}: not a finished stage ({error!r})") from error
+
+
+def validation_curve(folder: Path, score: str) -> dict[int, float]:
+    """Read the validation rsum of a score, e.g. "matching", by step, from a stage's log."""
+    key = f"{score}_rsum"
+    return {entry["step"]: entry[key] for entry in _read_log(folder / _LOG) if key in entry}
+
+
+def _read_log(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     entries: list[dict[str, Any]] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             entries.append(json.loads(line))
-        except ValueError:  # the last line of a killed run may be cut short
+        except ValueError:  # a process that is killed may leave its last line incomplete
             break
     return entries

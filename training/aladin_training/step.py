@@ -26,8 +26,13 @@ from aladin_network.encoders.base import to_device
 from aladin_network.errors import ConfigError
 from aladin_network.scoring.scores import Encoding, concatenate
 from aladin_training.batches.batch import Batch
-from aladin_training.parallel.distributed import check_divides, sum_gradients
-from aladin_training.parallel.numerics import Precision, RandomState, computing, kept_random_state
+from aladin_training.parallel.distributed import check_even_shares, sum_gradients
+from aladin_training.parallel.numerics import (
+    Precision,
+    RandomState,
+    mixed_precision,
+    preserved_random_state,
+)
 from aladin_training.tasks.joint import JointTask, LossReport, OnlineBranches
 
 Inputs = TypeVar("Inputs", bound=Tensor | tuple[Tensor, ...])
@@ -53,12 +58,12 @@ def compute_gradients(
     Raises:
         ConfigError: the processes do not share the batch evenly.
     """
-    check_divides(len(batch.negatives))
+    check_even_shares(len(batch.negatives))
     device = next(task.parameters()).device
-    autocast = functools.partial(computing, precision, device)
+    autocast = functools.partial(mixed_precision, precision, device)
     if chunk_size is None:  # else each chunk is moved when its turn comes
         batch = batch.to(device)
-    encodings = CutEncodings(device, chunk_size, autocast)
+    encodings = DetachedEncodings(device, chunk_size, autocast)
     with autocast():
         report = task(batch, encodings)
     scaler.scale(report.total).backward()
@@ -71,7 +76,7 @@ def compute_gradients(
     return report
 
 
-def check_items_stand_alone(task: JointTask | OnlineBranches) -> None:
+def check_no_batch_statistics(task: JointTask | OnlineBranches) -> None:
     """Refuse a network whose encodings depend on what else is encoded at the same time.
 
     Chunks, and the shares of several processes, would have other statistics than the batch.
@@ -91,7 +96,7 @@ def check_items_stand_alone(task: JointTask | OnlineBranches) -> None:
         )
 
 
-class CutEncodings:
+class DetachedEncodings:
     """Runs the encoders of one step, and later takes the gradients back through them."""
 
     def __init__(self, device: torch.device, chunk_size: int | None, autocast: Autocast) -> None:
@@ -105,7 +110,7 @@ class CutEncodings:
         self._device = device
         self._chunk_size = chunk_size
         self._autocast = autocast
-        self._cuts: list[_Cut] = []
+        self._cuts: list[_Detached] = []
 
     def __call__(self, encoder: Callable[[Inputs], Encoding], inputs: Inputs) -> Encoding:
         """Run an encoder; what it returns has no graph behind it.
@@ -118,9 +123,9 @@ class CutEncodings:
         if not torch.is_grad_enabled():  # an anchor or a teacher
             return concatenate([encoder(to_device(chunk, self._device)) for chunk in chunks])
         if len(chunks) == 1:
-            cut: _Cut = _KeptGraph(encoder(to_device(inputs, self._device)))
+            cut: _Detached = _KeptGraph(encoder(to_device(inputs, self._device)))
         else:
-            cut = _EncodedAgain(encoder, chunks, self._device, self._autocast)
+            cut = _Recomputed(encoder, chunks, self._device, self._autocast)
         self._cuts.append(cut)
         return cut.leaf
 
@@ -130,7 +135,7 @@ class CutEncodings:
             self._cuts.pop().backward()
 
 
-class _Cut(Protocol):
+class _Detached(Protocol):
     """Encodings without a graph, and the way back to their encoder."""
 
     leaf: Encoding
@@ -155,7 +160,7 @@ class _KeptGraph:
         _push_back(self._encoding, _gradients(self.leaf))
 
 
-class _EncodedAgain(Generic[Inputs]):
+class _Recomputed(Generic[Inputs]):
     """A cut whose encoder runs once more, chunk by chunk."""
 
     def __init__(
@@ -186,7 +191,7 @@ class _EncodedAgain(Generic[Inputs]):
         if embedding is None and tokens is None:  # no loss has read this
             return
         first = 0
-        with kept_random_state(self._device):
+        with preserved_random_state(self._device):
             for chunk, random_state in zip(self._chunks, self._random_states, strict=True):
                 random_state.restore()
                 with self._autocast():

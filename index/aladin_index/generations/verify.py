@@ -44,10 +44,9 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.search.stored_collection import StoredCollection
-from aladin_index.settings import Target
 from aladin_network.errors import AladinError, IndexCorruptError
 from aladin_network.scoring.scores import Encoding
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress, Target
 
 _BYTES_AT_A_TIME = 2**22
 

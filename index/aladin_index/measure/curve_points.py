@@ -18,13 +18,10 @@ from torch import Tensor
 
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.measure.evaluate import Question
-from aladin_index.modality import Modality
 from aladin_index.search.options import SearchOptions
 from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import Target
-from aladin_network.scoring.fusion import Direction
-from aladin_network.types import Progress
+from aladin_network.types import Direction, Modality, Progress, Target
 
 
 class Estimate(NamedTuple):

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin_index.items.filters import Filter
-from aladin_index.modality import Modality
 from aladin_index.search.backend import Collection, SecondStageQuery
 from aladin_index.search.options import SearchOptions
-from aladin_index.settings import Target
 from aladin_network.calibration.calibration import Calibration
-from aladin_network.scoring.fusion import Direction, DirectionFusion
+from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Direction, Modality, Target
 
 
 class EncodedQuery(NamedTuple):

@@ -10,7 +10,6 @@ import torch
 
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.modality import DIRECTION_OF, MODALITY_OF, Modality
 from aladin_index.search.backend import Collection, SearchBackend, SecondStageQuery
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.options import SearchOptions
@@ -20,10 +19,10 @@ from aladin_index.search.ranking import Ranking
 from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank
 from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
 from aladin_index.search.retrieval import Found, find_unknown_fields, retrieve
-from aladin_index.settings import TARGETS, Target
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import EngineUnavailableError, InputError, ShapeError, UnknownItemError
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
 _DEFAULTS = SearchOptions()
 

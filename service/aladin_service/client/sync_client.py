@@ -10,6 +10,7 @@ from typing import Self, TypeVar, Unpack
 import httpx
 
 from aladin_index.search.results import SearchAnswer
+from aladin_network.types import OnDuplicate, Target
 from aladin_service.client.additions import (
     NewItem,
     NewPhoto,
@@ -49,7 +50,6 @@ from aladin_service.client.searches import (
     search_call,
 )
 from aladin_service.client_errors import NotReadyError, ServiceUnreachableError
-from aladin_service.queries import OnDuplicate, Target
 
 T = TypeVar("T")
 

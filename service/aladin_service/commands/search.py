@@ -14,6 +14,7 @@ import typer
 
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import InputError
+from aladin_network.types import Target
 from aladin_service.commands.options import (
     DetectorOption,
     Device,
@@ -28,7 +29,7 @@ from aladin_service.commands.search_drawing import (
     draw_there,
     write_drawing,
 )
-from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, Target, TextQuery
+from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 
 if TYPE_CHECKING:
     from aladin_index.devices.search_device import SearchDevice

@@ -41,15 +41,15 @@ def train(
     files: torchrun --nproc-per-node N -m aladin_service train RECIPE --out DIR
     """
     from aladin_training.config.recipe import load_recipe
-    from aladin_training.parallel.distributed import is_first, joined_job
+    from aladin_training.parallel.distributed import distributed_job, is_main_process
     from aladin_training.stages.run import run_recipe
 
     try:
-        with joined_job(), stderr_progress() if is_first() else silence() as progress:
+        with distributed_job(), stderr_progress() if is_main_process() else silence() as progress:
             result = run_recipe(
                 load_recipe(recipe, overrides or []), out, resume=resume, progress=progress
             )
-            if is_first():
+            if is_main_process():
                 typer.echo(str(result.checkpoint))
     except ToldElsewhereError as error:
         raise typer.Exit(exit_code(error)) from None

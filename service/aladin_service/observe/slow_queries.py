@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from aladin_index.search.results import TookMs
+from aladin_network.types import Target
 from aladin_service.queries import (
     EmbeddingQuery,
     ItemQuery,
     PhotoQuery,
     Query,
     RegionsQuery,
-    Target,
     TextQuery,
 )
 from aladin_service.search.job import Answered, SearchJob

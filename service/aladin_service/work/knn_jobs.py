@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.results import SearchAnswer
-from aladin_service.queries import Target
+from aladin_network.types import Target
 from aladin_service.work.worker import Job, Worker
 
 

@@ -7,8 +7,7 @@ from aladin_index.search.options import SearchOptions
 from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import SearchAnswer, TookMs
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import Target
-from aladin_network.types import NullProgress
+from aladin_network.types import NullProgress, Target
 
 
 def test_each_question_is_asked_with_all_numbers_before_the_next(

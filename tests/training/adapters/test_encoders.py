@@ -15,16 +15,16 @@ from aladin_network.config import TowerConfig, TrunkConfig
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_training.adapters.parts import (
-    check_tuning,
-    end_tuning,
-    merge_tuned,
+    check_fine_tuning,
+    end_fine_tuning,
+    merge_fine_tuned,
     set_trained_parts,
     set_training_mode,
-    start_tuning,
+    start_fine_tuning,
 )
-from aladin_training.config.stage import EncoderPart, StageConfig, TaskConfig, TuneConfig
+from aladin_training.config.stage import EncoderPart, FineTuneConfig, StageConfig, TaskConfig
 from aladin_training.optimization import build_optimizer
-from aladin_training.step import check_items_stand_alone
+from aladin_training.step import check_no_batch_statistics
 from aladin_training.tasks.joint import JointTask
 
 TEXTS = ["two dogs", "a man rides a motorcycle in the street"]
@@ -60,7 +60,7 @@ def build_frozen(build_tiny: Callable[..., AladinModel]) -> Callable[..., Aladin
     return build
 
 
-def stage(tune: dict[EncoderPart, TuneConfig], **changes: Any) -> StageConfig:
+def stage(tune: dict[EncoderPart, FineTuneConfig], **changes: Any) -> StageConfig:
     return StageConfig(
         name="s", tasks={"matching": TaskConfig(loss="triplet")}, tune=tune, **changes
     )
@@ -78,10 +78,10 @@ def test_the_mode_decides_what_learns_and_the_end_freezes_it(
     before = copy.deepcopy(model.state_dict())
     layer = "text.encoder.model.encoder.layer."
     in_text = {name for name, _ in model.named_parameters() if name.startswith("text.encoder.")}
-    tune: dict[EncoderPart, TuneConfig] = {
-        "text_encoder": TuneConfig(mode=mode, layers=2 if mode == "last" else None)
+    tune: dict[EncoderPart, FineTuneConfig] = {
+        "text_encoder": FineTuneConfig(mode=mode, layers=2 if mode == "last" else None)
     }
-    start_tuning(model, tune)
+    start_fine_tuning(model, tune)
     set_trained_parts(model, None, tune)
     learning = {name for name in trained(model) if name.startswith("text.encoder.")}
     if mode == "full":
@@ -105,8 +105,8 @@ def test_the_mode_decides_what_learns_and_the_end_freezes_it(
     # Dropout of layers that do not learn stays off, lest their outputs vary for nothing.
     first_layer = model.get_submodule(f"{layer}0.output.dropout")
     assert first_layer.training == (mode != "last")
-    merge_tuned(model, tune)
-    end_tuning(model, tune)
+    merge_fine_tuned(model, tune)
+    end_fine_tuning(model, tune)
     assert model.text.encoder.frozen
     set_trained_parts(model, None)
     assert not any(name.startswith("text.encoder.") for name in trained(model))
@@ -118,8 +118,8 @@ def test_the_mode_decides_what_learns_and_the_end_freezes_it(
 
 def test_layers_learn_at_their_own_rates(build_frozen: Callable[..., AladinModel]) -> None:
     model = build_frozen()
-    tune: dict[EncoderPart, TuneConfig] = {"text_encoder": TuneConfig(lr_decay=0.5)}
-    start_tuning(model, tune)
+    tune: dict[EncoderPart, FineTuneConfig] = {"text_encoder": FineTuneConfig(lr_decay=0.5)}
+    start_fine_tuning(model, tune)
     config = stage(tune, lr=0.1, lr_scale={"text_encoder": 0.2})
     task = JointTask(model, config)
     names = {id(value): name for name, value in task.named_parameters()}
@@ -146,10 +146,10 @@ def test_a_convolutional_encoders_norms_stay_on_their_running_statistics(
     build_frozen: Callable[..., AladinModel],
 ) -> None:
     model = build_frozen(CONVOLUTIONAL)
-    tune: dict[EncoderPart, TuneConfig] = {"image_encoder": TuneConfig()}
-    start_tuning(model, tune)
+    tune: dict[EncoderPart, FineTuneConfig] = {"image_encoder": FineTuneConfig()}
+    start_fine_tuning(model, tune)
     task = JointTask(model, stage(tune, frozen_dropout=True))
-    check_items_stand_alone(task)
+    check_no_batch_statistics(task)
     pixels = torch.randn(4, 3, 32, 32)
     for frozen_dropout in (True, False):
         task.stage = stage(tune, frozen_dropout=frozen_dropout)
@@ -164,7 +164,7 @@ def test_a_convolutional_encoders_norms_stay_on_their_running_statistics(
             assert torch.equal(value, before[name]), name
     norm = next(name for name in trained(model) if "normalization.weight" in name)
     assert model.get_parameter(norm).grad is not None
-    end_tuning(model, tune)
+    end_fine_tuning(model, tune)
     assert not model.image.encoder.fixed_statistics
 
 
@@ -172,11 +172,11 @@ def test_checkpointed_gradients_are_the_same(build_frozen: Callable[..., AladinM
     found: list[dict[str, torch.Tensor]] = []
     for checkpointing in (False, True):
         model = build_frozen(hidden_dropout_prob=0.3)
-        tune: dict[EncoderPart, TuneConfig] = {
-            "text_encoder": TuneConfig(checkpointing=checkpointing),
-            "image_encoder": TuneConfig(mode="last", layers=1, checkpointing=checkpointing),
+        tune: dict[EncoderPart, FineTuneConfig] = {
+            "text_encoder": FineTuneConfig(checkpointing=checkpointing),
+            "image_encoder": FineTuneConfig(mode="last", layers=1, checkpointing=checkpointing),
         }
-        start_tuning(model, tune)
+        start_fine_tuning(model, tune)
         task = JointTask(model, stage(tune))
         task.train()
         torch.manual_seed(3)
@@ -191,7 +191,7 @@ def test_checkpointed_gradients_are_the_same(build_frozen: Callable[..., AladinM
             {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
             | {"kept": torch.tensor(float(sum(shape.numel() for shape in kept)))}
         )
-        end_tuning(model, tune)
+        end_fine_tuning(model, tune)
     plain, again = found
     assert again.pop("kept") < 0.8 * plain.pop("kept")
     assert plain.keys() == again.keys()
@@ -203,13 +203,16 @@ def test_checkpointed_gradients_are_the_same(build_frozen: Callable[..., AladinM
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (TuneConfig(mode="last", layers=3), "tune.image_encoder: layers is 3, the encoder has 2"),
-        (TuneConfig(mode="lora", targets=("nowhere",)), "no matrix is named 'nowhere'"),
-        (TuneConfig(checkpointing=True), "no gradient checkpointing"),
+        (
+            FineTuneConfig(mode="last", layers=3),
+            "tune.image_encoder: layers is 3, the encoder has 2",
+        ),
+        (FineTuneConfig(mode="lora", targets=("nowhere",)), "no matrix is named 'nowhere'"),
+        (FineTuneConfig(checkpointing=True), "no gradient checkpointing"),
     ],
 )
 def test_what_an_encoder_cannot_do_is_found_before_anything_changes(
-    config: TuneConfig, message: str, build_frozen: Callable[..., AladinModel]
+    config: FineTuneConfig, message: str, build_frozen: Callable[..., AladinModel]
 ) -> None:
     architecture = {
         "model_type": "mobilenet_v2",
@@ -219,11 +222,11 @@ def test_what_an_encoder_cannot_do_is_found_before_anything_changes(
     }
     model = build_frozen(architecture if config.checkpointing else CONVOLUTIONAL)
     with pytest.raises(ConfigError, match=message):
-        check_tuning(model, {"image_encoder": config})
+        check_fine_tuning(model, {"image_encoder": config})
     assert model.image.encoder.frozen
 
 
 def test_train_and_tune_have_to_agree() -> None:
     with pytest.raises(ConfigError, match=r"tune.text_encoder: train does not list it"):
-        stage({"text_encoder": TuneConfig()}, train=("matching",))
-    assert stage({"text_encoder": TuneConfig()}, train=("matching", "text_encoder")).tune
+        stage({"text_encoder": FineTuneConfig()}, train=("matching",))
+    assert stage({"text_encoder": FineTuneConfig()}, train=("matching", "text_encoder")).tune

@@ -12,8 +12,9 @@ from aladin_network.errors import ImageError
 from aladin_network.types import NullProgress
 from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import PairDataset, PlannedBatches
-from aladin_training.batches.plan import BatchPlan, Share
+from aladin_training.batches.plan import BatchPlan
 from aladin_training.config.recipe import load_recipe
+from aladin_training.parallel.distributed import BatchShare
 from aladin_training.stages.preparation import prepare_run
 
 
@@ -61,7 +62,7 @@ def test_an_epoch_goes_on_from_any_batch(batches: PlannedBatches) -> None:
 
 @pytest.mark.parametrize("world", [2, 3])
 def test_shares_put_together_are_the_whole_batch(batches: PlannedBatches, world: int) -> None:
-    shares = [batches.epoch(0, share=Share(rank, world)) for rank in range(world)]
+    shares = [batches.epoch(0, share=BatchShare(rank, world)) for rank in range(world)]
     for whole, *own in zip(batches.epoch(0), *shares, strict=True):
         images, _, negatives = parts(whole)
         assert torch.equal(torch.cat([parts(each)[0] for each in own]), images)

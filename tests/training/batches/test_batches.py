@@ -8,7 +8,8 @@ import pytest
 
 from aladin_network.errors import ConfigError
 from aladin_training.batches.offline import OfflineRows
-from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw, Share
+from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
+from aladin_training.parallel.distributed import BatchShare
 
 CAPTIONS_OF_PHOTO = [[0, 1], [2], [3, 4, 5], [6], [7, 8]]
 
@@ -70,14 +71,14 @@ def test_a_set_smaller_than_the_batch_is_one_batch() -> None:
 
 @pytest.mark.parametrize(("photos", "world"), [(1, 1), (4, 2), (5, 2), (7, 3), (3, 3)])
 def test_shares_cover_a_batch_without_overlap(photos: int, world: int) -> None:
-    parts = [list(range(photos))[Share(rank, world).photos(photos)] for rank in range(world)]
+    parts = [list(range(photos))[BatchShare(rank, world).photos(photos)] for rank in range(world)]
     assert [photo for part in parts for photo in part] == list(range(photos))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
 def test_a_batch_too_small_for_its_processes_is_refused() -> None:
     with pytest.raises(ConfigError, match="a batch of 2 photos is too small for 3"):
-        Share(0, 3).photos(2)
+        BatchShare(0, 3).photos(2)
 
 
 def test_a_share_has_the_captions_and_negatives_of_its_own_photos() -> None:
@@ -89,5 +90,5 @@ def test_a_share_has_the_captions_and_negatives_of_its_own_photos() -> None:
     )
     own = OfflineRows([11, 12], [21, 22], [31, 32], [41, 42], [False, True])
     expected = BatchRows([8, 9], [2, 3, 4, 5], [1, 0], OfflineDraw(own, [2, 3], [5, 6]))
-    assert rows.of(Share(1, 2)) == expected
-    assert rows.of(Share(0, 1)) == rows
+    assert rows.of(BatchShare(1, 2)) == expected
+    assert rows.of(BatchShare(0, 1)) == rows

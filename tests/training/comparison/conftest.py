@@ -15,7 +15,7 @@ from aladin_network.config import dump_config
 from aladin_network.files import write_json
 from aladin_network.scoring.metrics import Ranks
 from aladin_training.comparison.evaluation import RunEvaluation, save_evaluation, score_histogram
-from aladin_training.comparison.plan import Plan, PlannedRun
+from aladin_training.comparison.plan import ComparisonPlan, PlannedRun
 from aladin_training.config.recipe import Recipe, load_recipe
 
 FinishRun = Callable[..., RunEvaluation]
@@ -32,10 +32,10 @@ def variant(recipe_path: Path) -> Callable[..., Recipe]:
 
 
 @pytest.fixture
-def plan(variant: Callable[..., Recipe], tmp_path: Path) -> Plan:
+def plan(variant: Callable[..., Recipe], tmp_path: Path) -> ComparisonPlan:
     """Three recipes with two seeds each; the second recipe's final stage is longer."""
     recipes = (variant("base"), variant("long", "stage.student.epochs=5"), variant("third"))
-    return Plan(recipes, "base", (0, 1), "val", tmp_path / "out")
+    return ComparisonPlan(recipes, "base", (0, 1), "val", tmp_path / "out")
 
 
 @pytest.fixture

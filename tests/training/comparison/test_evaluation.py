@@ -10,13 +10,13 @@ import torch
 from safetensors.torch import save_file
 
 from aladin_training.comparison.evaluation import RunEvaluation, load_evaluation
-from aladin_training.comparison.plan import Plan, PlannedRun
+from aladin_training.comparison.plan import ComparisonPlan, PlannedRun
 
 TEXT_RANKS, IMAGE_RANKS = [0, 4, 9, 10, 0, 0, 2, 30], [0, 0, 5, 10]
 
 
 @pytest.fixture
-def run(plan: Plan) -> PlannedRun:
+def run(plan: ComparisonPlan) -> PlannedRun:
     return plan.runs()[0]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from aladin_training.comparison.evaluation import RunEvaluation
 from aladin_training.comparison.figures import mean_curve, panels
-from aladin_training.comparison.plan import Plan
+from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.summary import summarize_plan
 
 
@@ -27,7 +27,7 @@ def test_names_with_the_same_first_word_share_a_panel(names: str, expected: list
 
 
 def test_a_curve_is_the_mean_where_all_seeds_were_validated(
-    plan: Plan, finish_run: Callable[..., RunEvaluation]
+    plan: ComparisonPlan, finish_run: Callable[..., RunEvaluation]
 ) -> None:
     recipe = plan.recipes[0]
     finish_run(plan.run(recipe, 0), [0] * 8, [0] * 4, curve=(100.0, 200.0, 300.0))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aladin_network.errors import ConfigError
-from aladin_training.comparison.plan import Plan, find_recipes, load_plan
+from aladin_training.comparison.plan import ComparisonPlan, find_recipes, load_plan
 from aladin_training.config.recipe import Recipe
 
 
@@ -26,7 +26,7 @@ def test_a_folder_without_recipes_is_refused(tmp_path: Path) -> None:
         find_recipes([tmp_path])
 
 
-def test_runs_come_seed_by_seed(plan: Plan) -> None:
+def test_runs_come_seed_by_seed(plan: ComparisonPlan) -> None:
     runs = plan.runs()
     assert [run.label for run in runs] == [
         "base seed 0",
@@ -51,15 +51,15 @@ def test_recipes_are_read_with_their_settings(recipe_path: Path, tmp_path: Path)
     ("names", "baseline", "says"),
     [
         (["a", "a"], "a", "two recipes are named 'a'"),
-        (["a", "b"], "c", "baseline 'c' is none of"),
-        (["../a"], "../a", "name of a folder"),
+        (["a", "b"], "c", "baseline 'c' is not one of"),
+        (["../a"], "../a", "name without slashes"),
     ],
 )
 def test_names_that_make_no_comparison(
     names: list[str], baseline: str, says: str, variant: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=says):
-        Plan(tuple(map(variant, names)), baseline, (0,), "val", tmp_path)
+        ComparisonPlan(tuple(map(variant, names)), baseline, (0,), "val", tmp_path)
 
 
 def test_no_seed_is_refused(recipe_path: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from aladin_network.errors import ConfigError
 from aladin_network.types import Progress
-from aladin_training.comparison.processes import RunState, describe, run_in_processes
+from aladin_training.comparison.processes import RunState, describe_error, run_in_processes
 
 
 class InOrder:
@@ -67,4 +67,4 @@ def test_an_interruption_ends_the_processes() -> None:
 
 
 def test_an_unforeseen_error_is_named() -> None:
-    assert describe(ValueError("odd")) == "ValueError: odd"
+    assert describe_error(ValueError("odd")) == "ValueError: odd"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from aladin_training.comparison.plan import Plan, PlannedRun
-from aladin_training.comparison.runner import RunQueue
+from aladin_training.comparison.compare import RunQueue
+from aladin_training.comparison.plan import ComparisonPlan, PlannedRun
 from aladin_training.config.recipe import Recipe
 
 
 def test_a_shared_start_is_waited_for_only_if_nothing_else_is_left(
-    plan: Plan, variant: Callable[..., Recipe]
+    plan: ComparisonPlan, variant: Callable[..., Recipe]
 ) -> None:
     other = variant("other", "stage.joint.lr=0.5")  # a start of its own
     queue = RunQueue(dataclasses.replace(plan, recipes=(*plan.recipes[:2], other)).runs())
@@ -35,7 +35,7 @@ def test_a_shared_start_is_waited_for_only_if_nothing_else_is_left(
     assert take() is None
 
 
-def test_a_finished_start_holds_nobody_up(plan: Plan) -> None:
+def test_a_finished_start_holds_nobody_up(plan: ComparisonPlan) -> None:
     queue = RunQueue(plan.runs())
     first = queue.take()
     assert first is not None

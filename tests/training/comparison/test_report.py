@@ -13,7 +13,7 @@ import pytest
 
 from aladin_training.comparison.conditions import conditions
 from aladin_training.comparison.evaluation import RunEvaluation
-from aladin_training.comparison.plan import Plan
+from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.report import write_report
 from aladin_training.comparison.summary import Comparison, summarize_plan
 from aladin_training.config.recipe import Recipe
@@ -23,7 +23,7 @@ VOID = {"meta", "img"}
 
 
 @pytest.fixture
-def comparison(plan: Plan, finish_run: Callable[..., RunEvaluation]) -> Comparison:
+def comparison(plan: ComparisonPlan, finish_run: Callable[..., RunEvaluation]) -> Comparison:
     """The baseline and a longer recipe are finished; of the third, one seed failed."""
     base, long, third = plan.recipes
     for seed in (0, 1):
@@ -69,7 +69,7 @@ def test_the_tables_hold_the_numbers(comparison: Comparison) -> None:
 def test_the_head_says_how_it_was_done(comparison: Comparison) -> None:
     lines = conditions(comparison)
     assert lines[0].startswith("Split: val (4 photos, 8 captions). The best weights and the fusion")
-    assert lines[1] == "Seeds: 0, 1 (of weights, batches and dropout)."
+    assert lines[1] == "Seeds: 0, 1 (for weights, batches and dropout)."
     assert "stage joint of the same seed (6 steps; alignment rsum 300.0 ± 0.0" in lines[2]
     assert "with new random weights in matching" in lines[2]
     assert lines[3] == "Steps of the final stage: 1,200 (long), all others 4."
@@ -79,7 +79,7 @@ def test_the_head_says_how_it_was_done(comparison: Comparison) -> None:
 
 
 def test_an_even_budget_and_an_unseen_split_are_said_so(
-    plan: Plan, finish_run: Callable[..., RunEvaluation]
+    plan: ComparisonPlan, finish_run: Callable[..., RunEvaluation]
 ) -> None:
     even = dataclasses.replace(plan, split="test", recipes=(plan.recipes[0], plan.recipes[2]))
     for run in even.runs():
@@ -167,7 +167,7 @@ def test_the_page_is_whole_and_needs_nothing_else(comparison: Comparison) -> Non
     assert "600.0 ± 0.0" in page.text
 
 
-def test_nothing_finished_yet_is_a_report_too(plan: Plan) -> None:
+def test_nothing_finished_yet_is_a_report_too(plan: ComparisonPlan) -> None:
     markdown, html = write_report(summarize_plan(plan, {}, {}))
     text = markdown.read_text()
     assert text.count("not trained and evaluated yet") == 6

@@ -69,7 +69,7 @@ def test_the_final_stage_s_steps_are_taken_in_turn_with_the_baseline_s(
         "boosted": StepTime(3000, 2000, 1.5),
         "offline": StepTime(3000, 2000, 1.5),
     }
-    assert "gone: its step time cannot be measured" in caplog.text
+    assert "gone: step time not measured" in caplog.text
     first_or_second = ["final", "student", "student", "final"]
     assert taken[10:] == 2 * (2 * first_or_second + first_or_second[:2])
 

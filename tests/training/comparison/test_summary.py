@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from aladin_training.comparison.evaluation import RunEvaluation
-from aladin_training.comparison.plan import Plan
+from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.summary import difference, spread, summarize_plan
 from aladin_training.config.recipe import Recipe
 
@@ -20,7 +20,7 @@ HALF = [0] * 4 + [50] * 4
 
 
 @pytest.fixture
-def finished(plan: Plan, finish_run: FinishRun) -> Plan:
+def finished(plan: ComparisonPlan, finish_run: FinishRun) -> ComparisonPlan:
     """The baseline reaches 300 and 450, the second recipe 600 twice; the third has one seed."""
     base, long, third = plan.recipes
     finish_run(plan.run(base, 0), HALF, HALF[2:6])
@@ -31,7 +31,7 @@ def finished(plan: Plan, finish_run: FinishRun) -> Plan:
     return plan
 
 
-def test_mean_and_deviation_over_seeds(finished: Plan) -> None:
+def test_mean_and_deviation_over_seeds(finished: ComparisonPlan) -> None:
     base, long, third = summarize_plan(finished, {}, {}).summaries
     assert base.rsum("matching") == spread([300, 450])
     assert spread([300, 450]).std == pytest.approx(150 / 2**0.5)
@@ -44,7 +44,7 @@ def test_mean_and_deviation_over_seeds(finished: Plan) -> None:
     assert base.cross_rank == 3.5
 
 
-def test_difference_is_over_the_seeds_that_both_have(finished: Plan) -> None:
+def test_difference_is_over_the_seeds_that_both_have(finished: ComparisonPlan) -> None:
     base, long, third = summarize_plan(finished, {}, {}).summaries
     assert base.difference is None
     assert long.difference is not None
@@ -55,7 +55,7 @@ def test_difference_is_over_the_seeds_that_both_have(finished: Plan) -> None:
 
 
 def test_no_difference_without_a_common_seed_or_the_same_queries(
-    finished: Plan,
+    finished: ComparisonPlan,
 ) -> None:
     base, long, _ = summarize_plan(finished, {}, {}).summaries
     assert difference({0: long.runs[0]}, "matching", {1: base.runs[1]}, "matching") is None
@@ -66,7 +66,7 @@ def test_no_difference_without_a_common_seed_or_the_same_queries(
     assert not torch.equal(shuffled.image_of_text, evaluation.image_of_text)
 
 
-def test_time_steps_and_parameters_come_from_the_stages(finished: Plan) -> None:
+def test_time_steps_and_parameters_come_from_the_stages(finished: ComparisonPlan) -> None:
     comparison = summarize_plan(finished, {}, {})
     base, long, _ = comparison.summaries
     assert base.minutes(["student"]) == 2  # a minute of steps, half of batches, of validation
@@ -77,7 +77,7 @@ def test_time_steps_and_parameters_come_from_the_stages(finished: Plan) -> None:
     assert (base.start_stage, base.final_stage) == ("joint", "student")
 
 
-def test_steps_beyond_the_shared_start(finished: Plan) -> None:
+def test_steps_beyond_the_shared_start(finished: ComparisonPlan) -> None:
     comparison = summarize_plan(finished, {}, {})
     base, long, third = comparison.summaries
     assert comparison.extra_steps(base) == 4
@@ -87,7 +87,7 @@ def test_steps_beyond_the_shared_start(finished: Plan) -> None:
 
 
 def test_another_start_is_not_shared(
-    finished: Plan, variant: Callable[..., Recipe], finish_run: FinishRun
+    finished: ComparisonPlan, variant: Callable[..., Recipe], finish_run: FinishRun
 ) -> None:
     other = variant("other", "stage.joint.epochs=9")
     plan = dataclasses.replace(finished, recipes=(*finished.recipes, other))
@@ -96,7 +96,7 @@ def test_another_start_is_not_shared(
     assert comparison.extra_steps(comparison.summaries[-1]) == 6 + 4
 
 
-def test_missing_and_failed_runs_are_known(finished: Plan) -> None:
+def test_missing_and_failed_runs_are_known(finished: ComparisonPlan) -> None:
     failures = {"third seed 0": "diverged"}
     base, _, third = summarize_plan(finished, failures, {}).summaries
     assert base.missing == ()
@@ -105,20 +105,20 @@ def test_missing_and_failed_runs_are_known(finished: Plan) -> None:
 
 
 def test_a_run_of_another_recipe_does_not_count(
-    finished: Plan, variant: Callable[..., Recipe]
+    finished: ComparisonPlan, variant: Callable[..., Recipe]
 ) -> None:
     changed = variant("base", "stage.joint.lr=0.5")
     plan = dataclasses.replace(finished, recipes=(changed, *finished.recipes[1:]))
     assert summarize_plan(plan, {}, {}).summaries[0].runs == {}
 
 
-def test_a_curve_is_the_final_stage_s_own_score(finished: Plan) -> None:
+def test_a_curve_is_the_final_stage_s_own_score(finished: ComparisonPlan) -> None:
     base = summarize_plan(finished, {}, {}).summaries[0]
     assert base.runs[0].curve == {2: 100.0, 4: 150.0}
 
 
 def test_a_curve_begins_with_the_start_if_that_had_the_score(
-    plan: Plan, variant: Callable[..., Recipe], finish_run: FinishRun
+    plan: ComparisonPlan, variant: Callable[..., Recipe], finish_run: FinishRun
 ) -> None:
     going_on = variant("going-on", "stage.student.reset=[]")
     new_score = variant(

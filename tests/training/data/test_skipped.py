@@ -16,7 +16,7 @@ from aladin_network.errors import DataError
 from aladin_network.photos.decoding import read_image
 from aladin_training.data import iter_records, read_records
 from aladin_training.data.records import SkippedPhoto
-from aladin_training.streaming.shards import Shard, count_shard
+from aladin_training.streaming.shards import TarShard, count_shard
 
 WriteTar = Callable[..., Path]
 
@@ -181,7 +181,7 @@ def test_a_stream_names_them_once_when_it_counts(
     picture = io.BytesIO()
     Image.new("RGB", (4, 4)).save(picture, "PNG")
     members = [("a.png", picture.getvalue()), ("a.txt", b"a dog"), ("b.heic", b"x")]
-    shard = Shard(write_tar("0.tar", members), tmp_path, None)
+    shard = TarShard(write_tar("0.tar", members), tmp_path, None)
     with caplog.at_level(logging.WARNING):
         assert count_shard(shard).photos == 1
         assert len(list(shard.records())) == 1

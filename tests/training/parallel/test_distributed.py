@@ -69,9 +69,9 @@ def test_a_process_that_fails_ends_the_others_and_says_why_alone(
 
 def test_one_process_is_the_plain_case() -> None:
     assert distributed.world_size() == 1
-    assert distributed.is_first()
-    assert distributed.agreed("x") == "x"
-    distributed.wait()
-    distributed.check_divides(7)
-    with distributed.joined_job(), distributed.first_goes_ahead():
-        assert distributed.own_share() == distributed.Share(rank=0, world=1)
+    assert distributed.is_main_process()
+    assert distributed.broadcast_value("x") == "x"
+    distributed.wait_for_all()
+    distributed.check_even_shares(7)
+    with distributed.distributed_job(), distributed.main_process_first():
+        assert distributed.own_share() == distributed.BatchShare(rank=0, world=1)

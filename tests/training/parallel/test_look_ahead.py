@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from aladin_training.parallel.threads import look_ahead
+from aladin_training.parallel.threads import prefetch
 
 
 def threads_of_ours() -> list[threading.Thread]:
@@ -15,9 +15,9 @@ def threads_of_ours() -> list[threading.Thread]:
 
 
 def test_everything_comes_once_and_in_order() -> None:
-    assert list(look_ahead((n for n in range(20)), 3)) == list(range(20))
-    assert list(look_ahead((n for n in ()), 1)) == []
-    assert list(look_ahead((n for n in [None, 0, None]), 2)) == [None, 0, None]
+    assert list(prefetch((n for n in range(20)), 3)) == list(range(20))
+    assert list(prefetch((n for n in ()), 1)) == []
+    assert list(prefetch((n for n in [None, 0, None]), 2)) == [None, 0, None]
     assert not threads_of_ours()
 
 
@@ -30,7 +30,7 @@ def test_no_more_is_made_than_asked_for() -> None:
             made += 1
             yield number
 
-    items = look_ahead(count(), 2)
+    items = prefetch(count(), 2)
     for number in range(5):
         assert next(items) == number
         assert made <= number + 1 + 2
@@ -46,7 +46,7 @@ def test_the_next_is_made_while_one_is_worked_on() -> None:
         second_is_made.set()
         yield 2
 
-    items = look_ahead(two(), 1)
+    items = prefetch(two(), 1)
     assert next(items) == 1
     assert second_is_made.wait(5)
     assert list(items) == [2]
@@ -58,7 +58,7 @@ def test_an_error_comes_in_the_place_of_its_item() -> None:
         yield 2
         raise KeyError("three")
 
-    items = look_ahead(breaking(), 5)
+    items = prefetch(breaking(), 5)
     assert [next(items), next(items)] == [1, 2]
     with pytest.raises(KeyError, match="three"):
         next(items)
@@ -76,7 +76,7 @@ def test_stopping_early_ends_the_thread_and_closes_the_source(how: str) -> None:
         finally:
             closed.set()
 
-    items = look_ahead(endless(), 2)
+    items = prefetch(endless(), 2)
     next(items)
     assert threads_of_ours()
     if how == "closed":

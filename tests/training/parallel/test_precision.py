@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from aladin_training.parallel.numerics import Precision, computing, loss_scaler
+from aladin_training.parallel.numerics import Precision, loss_scaler, mixed_precision
 
 CPU = torch.device("cpu")
 
@@ -23,7 +23,7 @@ def test_matrices_are_multiplied_in_the_format_that_was_asked_for(
     precision: Precision, expected: torch.dtype, scaled: bool
 ) -> None:
     layer = nn.Linear(4, 4)
-    with computing(precision, CPU):
+    with mixed_precision(precision, CPU):
         found = layer(torch.ones(1, 4))
     assert found.dtype == expected
     assert layer.weight.dtype == torch.float32

@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 
 import aladin_training.stages.run
 from aladin_training.config.recipe import Recipe, load_recipe
-from aladin_training.config.stage import StageConfig
 from aladin_training.stages.run import run_recipe
 from aladin_training.stages.sources import StageStore
 
@@ -57,9 +56,9 @@ def test_a_shared_stage_is_trained_once_and_gives_the_same_weights(
     trained: list[str] = []
     train = aladin_training.stages.run._train_stage
 
-    def count(recipe: Recipe, stage: StageConfig, *rest: object) -> None:
-        trained.append(stage.name)
-        train(recipe, stage, *rest)  # type: ignore[arg-type]
+    def count(recipe: Recipe, number: int, *rest: object) -> None:
+        trained.append(recipe.stage[number].name)
+        train(recipe, number, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(aladin_training.stages.run, "_train_stage", count)
     run_recipe(other, tmp_path / "second", shared=tmp_path / "store")

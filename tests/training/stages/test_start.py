@@ -14,7 +14,7 @@ from aladin_network.checkpoint import load_checkpoint, read_model_id
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.types import NullProgress
 from aladin_training.config.recipe import Recipe, load_recipe, recipes_folder
-from aladin_training.stages.preparation import identified, prepare_run
+from aladin_training.stages.preparation import prepare_run, with_model_id
 from aladin_training.stages.run import is_run_of, run_recipe
 
 
@@ -46,7 +46,7 @@ loss = "infonce"
 def test_the_run_begins_with_the_checkpoints_network_and_tokenizer(
     start_recipe: Path, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aladin_training.stage_files.RunLog, "draw", lambda _: None)
+    monkeypatch.setattr(aladin_training.stage_files.StageLog, "draw", lambda _: None)
     recipe = load_recipe(start_recipe)
     assert recipe.model is None
     model = prepare_run(recipe, NullProgress()).model
@@ -78,14 +78,14 @@ def test_a_run_is_not_resumed_from_another_checkpoint_in_the_same_place(
     recipe = load_recipe(start_recipe)
     assert recipe.start is not None
     model_id = read_model_id(tiny_checkpoint)
-    known = identified(recipe)
+    known = with_model_id(recipe)
     assert known.start == dataclasses.replace(recipe.start, model_id=model_id)
-    assert identified(known) == known
+    assert with_model_id(known) == known
     (tmp_path / "recipe.json").write_text(json.dumps(dataclasses.asdict(known)))
     assert is_run_of(tmp_path, recipe)
     other = dataclasses.replace(recipe.start, model_id="0" * 64)
     with pytest.raises(ConfigError, match=f"holds the model {model_id[:12]}, expected 0000"):
-        identified(dataclasses.replace(recipe, start=other))
+        with_model_id(dataclasses.replace(recipe, start=other))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_faults_are_named_and_leave_no_folder(
 def test_the_shipped_recipe_tunes_a_checkpoint(
     data_set: Path, tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aladin_training.stage_files.RunLog, "draw", lambda _: None)
+    monkeypatch.setattr(aladin_training.stage_files.StageLog, "draw", lambda _: None)
     recipe = load_recipe(
         recipes_folder() / "finetune-clip.toml",
         [

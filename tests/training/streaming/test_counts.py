@@ -13,7 +13,7 @@ from aladin_network.errors import DataError
 from aladin_network.types import NullProgress
 from aladin_training.data.records import OnSkip
 from aladin_training.streaming import shards as shards_module
-from aladin_training.streaming.shards import Shard, ShardCount, count_shards, find_shards
+from aladin_training.streaming.shards import ShardCount, TarShard, count_shards, find_shards
 
 Picture = Callable[[int], bytes]
 WriteTar = Callable[..., Path]
@@ -122,7 +122,7 @@ def test_shards_are_found_as_other_readers_find_them(
         "00002.tar",
     ]
     (only,) = find_shards(folder / "00000.tar", "val")
-    assert only == Shard(folder / "00000.tar", folder, "val")
+    assert only == TarShard(folder / "00000.tar", folder, "val")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="expected tars to stream, found none"):
         find_shards(tmp_path / "empty", None)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from aladin_training.streaming.draws import Lanes, shard_order
+from aladin_training.streaming.draws import ShuffleBuffer, shard_order
 
 
 def drawn(photos: int, batch_size: int, shuffle: int, epoch: int = 0, seed: str = "0") -> list[int]:
-    lanes = Lanes(photos, batch_size, shuffle, seed, epoch)
+    lanes = ShuffleBuffer(photos, batch_size, shuffle, seed, epoch)
     return [photo for _ in range(photos // batch_size) for photo in lanes.draw()]
 
 
@@ -30,11 +30,11 @@ def test_epochs_are_reproducible_and_differ_by_epoch_and_seed() -> None:
 
 
 def test_a_small_buffer_shows_photos_about_as_they_are_read() -> None:
-    lanes = Lanes(20, 4, 1, "0", 0)
+    lanes = ShuffleBuffer(20, 4, 1, "0", 0)
     for first in range(0, 20, 4):
         assert lanes.entered == min(20, first + 8)
         assert max(lanes.draw()) < lanes.entered or first + 8 >= 20
-    assert Lanes(20, 4, 8, "0", 0).draw() == Lanes(20, 4, 1, "0", 0).draw()
+    assert ShuffleBuffer(20, 4, 8, "0", 0).draw() == ShuffleBuffer(20, 4, 1, "0", 0).draw()
 
 
 def test_a_buffer_larger_than_the_epoch_draws_evenly_from_all_of_it() -> None:
@@ -54,7 +54,7 @@ def test_any_two_photos_meet_in_some_batch() -> None:
 
 
 def test_no_more_photos_wait_than_the_buffer_holds() -> None:
-    lanes = Lanes(200, 4, 19, "0", 0)
+    lanes = ShuffleBuffer(200, 4, 19, "0", 0)
     for number in range(50):
         assert lanes.entered == min(200, 16 + 4 * number)
         waiting = [photo for photo in range(200) if lanes.place_of(photo) is not None]

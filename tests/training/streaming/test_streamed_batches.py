@@ -17,10 +17,10 @@ from PIL import Image
 from aladin_network.errors import ConfigError, DataError
 from aladin_network.photos.decoding import ImageLimits
 from aladin_network.photos.files import PhotoFile
-from aladin_training.batches.plan import Share
+from aladin_training.parallel.distributed import BatchShare
 from aladin_training.streaming import stream as samples_module
 from aladin_training.streaming import streamed_batches as batches_module
-from aladin_training.streaming.draws import Lanes
+from aladin_training.streaming.draws import ShuffleBuffer
 from aladin_training.streaming.stream import PhotoStream
 from aladin_training.streaming.streamed_batches import StreamedBatches
 
@@ -144,7 +144,7 @@ def test_going_on_decodes_nothing_that_came_before_and_opens_no_tar_before(
     monkeypatch.setattr(samples_module, "_read_shard", noting)
     assert len(list(batches.epoch(0, start=9))) == 3
     assert decoded == 12
-    lanes = Lanes(48, 4, 4, "0", 0)
+    lanes = ShuffleBuffer(48, 4, 4, "0", 0)
     for _ in range(9):
         lanes.draw()
     first = min(lanes.first_waiting, lanes.entered - 8)  # the latter may stand in
@@ -159,7 +159,7 @@ def test_shares_put_together_are_the_whole_batch(
     batches = StreamedBatches(photos, 5, 2, "0")
     whole = [read_batch(batch) for batch in batches.epoch(0, 1)]
     parts = [
-        [read_batch(batch) for batch in batches.epoch(0, 1, Share(rank, world))]
+        [read_batch(batch) for batch in batches.epoch(0, 1, BatchShare(rank, world))]
         for rank in range(world)
     ]
     for number, expected in enumerate(whole):
@@ -185,10 +185,10 @@ def test_each_process_reads_the_bytes_of_its_own_photos_alone(
     batches = StreamedBatches(photos, 4, None, "0")
     for rank in range(2):
         wanted = 0
-        list(batches.epoch(0, share=Share(rank, 2)))
+        list(batches.epoch(0, share=BatchShare(rank, 2)))
         assert 10 <= wanted <= 12  # half of 20 shown, and of the rest what shares a lane
     with pytest.raises(ConfigError, match="a batch of 4 photos is too small for 5"):
-        list(batches.epoch(0, share=Share(0, 5)))
+        list(batches.epoch(0, share=BatchShare(0, 5)))
 
 
 def test_memory_holds_no_more_than_the_buffer_and_what_is_being_decoded(
@@ -276,7 +276,7 @@ def test_damaged_photos_are_left_out_and_others_stand_in(
     # Whoever goes on, or shows a part, comes to the same photos.
     for start in range(4):
         assert [read_batch(batch) for batch in batches.epoch(0, start)] == whole[start:]
-    parts = [[read_batch(each) for each in batches.epoch(0, 0, Share(n, 2))] for n in range(2)]
+    parts = [[read_batch(each) for each in batches.epoch(0, 0, BatchShare(n, 2))] for n in range(2)]
     for one, other, expected in zip(*parts, whole, strict=True):
         assert one.photos + other.photos == expected.photos
         assert one.negatives == other.negatives == expected.negatives

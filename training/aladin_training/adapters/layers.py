@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import nn
 
 from aladin_network.errors import ConfigError
-from aladin_training.config.stage import TuneConfig
+from aladin_training.config.stage import FineTuneConfig
 
 
 class LayerStack(NamedTuple):
@@ -70,7 +70,7 @@ def parameter_depths(encoder: nn.Module) -> dict[str, int]:
     return depths
 
 
-def tuned_names(encoder: nn.Module, config: TuneConfig) -> frozenset[str]:
+def fine_tuned_names(encoder: nn.Module, config: FineTuneConfig) -> frozenset[str]:
     """Return the names of the parameters that a stage trains.
 
     Args:
@@ -93,7 +93,7 @@ def tuned_names(encoder: nn.Module, config: TuneConfig) -> frozenset[str]:
     return frozenset(name for name in names if depths[name] > stack.depth - layers)
 
 
-def lr_factors(encoder: nn.Module, config: TuneConfig) -> dict[str, float]:
+def lr_factors(encoder: nn.Module, config: FineTuneConfig) -> dict[str, float]:
     """Return each parameter's share of the encoder's learning rate, by its name.
 
     The last of L layers and what follows it learn at the full rate, layer l at

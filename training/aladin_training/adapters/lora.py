@@ -13,10 +13,10 @@ from torch import nn
 
 from aladin_network.errors import ConfigError
 from aladin_training.adapters.layers import find_layers
-from aladin_training.config.stage import TuneConfig
+from aladin_training.config.stage import FineTuneConfig
 
 
-def add_adapters(encoder: nn.Module, config: TuneConfig) -> None:
+def add_adapters(encoder: nn.Module, config: FineTuneConfig) -> None:
     """Put adapters into an encoder; all else of it is frozen.
 
     Args:

@@ -16,9 +16,9 @@ from transformers import PreTrainedModel
 from aladin_network.encoders.base import Freezable
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
-from aladin_training.adapters.layers import lr_factors, tuned_names
+from aladin_training.adapters.layers import fine_tuned_names, lr_factors
 from aladin_training.adapters.lora import add_adapters, check_targets, merge_adapters
-from aladin_training.config.stage import EncoderPart, Part, ResettablePart, TuneConfig
+from aladin_training.config.stage import EncoderPart, FineTuneConfig, Part, ResettablePart
 
 
 def encoder_of(model: AladinModel, part: EncoderPart) -> Freezable:
@@ -27,7 +27,7 @@ def encoder_of(model: AladinModel, part: EncoderPart) -> Freezable:
     return cast(Freezable, tower.encoder)
 
 
-def check_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
+def check_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, FineTuneConfig]) -> None:
     """Find out whether a stage can tune the encoders as it says.
 
     Raises:
@@ -41,14 +41,14 @@ def check_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> 
             if config.mode == "lora":
                 check_targets(encoder, config.targets)
             else:
-                tuned_names(encoder, config)
+                fine_tuned_names(encoder, config)
             if config.checkpointing:
                 _checkpointed(encoder)
         except ConfigError as error:
             raise ConfigError(f"tune.{part}: {error}") from error
 
 
-def start_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
+def start_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, FineTuneConfig]) -> None:
     """Thaw the encoders that a stage tunes, and give them adapters.
 
     Their batch norms stay on their running statistics: a batch says less of the photos of the
@@ -59,7 +59,7 @@ def start_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> 
         tune: of the stage.
 
     Raises:
-        ConfigError: see `check_tuning`.
+        ConfigError: see `check_fine_tuning`.
     """
     for part, config in tune.items():
         encoder = encoder_of(model, part)
@@ -73,7 +73,7 @@ def start_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> 
             add_adapters(encoder, config)
 
 
-def merge_tuned(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
+def merge_fine_tuned(model: AladinModel, tune: Mapping[EncoderPart, FineTuneConfig]) -> None:
     """Make a tuned network plain again: one weight for each of its matrices.
 
     Args:
@@ -85,7 +85,7 @@ def merge_tuned(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> N
             merge_adapters(encoder_of(model, part))
 
 
-def end_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
+def end_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, FineTuneConfig]) -> None:
     """Leave the encoders as the network's configuration wants them.
 
     Args:
@@ -136,14 +136,14 @@ def part_of(parameter_name: str) -> Part | None:
 def set_trained_parts(
     model: AladinModel,
     parts: tuple[Part, ...] | None,
-    tune: Mapping[EncoderPart, TuneConfig] = MappingProxyType({}),
+    tune: Mapping[EncoderPart, FineTuneConfig] = MappingProxyType({}),
 ) -> None:
     """Let gradients reach `parts` only (None: all); an encoder stays frozen unless it is tuned.
 
     Args:
         model: the network.
         parts: to be trained.
-        tune: encoders of which some weights are trained, or all, see `start_tuning`.
+        tune: encoders of which some weights are trained, or all, see `start_fine_tuning`.
     """
     # Not whether its output is: an image encoder may share the text encoder's weights.
     frozen = {
@@ -156,7 +156,7 @@ def set_trained_parts(
         parameter.requires_grad_(wanted and not frozen.get(cast(str, part), False))
     for part, config in tune.items():
         encoder = encoder_of(model, part)
-        chosen = tuned_names(encoder, config)
+        chosen = fine_tuned_names(encoder, config)
         for name, parameter in encoder.named_parameters():
             parameter.requires_grad_(name in chosen)
 

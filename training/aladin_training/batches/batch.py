@@ -50,7 +50,7 @@ class Batch(NamedTuple):
     offline: OfflineBatch | None = None
     others: Mapping[str, Batch] = MappingProxyType({})
 
-    def seen_by(self, network: str) -> Batch:
+    def for_network(self, network: str) -> Batch:
         """Return the batch as another network reads it.
 
         Args:

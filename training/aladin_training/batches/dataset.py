@@ -23,12 +23,13 @@ from aladin_network.types import NullProgress, Progress
 from aladin_training.batches.batch import Batch, OfflineBatch
 from aladin_training.batches.inputs import InputStore, NetworkInputs, image_digest
 from aladin_training.batches.items import check_regions, region_items, usable_photos
-from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw, Share
+from aladin_training.batches.plan import BatchPlan, BatchRows, OfflineDraw
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
 from aladin_training.losses.negatives import negative_mask
+from aladin_training.parallel.distributed import BatchShare
 from aladin_training.parallel.numerics import Precision
-from aladin_training.parallel.threads import look_ahead
+from aladin_training.parallel.threads import prefetch
 
 # Of cached features, and of photos and captions that go through an encoder.
 CACHED_A_BATCH = 250
@@ -117,7 +118,7 @@ class PairDataset:
         Args:
             model: reads `Batch.images` and `Batch.texts`.
             others: networks that look at the same batches, by the name that they give to
-                `Batch.seen_by`.
+                `Batch.for_network`.
         """
         reading = copy.copy(self)
         reading._reader, reading.inputs = model, self._store.inputs_of(model)
@@ -137,7 +138,7 @@ class PairDataset:
         self,
         rows: BatchRows,
         negatives: Literal["image", "diagonal"] = "image",
-        share: Share | None = None,
+        share: BatchShare | None = None,
     ) -> Batch:
         """Gather one training batch.
 
@@ -197,7 +198,7 @@ class PairDataset:
         ) -> Encoding:
             parts: list[Encoding] = []
             rows = _chunks(count, CACHED_A_BATCH if cached else READ_A_BATCH)
-            for batch in look_ahead((get(each) for each in rows), 1):
+            for batch in prefetch((get(each) for each in rows), 1):
                 parts.append(keep(encode(to_device(batch, device))))
                 progress.advance(parts[-1].size)
             return concatenate(parts)
@@ -231,7 +232,7 @@ def _chunks(total: int, size: int) -> list[range]:
     return [range(start, min(total, start + size)) for start in range(0, total, size)]
 
 
-WHOLE = Share(rank=0, world=1)
+WHOLE = BatchShare(rank=0, world=1)
 # While the network works on one batch the next is being made; more would only cost memory.
 BATCHES_AHEAD = 2
 
@@ -249,7 +250,7 @@ class BatchSource(Protocol):
         """Identify the data; a resumed run must find the same."""
         ...
 
-    def epoch(self, number: int, start: int = 0, share: Share = WHOLE) -> Generator[Batch]:
+    def epoch(self, number: int, start: int = 0, share: BatchShare = WHOLE) -> Generator[Batch]:
         """Yield the batches of an epoch from one on, as an unbroken epoch would have them.
 
         Close it, or read it to its end, to end the threads behind it.
@@ -292,10 +293,10 @@ class PlannedBatches:
         """Identify the data; a resumed run must find the same."""
         return self._pairs.digest
 
-    def epoch(self, number: int, start: int = 0, share: Share = WHOLE) -> Generator[Batch]:
+    def epoch(self, number: int, start: int = 0, share: BatchShare = WHOLE) -> Generator[Batch]:
         """Yield the batches of an epoch from one on; see `BatchSource.epoch`."""
         batches = (
             self._pairs.batch(rows, self._negatives, share)
             for rows in self._plan.epoch(number)[start:]
         )
-        return look_ahead(batches, BATCHES_AHEAD)
+        return prefetch(batches, BATCHES_AHEAD)

@@ -37,8 +37,8 @@ from aladin_network.inference import PHOTOS_AT_A_TIME, FeatureCache, content_dig
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import Progress
-from aladin_training.batches.items import ImageItems, in_threads
-from aladin_training.parallel.numerics import Precision, computing
+from aladin_training.batches.items import ImageItems, map_in_threads
+from aladin_training.parallel.numerics import Precision, mixed_precision
 
 
 class PhotoInputs(Protocol):
@@ -89,7 +89,7 @@ class ReadPhotos:
             ImageError: a photo cannot be read any more.
         """
         return self.encoder.collate(
-            list(in_threads(list(zip(rows, views, strict=True)), self._one))
+            list(map_in_threads(list(zip(rows, views, strict=True)), self._one))
         )
 
     def _one(self, place: tuple[int, int]) -> ImageInput:
@@ -207,7 +207,7 @@ class InputStore:
         self._progress.start(len(missing), "photos")
         for start in range(0, len(missing), PHOTOS_A_PART):
             part = missing[start : start + PHOTOS_A_PART]
-            loaded = list(in_threads(part, lambda place: self._items.load(*place)))
+            loaded = list(map_in_threads(part, lambda place: self._items.load(*place)))
             for view in views:
                 # Two rows may hold the same photo.
                 new = {
@@ -232,7 +232,7 @@ class InputStore:
         for start in range(0, len(by_length), TEXTS_A_PART):
             part = by_length[start : start + TEXTS_A_PART]
             batch = encoder.preprocess([text for _, text in part], truncate=True)
-            with torch.inference_mode(), computing(self._precision, device):
+            with torch.inference_mode(), mixed_precision(self._precision, device):
                 features = encoder(to_device(batch, device))
             cache.add([key for key, _ in part], features)
             self._progress.advance(len(part))
@@ -271,7 +271,7 @@ def _encode(
         if isinstance(inputs, Tensor):
             # Convolutions in this layout are about twice as fast on CPUs.
             inputs = inputs.contiguous(memory_format=torch.channels_last)
-        with computing(precision, device):
+        with mixed_precision(precision, device):
             parts.append(encoder(to_device(inputs, device)))
     return concatenate_features(parts)
 

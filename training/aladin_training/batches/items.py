@@ -170,7 +170,7 @@ def usable_photos(
     progress.start(len(files), "photos")
     keys: list[list[str]] = [[] for _ in names]
     usable: list[int] = []
-    for row, found in enumerate(in_threads(files, look)):
+    for row, found in enumerate(map_in_threads(files, look)):
         progress.advance()
         if found is not None:
             usable.append(row)
@@ -179,7 +179,7 @@ def usable_photos(
     return PhotoItems([files[row] for row in usable], list(names), keys), usable
 
 
-def in_threads(items: Sequence[S], work: Callable[[S], T]) -> Iterator[T]:
+def map_in_threads(items: Sequence[S], work: Callable[[S], T]) -> Iterator[T]:
     """Map over items in a few threads, in order, with bounded look-ahead."""
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, len(items), _READ_AHEAD):

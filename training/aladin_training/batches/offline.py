@@ -32,7 +32,9 @@ from aladin_network.errors import ConfigError, DataError, InputError, StaleNegat
 from aladin_network.files import atomic_file
 from aladin_network.scoring.scores import ScoreName
 from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
-from aladin_training.mining.sweep import NO_ROW
+
+# Fills a list up where there are fewer negatives than asked for.
+NO_ROW = -1
 
 
 @dataclass(frozen=True, kw_only=True)

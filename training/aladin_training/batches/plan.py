@@ -6,33 +6,10 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from aladin_network.errors import ConfigError
 from aladin_training.batches.offline import OfflineNegatives, OfflineRows, sample_offline
+from aladin_training.parallel.distributed import BatchShare
 
 T = TypeVar("T")
-
-
-class Share(NamedTuple):
-    """The part of every batch that one of several processes encodes.
-
-    Attributes:
-        rank: number of the process, from 0.
-        world: number of processes.
-    """
-
-    rank: int
-    world: int
-
-    def photos(self, batch_size: int) -> slice:
-        """Return this process's photos among those of a batch; shares differ by one at most.
-
-        Raises:
-            ConfigError: there are fewer photos than processes.
-        """
-        if batch_size < self.world:
-            raise ConfigError(f"a batch of {batch_size} photos is too small for {self.world} parts")
-        first, last = (batch_size * rank // self.world for rank in (self.rank, self.rank + 1))
-        return slice(first, last)
 
 
 class OfflineDraw(NamedTuple):
@@ -79,7 +56,7 @@ class BatchRows(NamedTuple):
     views: list[int]
     offline: OfflineDraw | None = None
 
-    def of(self, share: Share) -> BatchRows:
+    def of(self, share: BatchShare) -> BatchRows:
         """Return the rows of one process's photos, with their captions and offline negatives."""
         own = share.photos(len(self.photos))
         per_photo = len(self.captions) // len(self.photos)

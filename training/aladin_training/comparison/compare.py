@@ -1,16 +1,32 @@
-"""A comparison from recipes to its report."""
+"""A comparison from its recipes to its report: train and evaluate what is missing, then report."""
 
 from __future__ import annotations
 
+import functools
 import logging
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from aladin_network.errors import AladinError
-from aladin_network.types import Progress
-from aladin_training.comparison.plan import Plan
+from aladin_network.types import NullProgress, Progress
+from aladin_training.comparison.evaluation import (
+    evaluate_run,
+    finished_evaluation,
+    is_trained,
+    load_evaluation,
+    save_evaluation,
+)
+from aladin_training.comparison.plan import ComparisonPlan, PlannedRun
+from aladin_training.comparison.processes import (
+    ActiveRuns,
+    RunProgress,
+    RunState,
+    describe_error,
+    run_in_processes,
+)
 from aladin_training.comparison.report import write_report
-from aladin_training.comparison.runner import perform_all
 from aladin_training.comparison.step_time import (
     StepTime,
     load_step_times,
@@ -18,17 +34,19 @@ from aladin_training.comparison.step_time import (
     save_step_times,
 )
 from aladin_training.comparison.summary import summarize_plan
+from aladin_training.stages.run import run_recipe
+from aladin_training.stages.sources import stage_history
 
 logger = logging.getLogger(__name__)
 
 
 class ComparisonResult(NamedTuple):
-    """What a comparison leaves.
+    """Result of a comparison.
 
     Attributes:
-        markdown: the report.
-        html: the same report as one file.
-        failures: by label of a run, why it failed.
+        markdown: Report as Markdown.
+        html: The same report as one HTML file.
+        failures: Reason of each failure, by label of the run.
     """
 
     markdown: Path
@@ -37,21 +55,21 @@ class ComparisonResult(NamedTuple):
 
 
 def compare(
-    plan: Plan,
+    plan: ComparisonPlan,
     *,
     jobs: int = 1,
     train: bool = True,
     step_times: bool = True,
     progress: Progress | None = None,
 ) -> ComparisonResult:
-    """Train and evaluate what is missing of a comparison, and write its report.
+    """Train and evaluate the missing runs of a comparison, and write its report.
 
     Args:
-        plan: recipes, seeds, split and folder.
-        jobs: runs at a time.
-        train: False reports what is finished so far; nothing is trained or measured.
-        step_times: measure how long training steps take, where that is not known yet.
-        progress: told of the steps of all runs.
+        plan: Recipes, seeds, split and folder.
+        jobs: Number of runs at a time.
+        train: False to report what is finished so far, without training or measuring.
+        step_times: Measure how long training steps take, where that is not known yet.
+        progress: Receives the steps of all runs.
     """
     failures = perform_all(plan, jobs, progress) if train else {}
     times = _step_times(plan, train and step_times, progress)
@@ -60,8 +78,137 @@ def compare(
     return ComparisonResult(markdown, html, failures)
 
 
-def _step_times(plan: Plan, measure: bool, progress: Progress | None) -> dict[str, StepTime]:
-    """Return the known step times, and all others too if they are to be measured."""
+def perform_all(
+    plan: ComparisonPlan, jobs: int, progress: Progress | None = None
+) -> dict[str, str]:
+    """Train and evaluate the missing runs of a comparison.
+
+    Args:
+        plan: Runs of the comparison.
+        jobs: Number of runs at a time; several are trained in processes of their own.
+        progress: Receives the steps of all runs.
+
+    Returns:
+        Reason of each failure, by label of the run. A failure does not stop the other runs.
+    """
+    waiting = [run for run in plan.runs() if finished_evaluation(run, plan.split) is None]
+    if not waiting:
+        return {}
+    tracker = _Tracker(len(waiting), plan.split, ActiveRuns(progress or NullProgress()))
+    performer = functools.partial(perform, plan.split, plan.out / "stages")
+    if jobs > 1:
+        run_in_processes(performer, RunQueue(waiting), jobs, tracker.update, tracker.end)
+        return tracker.failures
+    for run in waiting:
+        try:
+            performer(run, RunProgress(functools.partial(tracker.update, run)))
+        except Exception as error:  # one failed run must not end the others
+            logger.debug("%s", run.label, exc_info=True)
+            tracker.end(run, describe_error(error))
+        else:
+            tracker.end(run, None)
+    return tracker.failures
+
+
+def perform(split: str, shared: Path, run: PlannedRun, progress: Progress) -> None:
+    """Train a run as far as it is not trained yet, and evaluate it.
+
+    Args:
+        split: Split to evaluate on.
+        shared: Folder of the stages that runs share.
+        run: Run to train, perhaps in another process.
+        progress: Receives photos, captions and steps.
+
+    Raises:
+        AladinError: If the recipe, its data or its training fails.
+    """
+    if not is_trained(run):
+        run_recipe(run.recipe, run.folder, resume=True, progress=progress, shared=shared)
+    if load_evaluation(run.folder, split) is None:
+        save_evaluation(run.folder, evaluate_run(run, split, progress))
+
+
+class RunQueue:
+    """Gives out runs in order, except those that would wait for a stage another one is training."""
+
+    def __init__(self, runs: Iterable[PlannedRun]) -> None:
+        """Queue the runs."""
+        self._waiting = list(runs)
+        self._running: dict[str, frozenset[str]] = {}
+        self._finished: frozenset[str] = frozenset()
+
+    def take(self) -> PlannedRun | None:
+        """Return the next run, or None if there is none left.
+
+        If every remaining run shares an unfinished stage with a running one, the first of them
+        is next nevertheless: it waits for that stage by itself.
+        """
+        if not self._waiting:
+            return None
+        busy = frozenset[str]().union(*self._running.values()) - self._finished
+        apart = (run for run in self._waiting if busy.isdisjoint(_stages(run)))
+        run = next(apart, self._waiting[0])
+        self._waiting.remove(run)
+        self._running[run.label] = _stages(run)
+        return run
+
+    def end(self, run: PlannedRun) -> None:
+        """Note that a run has ended, successfully or not."""
+        self._finished |= self._running.pop(run.label)
+
+
+def _stages(run: PlannedRun) -> frozenset[str]:
+    """Identify the stages of a run by their histories, as finished stages are shared."""
+    recipe = run.recipe
+    return frozenset(stage_history(recipe, number) for number in range(len(recipe.stage)))
+
+
+class _Tracker:
+    """Shows and logs the state of all runs, and collects failures."""
+
+    def __init__(self, total: int, split: str, active: ActiveRuns) -> None:
+        self.failures: dict[str, str] = {}
+        self._total = total
+        self._split = split
+        self._active = active
+        self._finished = 0
+        self._begun = time.monotonic()
+
+    def update(self, run: PlannedRun, state: RunState) -> None:
+        """Show the state of a running run."""
+        self._active.update(run.label, state)
+
+    def end(self, run: PlannedRun, failure: str | None) -> None:
+        """Log that a run has ended, with the reason if it failed."""
+        self._finished += 1
+        self._active.remove(run.label)
+        if failure is not None:
+            self.failures[run.label] = failure
+        elapsed_s = time.monotonic() - self._begun
+        left_s = elapsed_s / self._finished * (self._total - self._finished)
+        logger.log(
+            logging.INFO if failure is None else logging.ERROR,
+            "run %d of %d, %s: %s (%.1f min so far, about %.0f min left)",
+            self._finished,
+            self._total,
+            run.label,
+            _result(run, self._split) if failure is None else f"failed: {failure}",
+            elapsed_s / 60,
+            left_s / 60,
+        )
+
+
+def _result(run: PlannedRun, split: str) -> str:
+    evaluation = load_evaluation(run.folder, split)
+    assert evaluation is not None
+    score = run.recipe.own_score
+    return f"{score} rsum {evaluation.metrics()[score].rsum:.1f}"
+
+
+def _step_times(
+    plan: ComparisonPlan, measure: bool, progress: Progress | None
+) -> dict[str, StepTime]:
+    """Return the known step times, and measure the others if requested."""
     file = plan.out / "step_times.json"
     baseline = next(recipe for recipe in plan.recipes if recipe.name == plan.baseline)
     times = load_step_times(file, plan.recipes, baseline)
@@ -71,7 +218,7 @@ def _step_times(plan: Plan, measure: bool, progress: Progress | None) -> dict[st
     try:
         times |= measure_step_times(unknown, baseline, progress=progress)
     except AladinError as error:
-        logger.warning("no step times: the baseline cannot be set up: %s", error)
+        logger.warning("step times not measured: the baseline cannot be set up: %s", error)
     else:
         save_step_times(file, times, plan.recipes, baseline)
     return times

@@ -1,8 +1,6 @@
-"""How the scores of the right pairs and of all others are spread (DBL figures 6 and 7).
+"""The evaluation of a finished run, stored beside it so that a report needs no network.
 
-What a finished run is worth on a split, stored beside it so that a report needs no network.
-
-RUN/evaluation.json           the numbers, for reading; written last
+RUN/evaluation.json           the metrics, for reading; written last
 RUN/evaluation.safetensors    the rank of every query and the distribution of scores
 """
 
@@ -26,18 +24,19 @@ from aladin_training.batches.items import PLAIN
 from aladin_training.comparison.plan import PlannedRun
 from aladin_training.data import read_records
 from aladin_training.evaluation import ExhaustiveEvaluation, evaluate_encodings
+from aladin_training.stages.run import is_run_of
 
 BINS = 80
 
 
 class ScoreHistogram(NamedTuple):
-    """Counts of scores in bins of equal width.
+    """Distribution of the scores of positive and of negative pairs (DBL figures 6 and 7).
 
     Attributes:
-        low: left edge of the first bin.
-        high: right edge of the last bin.
-        positive: pairs of a photo and one of its captions in each bin, (bins,) float64.
-        negative: all other pairs, (bins,) float64.
+        low: Left edge of the first of several bins of equal width.
+        high: Right edge of the last bin.
+        positive: Number of pairs of a photo and one of its captions in each bin, (bins,) float64.
+        negative: Number of all other pairs in each bin, (bins,) float64.
     """
 
     low: float
@@ -55,11 +54,11 @@ def score_histogram(scores: Tensor, image_of_text: Tensor) -> ScoreHistogram:
 
     Args:
         scores: ``scores[image, text]``, float.
-        image_of_text: row of each text's image, (texts,).
+        image_of_text: Row of each text's image, (texts,).
     """
     scores = scores.detach().double().cpu()
     low, high = float(scores.min()), float(scores.max())
-    if high <= low:  # a network that says the same of all pairs
+    if high <= low:  # a network that scores all pairs alike
         high = low + 1.0
     own = scores.gather(0, image_of_text.cpu().unsqueeze(0)).flatten()  # (texts,)
     positive, of_all = (
@@ -78,14 +77,14 @@ class RunEvaluation:
     """The stored evaluation of a run.
 
     Attributes:
-        model_id: sha256 of the weights that were evaluated.
-        split: of the data.
-        ranks: by score name: matching, alignment, fused, two_stage and, where there is one,
-            attention.
+        model_id: SHA-256 of the evaluated weights.
+        split: Name of the evaluated split.
+        ranks: Ranks by score name: matching, alignment, fused, two_stage and, if the network has
+            that head, attention.
         mean_difference: DBL's MD by score name.
-        cross_rank: median of AOQ's cross-retrieval rank over positive pairs, by score name.
-        histograms: by score name.
-        image_of_text: row of each text's image, (texts,) int64.
+        cross_rank: Median of AOQ's cross-retrieval rank over positive pairs, by score name.
+        histograms: Distribution of scores, by score name.
+        image_of_text: Row of each text's image, (texts,) int64.
     """
 
     model_id: str
@@ -105,13 +104,13 @@ def evaluate_run(run: PlannedRun, split: str, progress: Progress) -> RunEvaluati
     """Evaluate a finished run in float32, as it would be served.
 
     Args:
-        run: with a checkpoint.
-        split: of the recipe's data.
-        progress: told of photos and captions.
+        run: Run with a checkpoint.
+        split: Split of the recipe's data.
+        progress: Receives photos and captions.
 
     Raises:
-        CheckpointError: the checkpoint cannot be read.
-        DataError: the split has no photo, or none that can be decoded.
+        CheckpointError: If the checkpoint cannot be read.
+        DataError: If the split has no photo, or none that can be decoded.
     """
     checkpoint = load_checkpoint(run.folder / "checkpoint")
     data = run.recipe.data
@@ -155,13 +154,13 @@ def _condense(evaluation: ExhaustiveEvaluation, model_id: str, split: str) -> Ru
 
 
 def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
-    """Write an evaluation into a run's folder.
+    """Write an evaluation into a run's folder, replacing an older one.
 
     Args:
-        folder: of the run.
-        evaluation: replaces what is there.
+        folder: Folder of the run.
+        evaluation: Evaluation of the run's present checkpoint.
     """
-    # Copies: the format refuses tensors that share memory, as equal ranks well may.
+    # Copies: the format refuses tensors that share memory, which equal ranks may do.
     arrays = {"image_of_text": evaluation.image_of_text.clone()}
     for name, ranks in evaluation.ranks.items():
         for direction, of_queries in zip(_DIRECTIONS, ranks, strict=True):
@@ -169,7 +168,7 @@ def save_evaluation(folder: Path, evaluation: RunEvaluation) -> None:
     for name, histogram in evaluation.histograms.items():
         arrays[f"histogram.{name}.positive"] = histogram.positive.clone()
         arrays[f"histogram.{name}.negative"] = histogram.negative.clone()
-    # The numbers vouch for the arrays, so they must never be the older ones of the two.
+    # The JSON file marks the arrays as valid, so it must never be the older file of the two.
     (folder / _NUMBERS).unlink(missing_ok=True)
     with atomic_file(folder / _ARRAYS) as partial:
         write_tensors(partial, arrays)
@@ -195,12 +194,12 @@ def load_evaluation(folder: Path, split: str) -> RunEvaluation | None:
     """Read the evaluation of a run's present checkpoint.
 
     Args:
-        folder: of the run.
-        split: that was evaluated.
+        folder: Folder of the run.
+        split: Split that was evaluated.
 
     Returns:
-        None if there is no evaluation, or only one of other weights, of another split or of
-        another version: it has to be made again.
+        The evaluation, or None if there is none of these weights, this split and this schema
+        version.
     """
     try:
         numbers: dict[str, Any] = json.loads((folder / _NUMBERS).read_text(encoding="utf-8"))
@@ -231,3 +230,14 @@ def load_evaluation(folder: Path, split: str) -> RunEvaluation | None:
         },
         image_of_text=arrays["image_of_text"],
     )
+
+
+def is_trained(run: PlannedRun) -> bool:
+    """Tell whether a run of exactly this recipe is finished."""
+    finished = (run.folder / "checkpoint" / "config.json").exists()
+    return finished and is_run_of(run.folder, run.recipe)
+
+
+def finished_evaluation(run: PlannedRun, split: str) -> RunEvaluation | None:
+    """Return the evaluation of a run, or None if it is not trained or not evaluated yet."""
+    return load_evaluation(run.folder, split) if is_trained(run) else None

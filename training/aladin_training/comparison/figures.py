@@ -1,4 +1,4 @@
-"""The pictures of a comparison: learning curves, and distributions of scores."""
+"""The pictures of a comparison: learning curves and distributions of scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aladin_training.comparison.evaluation import RunEvaluation
 from aladin_training.comparison.summary import Comparison, RecipeSummary
 
 LINES_A_PANEL = 6
-# Okabe and Ito's colours, told apart by colour-blind readers too; black is the baseline's.
+# Okabe and Ito's palette, distinguishable for colour-blind readers; the baseline is black.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _BASELINE_COLOUR = "#222222"
@@ -23,14 +23,14 @@ _DPI = 130
 
 
 def panels(names: Sequence[str], size: int = LINES_A_PANEL) -> list[list[str]]:
-    """Share names out among panels: what has the same first word stays together if it can.
+    """Distribute names over panels, keeping names with the same first word together if possible.
 
     >>> panels(["goal-a", "goal-b", "imc", "rm-oas", "rm-oss"], size=3)
     [['goal-a', 'goal-b', 'imc'], ['rm-oas', 'rm-oss']]
 
     Args:
-        names: in the order of the report.
-        size: most names in a panel.
+        names: Names in the order of the report.
+        size: Highest number of names in a panel.
     """
     shared: list[list[str]] = []
     for _, group in itertools.groupby(names, key=lambda name: name.split("-")[0]):
@@ -45,11 +45,11 @@ def panels(names: Sequence[str], size: int = LINES_A_PANEL) -> list[list[str]]:
 
 
 def draw_learning_curves(comparison: Comparison, file: Path) -> None:
-    """Draw the validation rsum against the step of the final stage, a few recipes a panel.
+    """Draw the validation rsum against the step of the final stage, a few recipes in each panel.
 
     Args:
-        comparison: recipes without a finished run are left out.
-        file: PNG to be written.
+        comparison: Comparison to draw; recipes without a finished run are skipped.
+        file: PNG file to write.
     """
     baseline = comparison.baseline
     curves = {
@@ -60,7 +60,7 @@ def draw_learning_curves(comparison: Comparison, file: Path) -> None:
     columns = min(2, len(shown))
     rows = math.ceil(len(shown) / columns)
     figure = _figure(6.2 * columns, 4.6 * rows)
-    # A scale for each panel: one recipe that stalls must not flatten all the others.
+    # Each panel has its own scale, so that one recipe that stalls does not flatten all others.
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes, names in itertools.zip_longest(grid.flat, shown):
         if names is None:
@@ -81,10 +81,10 @@ def draw_learning_curves(comparison: Comparison, file: Path) -> None:
 
 
 def mean_curve(summary: RecipeSummary) -> list[tuple[int, float, float]]:
-    """Return step, mean rsum and its deviation over the seeds, where all seeds were validated.
+    """Return step, mean rsum and standard deviation, for steps at which all seeds were validated.
 
     Args:
-        summary: of a recipe with a finished run.
+        summary: Summary of a recipe with a finished run.
     """
     curves = [run.curve for run in summary.runs.values()]
     steps = sorted(set(curves[0]).intersection(*curves))
@@ -119,11 +119,12 @@ def _line(
 
 
 def draw_distributions(comparison: Comparison, file: Path) -> None:
-    """Draw how the own score spreads over right and wrong pairs, a recipe a panel.
+    """Draw the distribution of the own score over positive and negative pairs, by recipe.
 
     Args:
-        comparison: recipes without a finished run are left out; of the others, the first seed.
-        file: PNG to be written.
+        comparison: Comparison to draw: the first finished seed of each recipe; recipes without a
+            finished run are skipped.
+        file: PNG file to write.
     """
     summaries = [summary for summary in comparison.summaries if summary.runs]
     columns = min(4, max(1, len(summaries)))
@@ -161,7 +162,7 @@ def draw_distributions(comparison: Comparison, file: Path) -> None:
 
 
 def _ranges(summaries: Sequence[RecipeSummary]) -> dict[str, tuple[float, float]]:
-    """Return one range a score: panels of the same score can then be compared by eye."""
+    """Return one range for each score, so that panels of the same score are comparable."""
     ranges: dict[str, tuple[float, float]] = {}
     for summary in summaries:
         histogram = _first(summary).histograms[summary.score]

@@ -1,4 +1,4 @@
-"""Which runs a comparison consists of."""
+"""The runs that a comparison consists of."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class PlannedRun:
     """One recipe with one seed.
 
     Attributes:
-        recipe: with this run's seed.
-        folder: of the run.
+        recipe: Recipe with the seed of this run.
+        folder: Folder of the run.
     """
 
     recipe: Recipe
@@ -25,20 +25,20 @@ class PlannedRun:
 
     @property
     def label(self) -> str:
-        """Name the run for people, e.g. ``goal-cir-sig seed 2``."""
+        """Label of the run in logs and reports, e.g. ``goal-cir-sig seed 2``."""
         return f"{self.recipe.name} seed {self.recipe.seed}"
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparisonPlan:
     """A comparison.
 
     Attributes:
-        recipes: in the order of the report; their own seeds play no part.
-        baseline: name of the recipe that the others are compared with.
-        seeds: of the runs of every recipe.
-        split: of the data, on which all runs are evaluated.
-        out: folder of the comparison.
+        recipes: Recipes in the order of the report; their own seeds are ignored.
+        baseline: Name of the recipe that the others are compared with.
+        seeds: Seeds of the runs of every recipe.
+        split: Split of the data on which all runs are evaluated.
+        out: Folder of the comparison.
     """
 
     recipes: tuple[Recipe, ...]
@@ -51,19 +51,20 @@ class Plan:
         """Check the names.
 
         Raises:
-            ConfigError: a name repeats or cannot name a folder, or the baseline is not among them.
+            ConfigError: If a name repeats or cannot name a folder, or if no recipe has the
+                baseline's name.
         """
         if not self.recipes or not self.seeds:
             raise ConfigError("a comparison needs at least one recipe and one seed")
         names: list[str] = []
         for recipe in self.recipes:
             if recipe.name in names:
-                raise ConfigError(f"two recipes are named {recipe.name!r}; names tell runs apart")
+                raise ConfigError(f"two recipes are named {recipe.name!r}, expected distinct names")
             if Path(recipe.name).name != recipe.name:
-                raise ConfigError(f"recipe {recipe.name!r}: a name of a folder is expected")
+                raise ConfigError(f"recipe {recipe.name!r}: expected a name without slashes")
             names.append(recipe.name)
         if self.baseline not in names:
-            raise ConfigError(f"baseline {self.baseline!r} is none of the recipes {names}")
+            raise ConfigError(f"baseline {self.baseline!r} is not one of the recipes {names}")
 
     def run(self, recipe: Recipe, seed: int) -> PlannedRun:
         """Return the run of a recipe with a seed."""
@@ -71,18 +72,19 @@ class Plan:
         return PlannedRun(dataclasses.replace(recipe, seed=seed), folder)
 
     def runs(self) -> list[PlannedRun]:
-        """List all runs seed by seed: a comparison that is cut short still compares all recipes."""
+        """List all runs, seed by seed: an interrupted comparison still compares all recipes."""
         return [self.run(recipe, seed) for seed in self.seeds for recipe in self.recipes]
 
 
 def find_recipes(paths: Sequence[Path]) -> list[Path]:
-    """List recipe files; a folder stands for its own.
+    """List recipe files; a folder stands for the recipes in it.
 
     Args:
-        paths: TOML files, or folders, whose files beginning with "_" are bases to build on.
+        paths: TOML files, or folders; in folders, files whose names begin with "_" are bases
+            that other recipes extend, and are skipped.
 
     Raises:
-        ConfigError: a folder has no recipe.
+        ConfigError: If a folder has no recipe.
     """
     found: list[Path] = []
     for path in paths:
@@ -103,22 +105,22 @@ def load_plan(
     split: str = "val",
     baseline: str | None = None,
     overrides: Sequence[str] = (),
-) -> Plan:
+) -> ComparisonPlan:
     """Read the recipes of a comparison.
 
     Args:
-        paths: recipes, or folders of recipes.
-        seeds: number of runs of each recipe, with the seeds 0, 1, 2, ...
-        out: folder of the comparison.
-        split: to evaluate on.
-        baseline: name of a recipe; None: the first one.
+        paths: Recipes, or folders of recipes.
+        seeds: Number of runs of each recipe, with the seeds 0, 1, 2, ...
+        out: Folder of the comparison.
+        split: Split to evaluate on.
+        baseline: Name of a recipe, or None for the first one.
         overrides: ``key=value`` settings of every recipe, see `load_recipe`.
 
     Raises:
-        ConfigError: a recipe cannot be read, or the recipes do not make a comparison.
+        ConfigError: If a recipe cannot be read, or the recipes do not make a comparison.
     """
     if seeds < 1:
         raise ConfigError(f"seeds is {seeds}, expected at least 1")
     recipes = tuple(load_recipe(path, overrides) for path in find_recipes(paths))
     first = recipes[0].name if recipes else ""
-    return Plan(recipes, baseline or first, tuple(range(seeds)), split, out)
+    return ComparisonPlan(recipes, baseline or first, tuple(range(seeds)), split, out)

@@ -1,8 +1,7 @@
-"""What a run says of itself while several run: some words now and then, and its steps.
+"""Several jobs at a time, each in a process of its own that reports its progress.
 
-Jobs in processes of their own, several at a time.
-
-A process a job, not a pool: one that the system kills for its memory takes no other with it.
+There is one process for each job instead of a pool: if the operating system kills one for its
+memory, the others go on.
 """
 
 from __future__ import annotations
@@ -18,80 +17,80 @@ from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 from aladin_network.errors import AladinError
 from aladin_network.types import Progress
 
-_TELL_EVERY_S = 1.0
+_REPORT_EVERY_S = 1.0
 
 
 class RunState(NamedTuple):
-    """How far a run is.
+    """State of a run.
 
     Attributes:
-        words: for people, e.g. ``joint 120/300 steps``.
-        steps: optimizer steps done since the last time.
+        text: Text to show, e.g. ``120/300 steps``.
+        steps: Optimizer steps since the last report.
     """
 
-    words: str
+    text: str
     steps: int
 
 
 class RunProgress:
-    """The progress of one run, told at most once a second; other processes can be listening."""
+    """Progress of one run, reported at most once a second, perhaps to another process."""
 
-    def __init__(self, tell: Callable[[RunState], None]) -> None:
-        """Tell states to `tell`."""
-        self._tell = tell
+    def __init__(self, report: Callable[[RunState], None]) -> None:
+        """Pass states to `report`."""
+        self._report = report
         self._total: int | None = None
         self._unit = ""
         self._done = 0
-        self._untold_steps = 0
-        self._told_at = -_TELL_EVERY_S
+        self._unreported_steps = 0
+        self._reported_at = -_REPORT_EVERY_S
 
     def start(self, total: int | None, unit: str) -> None:
-        """Begin a piece of work."""
+        """Start a phase of the work."""
         self._total, self._unit, self._done = total, unit, 0
 
     def advance(self, count: int = 1) -> None:
-        """Count; only optimizer steps add up over runs."""
+        """Count units of work; only optimizer steps are added up over runs."""
         self._done += count
         if self._unit == "steps":
-            self._untold_steps += count
-        if time.monotonic() - self._told_at < _TELL_EVERY_S:
+            self._unreported_steps += count
+        if time.monotonic() - self._reported_at < _REPORT_EVERY_S:
             return
         total = "" if self._total is None else f"/{self._total:,}"
-        self._tell(RunState(f"{self._done:,}{total} {self._unit}", self._untold_steps))
-        self._untold_steps = 0
-        self._told_at = time.monotonic()
+        self._report(RunState(f"{self._done:,}{total} {self._unit}", self._unreported_steps))
+        self._unreported_steps = 0
+        self._reported_at = time.monotonic()
 
     def note(self, **numbers: float | str) -> None:
-        """Ignore the figures: the run's own log has them."""
+        """Ignore figures: the run's own log holds them."""
 
 
 class ActiveRuns:
-    """Shows the states of all runs under way through one progress."""
+    """Shows the states of all running runs through one progress."""
 
     def __init__(self, progress: Progress) -> None:
-        """Show them through `progress`, which counts the steps of all runs."""
+        """Show states through `progress`, which counts the steps of all runs."""
         self._progress = progress
-        self._words: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
         progress.start(None, "steps")
 
     def update(self, label: str, state: RunState) -> None:
-        """Take a state in.
+        """Show a new state.
 
         Args:
-            label: of the run.
-            state: what it says.
+            label: Label of the run.
+            state: Its state.
         """
-        self._words[label] = state.words
+        self._texts[label] = state.text
         self._show(state.steps)
 
     def remove(self, label: str) -> None:
-        """Forget a run that has ended."""
-        self._words.pop(label, None)
+        """Remove a run that has ended."""
+        self._texts.pop(label, None)
         self._show(0)
 
     def _show(self, steps: int) -> None:
-        words = ", ".join(f"{label}: {each}" for label, each in self._words.items())
-        self._progress.note(running=words)
+        running = ", ".join(f"{label}: {each}" for label, each in self._texts.items())
+        self._progress.note(running=running)
         self._progress.advance(steps)
 
 
@@ -99,20 +98,20 @@ J = TypeVar("J")
 
 
 class _Ended(NamedTuple):
-    """A job's last word."""
+    """The last message of a job, with the reason if it failed."""
 
     failure: str | None
 
 
 class JobQueue(Protocol[J]):
-    """Decides what is next."""
+    """Chooses the next job."""
 
     def take(self) -> J | None:
-        """Return the next job; None: there is none left."""
+        """Return the next job, or None if there is none left."""
         ...
 
     def end(self, job: J, /) -> None:
-        """Learn that a job has ended."""
+        """Note that a job has ended."""
         ...
 
 
@@ -125,17 +124,17 @@ def run_in_processes(
     perform: Callable[[J, Progress], None],
     jobs: JobQueue[J],
     at_a_time: int,
-    told: Callable[[J, RunState], None],
-    ended: Callable[[J, str | None], None],
+    on_state: Callable[[J, RunState], None],
+    on_end: Callable[[J, str | None], None],
 ) -> None:
-    """Perform jobs, some at a time, and end all of them if this process is interrupted.
+    """Perform jobs, several at a time; an interruption of this process ends all of them.
 
     Args:
-        perform: does one job; a function of a module, for another process has to find it.
-        jobs: what to do; jobs can be pickled.
-        at_a_time: number of processes.
-        told: receives the state of a job now and then.
-        ended: receives each job that is done, with the reason if it failed.
+        perform: Function of a module that performs one job, importable in another process.
+        jobs: Queue of jobs that can be pickled.
+        at_a_time: Number of processes.
+        on_state: Receives the state of a running job about once a second.
+        on_end: Receives each ended job, with the reason if it failed.
     """
     context = multiprocessing.get_context("spawn")
     running: dict[Connection, _Running[J]] = {}
@@ -145,7 +144,7 @@ def run_in_processes(
                 ours, theirs = context.Pipe(duplex=False)
                 process = context.Process(target=_child, args=(perform, job, theirs), daemon=True)
                 process.start()
-                theirs.close()  # so that the end of the process is the end of the pipe
+                theirs.close()  # so that the pipe ends with the child process
                 running[ours] = _Running(job, process)
             if not running:
                 return
@@ -158,13 +157,13 @@ def run_in_processes(
                     process.join()
                     message = _Ended(f"its process ended with exit code {process.exitcode}")
                 if isinstance(message, RunState):
-                    told(job, message)
+                    on_state(job, message)
                     continue
                 process.join()
                 connection.close()
                 del running[connection]
                 jobs.end(job)
-                ended(job, message.failure)
+                on_end(job, message.failure)
     finally:
         for each in running.values():
             each.process.terminate()
@@ -172,8 +171,8 @@ def run_in_processes(
             each.process.join()
 
 
-def describe(error: Exception) -> str:
-    """Describe an error in one line; one that nobody foresaw also by its class."""
+def describe_error(error: Exception) -> str:
+    """Describe an error in one line, with its class unless it is one of ours."""
     message = " ".join(str(error).split())
     if isinstance(error, AladinError) and message:
         return message
@@ -181,11 +180,11 @@ def describe(error: Exception) -> str:
 
 
 def _child(perform: Callable[[J, Progress], None], job: J, connection: Connection) -> None:
-    # The first process decides when to stop: an interruption at the keyboard reaches all of them.
+    # Ctrl+C reaches every process; the parent alone decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         perform(job, RunProgress(connection.send))
     except Exception as error:
-        connection.send(_Ended(describe(error)))
+        connection.send(_Ended(describe_error(error)))
     else:
         connection.send(_Ended(None))

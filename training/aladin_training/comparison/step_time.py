@@ -1,9 +1,7 @@
-"""Stand-ins for what earlier stages leave: a step takes as long with them as with the real ones.
+"""Duration of each recipe's training step, relative to the baseline's.
 
-How long a training step of each recipe takes, relative to the baseline's.
-
-Each recipe is measured against the baseline in one process, step by step in turn: a neighbour
-on the machine slows both alike, so the ratio holds even where the milliseconds do not.
+Each recipe is measured against the baseline in one process, in alternating steps: other load on
+the machine slows both alike, so the ratio is reliable even if the milliseconds are not.
 """
 
 from __future__ import annotations
@@ -39,19 +37,22 @@ from aladin_training.stages.preparation import prepare_run
 from aladin_training.stages.setup import set_up_stage
 from aladin_training.streaming.stream import PhotoStream
 
-# Both scores take part, as with a fusion that has been fitted.
+# Both scores contribute, as in a fitted fusion.
 _HALF = DirectionFusion(weight=0.5)
 
 
 class RandomSources:
-    """Teachers and anchors are copies of the network itself, mined lists are drawn at random."""
+    """Stands in for earlier stages: copies of the network itself, and random lists of negatives.
+
+    A training step takes as long with these as with the real ones.
+    """
 
     def __init__(self, model: AladinModel, train_set: PairDataset | PhotoStream) -> None:
         """Stand in for the earlier stages of a recipe.
 
         Args:
-            model: the recipe's network, any weights.
-            train_set: what lists would be mined from; at least two photos.
+            model: The recipe's network with any weights.
+            train_set: Training split of at least two photos, for the lists.
         """
         self._model = model
         self._train_set = train_set
@@ -62,8 +63,8 @@ class RandomSources:
         return Checkpoint(copy.deepcopy(self._model), fusion, Provenance(stage=stage), "random")
 
     def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
-        """Return lists of random captions and photos, never a photo's own."""
-        assert isinstance(self._train_set, PairDataset)  # recipes mine in no stream
+        """Return lists of random captions and photos, never a photo's own captions."""
+        assert isinstance(self._train_set, PairDataset)  # recipes refuse to mine a stream
         captions_of_photo = self._train_set.captions_of_photo
         n_photos = len(captions_of_photo)
         first_captions = torch.tensor([captions[0] for captions in captions_of_photo])
@@ -86,12 +87,14 @@ _WARM_UP = 3
 
 
 class StepTime(NamedTuple):
-    """A training step of a recipe beside one of the baseline.
+    """Duration of a recipe's training step, measured alternately with the baseline's.
+
+    A step includes its batch, forward and backward pass, and the optimizer.
 
     Attributes:
-        ms: median of the recipe's, with forward and backward pass, optimizer and batch.
-        baseline_ms: median of the baseline's, in turn with them.
-        ratio: median over the rounds of the one divided by the other.
+        ms: Median of the recipe's steps.
+        baseline_ms: Median of the baseline's steps.
+        ratio: Median over the rounds of the ratio of the two.
     """
 
     ms: float
@@ -108,13 +111,13 @@ def measure_step_times(
     """Time a training step of the final stage of each recipe, with random weights.
 
     Args:
-        recipes: to be measured; the baseline may be among them.
-        baseline: with what each is compared.
-        rounds: steps of each that count.
-        progress: told of the recipes.
+        recipes: Recipes to measure; the baseline may be among them.
+        baseline: Recipe that each is compared with.
+        rounds: Number of measured steps of each.
+        progress: Receives the recipes.
 
     Returns:
-        Times by the recipe's name; a recipe that cannot be set up is left out, with a warning.
+        Times by recipe name; a recipe that cannot be set up is skipped with a warning.
     """
     progress = progress or NullProgress()
     progress.start(len(recipes), "step times")
@@ -125,7 +128,7 @@ def measure_step_times(
             try:
                 times[recipe.name] = _in_turn(_steps(recipe), their_step, rounds)
             except AladinError as error:
-                logger.warning("%s: its step time cannot be measured: %s", recipe.name, error)
+                logger.warning("%s: step time not measured: %s", recipe.name, error)
             progress.advance()
     return times
 
@@ -134,7 +137,7 @@ def _in_turn(our_step: Callable[[], None], their_step: Callable[[], None], round
     ours: list[float] = []
     theirs: list[float] = []
     for turn in range(-_WARM_UP, rounds):
-        # Whoever comes second finds warmer caches: they change places.
+        # The second of a pair finds warmer caches, so they alternate.
         pair = [(our_step, ours), (their_step, theirs)]
         for step, seconds in pair if turn % 2 else reversed(pair):
             begun = time.perf_counter()
@@ -149,10 +152,10 @@ def _in_turn(our_step: Callable[[], None], their_step: Callable[[], None], round
 
 
 def _steps(recipe: Recipe) -> Callable[[], None]:
-    """Set the final stage of a recipe up and return what takes its next training step."""
+    """Set up the final stage of a recipe; return a function that takes its next training step."""
     prepared = prepare_run(recipe, NullProgress())
     sources = RandomSources(prepared.model, prepared.train_set)
-    with tempfile.TemporaryDirectory() as scratch:  # nothing is written before a run
+    with tempfile.TemporaryDirectory() as scratch:  # nothing is written before `run`
         trainer = set_up_stage(
             recipe, recipe.final_stage, prepared, Path(scratch), sources, NullProgress()
         )
@@ -174,15 +177,15 @@ def _steps(recipe: Recipe) -> Callable[[], None]:
 
 
 def load_step_times(file: Path, recipes: Sequence[Recipe], baseline: Recipe) -> dict[str, StepTime]:
-    """Read what has been measured of these very recipes.
+    """Read what has been measured of exactly these recipes.
 
     Args:
-        file: written by `save_step_times`; may be missing.
-        recipes: whose times are asked for.
-        baseline: that they were compared with.
+        file: File written by `save_step_times`; may be missing.
+        recipes: Recipes whose times are wanted.
+        baseline: Recipe that they were compared with.
 
     Returns:
-        Times by name, of the recipes that have one.
+        Times by name, for the recipes that have one.
     """
     if not file.exists():
         return {}
@@ -197,13 +200,13 @@ def load_step_times(file: Path, recipes: Sequence[Recipe], baseline: Recipe) -> 
 def save_step_times(
     file: Path, times: dict[str, StepTime], recipes: Sequence[Recipe], baseline: Recipe
 ) -> None:
-    """Write times, each under all that it depends on.
+    """Write times, keyed by everything that they depend on.
 
     Args:
-        file: replaced.
-        times: by name.
-        recipes: that were measured.
-        baseline: that they were compared with.
+        file: File to replace.
+        times: Times by recipe name.
+        recipes: Recipes that were measured.
+        baseline: Recipe that they were compared with.
     """
     stored = {
         _key(recipe, baseline): {"recipe": recipe.name, "time": times[recipe.name]._asdict()}

@@ -17,7 +17,7 @@ TuneMode = Literal["full", "last", "lora"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneConfig:
+class FineTuneConfig:
     """Fine-tuning of one encoder in a stage.
 
     Attributes:
@@ -273,7 +273,7 @@ class StageConfig:
     negatives: Literal["image", "diagonal"] = "image"
     reset: tuple[ResettablePart, ...] = ()
     train: tuple[Part, ...] | None = None
-    tune: dict[EncoderPart, TuneConfig] = field(default_factory=dict)
+    tune: dict[EncoderPart, FineTuneConfig] = field(default_factory=dict)
     frozen_dropout: bool = False
     epochs: int = 10
     batch_size: int = 128

@@ -150,7 +150,7 @@ def _kind(value: object) -> str:
     return _KINDS[type(value)]
 
 
-class Description(NamedTuple):
+class RowDescription(NamedTuple):
     """What a row says of its photo, or of its text.
 
     Attributes:
@@ -166,12 +166,14 @@ class Description(NamedTuple):
     metadata: dict[str, Any]
 
 
-def has_failed(row: Mapping[str, Any]) -> bool:
+def download_failed(row: Mapping[str, Any]) -> bool:
     """Whether img2dataset could not download the photo of a row."""
     return row.get(STATUS, SUCCESS) not in (None, SUCCESS)
 
 
-def describe(row: Mapping[str, Any], place: Place, photo_column: str | None = None) -> Description:
+def parse_row(
+    row: Mapping[str, Any], place: Place, photo_column: str | None = None
+) -> RowDescription:
     """Tell id, captions, split and metadata of a row apart.
 
     Args:
@@ -184,7 +186,7 @@ def describe(row: Mapping[str, Any], place: Place, photo_column: str | None = No
     """
     present = [name for name, value in row.items() if value is not None]
     captions, identity = first_of(CAPTIONS, present), first_of(ID, present)
-    return Description(
+    return RowDescription(
         id=None if identity is None else _word(row[identity], identity, place),
         captions=() if captions is None else _captions(row[captions], captions, place),
         split=_word(row[SPLIT], SPLIT, place) if SPLIT in present else None,

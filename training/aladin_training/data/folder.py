@@ -8,10 +8,10 @@ from pathlib import Path, PurePosixPath
 
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile, name_fault
-from aladin_training.data.fields import Place, has_failed
+from aladin_training.data.fields import Place, download_failed
 from aladin_training.data.records import (
     UNREADABLE_SUFFIXES,
-    Entry,
+    LocatedRecord,
     OnSkip,
     log_skipped,
     skipped_photo,
@@ -30,7 +30,7 @@ from aladin_training.data.webdataset import is_tar, read_tar
 PassedOver = Callable[[Path, str], None]
 
 
-def read_folder(folder: Path, on_skip: OnSkip = log_skipped) -> Iterator[Entry]:
+def read_folder(folder: Path, on_skip: OnSkip = log_skipped) -> Iterator[LocatedRecord]:
     """Read all photos below a folder, or all tars, sorted by path; hidden files are skipped.
 
     ``dog.txt`` beside ``dog.jpg`` holds its captions, one a line, and ``dog.json`` what else is
@@ -137,15 +137,15 @@ def _path_fault(path: Path) -> str | None:
     return None
 
 
-def _photo(path: Path, names: frozenset[str], folder: Path) -> Iterator[Entry]:
+def _photo(path: Path, names: frozenset[str], folder: Path) -> Iterator[LocatedRecord]:
     text, details = path.with_suffix(TEXT), path.with_suffix(DETAILS)
     place = Place(path)
     known = parse_details(_content(details), Place(details)) if details.name in names else {}
-    if has_failed(known):
+    if download_failed(known):
         return
     captions = parse_captions(_content(text), Place(text)) if text.name in names else None
     uri = PurePosixPath(path.relative_to(folder).as_posix())
-    yield Entry(place, sample_record(uri, PhotoFile(path), captions, known, place))
+    yield LocatedRecord(place, sample_record(uri, PhotoFile(path), captions, known, place))
 
 
 def _content(file: Path) -> bytes:

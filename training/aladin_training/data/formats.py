@@ -14,7 +14,7 @@ from aladin_network.errors import DataError
 from aladin_training.data.folder import read_folder
 from aladin_training.data.json_files import read_jsonl, read_karpathy
 from aladin_training.data.precomp import is_precomp, read_precomp
-from aladin_training.data.records import Entry, OnSkip, log_skipped
+from aladin_training.data.records import LocatedRecord, OnSkip, log_skipped
 from aladin_training.data.tables import Table, open_csv, open_parquet, open_tsv, table_entries
 from aladin_training.data.webdataset import is_tar, read_tar
 
@@ -86,7 +86,7 @@ KNOWN_FORMATS = (
 
 def read_entries(
     source: Path, images: Path | None = None, on_skip: OnSkip = log_skipped
-) -> Iterator[Entry]:
+) -> Iterator[LocatedRecord]:
     """Read the photos of any source.
 
     Args:
@@ -109,7 +109,9 @@ def read_entries(
     return (entry for file in files for entry in _read_file(file, root, images, on_skip))
 
 
-def _read_file(file: Path, root: Path, images: Path | None, on_skip: OnSkip) -> Iterator[Entry]:
+def _read_file(
+    file: Path, root: Path, images: Path | None, on_skip: OnSkip
+) -> Iterator[LocatedRecord]:
     if is_tar(file):
         return read_tar(file, root, on_skip)
     suffix = file.suffix.lower()

@@ -16,12 +16,12 @@ from pathlib import Path
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile
 from aladin_training.data.fields import Fields, Place, parse_json
-from aladin_training.data.records import Entry, Record
+from aladin_training.data.records import LocatedRecord, Record
 
 _KNOWN = frozenset({"image", "captions", "split", "id", "metadata"})
 
 
-def read_jsonl(file: Path) -> Iterator[Entry]:
+def read_jsonl(file: Path) -> Iterator[LocatedRecord]:
     """Read the photos of a JSONL file.
 
     Raises:
@@ -30,7 +30,7 @@ def read_jsonl(file: Path) -> Iterator[Entry]:
     folder = file.absolute().parent
     for line in read_lines(file, _KNOWN):
         uri = line.text("image")
-        yield Entry(
+        yield LocatedRecord(
             line.place,
             Record(
                 id=line.optional_text("id") or uri,
@@ -72,7 +72,7 @@ _JOINED = {"restval": "train"}
 _COCO_ID = "cocoid"
 
 
-def read_karpathy(file: Path, images: Path | None = None) -> Iterator[Entry]:
+def read_karpathy(file: Path, images: Path | None = None) -> Iterator[LocatedRecord]:
     """Read the photos of a Karpathy JSON; its "restval" joins "train".
 
     Args:
@@ -93,7 +93,7 @@ def read_karpathy(file: Path, images: Path | None = None) -> Iterator[Entry]:
         uri = f"{subfolder}/{filename}" if subfolder else filename
         split = photo.text("split")
         coco_id = photo.optional_number(_COCO_ID)
-        yield Entry(
+        yield LocatedRecord(
             photo.place,
             Record(
                 id=uri,

@@ -21,7 +21,7 @@ import numpy as np
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile
 from aladin_training.data.fields import Place
-from aladin_training.data.records import Entry, Record
+from aladin_training.data.records import LocatedRecord, Record
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def is_precomp(folder: Path) -> bool:
     return any((folder / f"{name}{_IMAGES}").is_file() for name in _KNOWN)
 
 
-def read_precomp(folder: Path) -> Iterator[Entry]:
+def read_precomp(folder: Path) -> Iterator[LocatedRecord]:
     """Read the photos of a folder; there are no files of photos, only of their regions.
 
     Raises:
@@ -67,7 +67,7 @@ def read_precomp(folder: Path) -> Iterator[Entry]:
     for split in open_precomp(folder):
         place = Place(folder / f"{split.name}_caps.txt")
         for key, captions in zip(split.keys, split.captions, strict=True):
-            yield Entry(
+            yield LocatedRecord(
                 place,
                 Record(
                     id=key,

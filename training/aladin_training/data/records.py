@@ -132,7 +132,7 @@ class Record:
         return [f"{self.id}#{number}" for number in range(len(self.captions))]
 
 
-class Entry(NamedTuple):
+class LocatedRecord(NamedTuple):
     """What a reader yields.
 
     Attributes:
@@ -145,13 +145,13 @@ class Entry(NamedTuple):
 
 
 def select(
-    entries: Iterable[Entry],
+    entries: Iterable[LocatedRecord],
     source: Path,
     split: str | None,
     *,
     require_captions: bool,
     skipped: SkippedOfSplit | None = None,
-) -> Iterator[Entry]:
+) -> Iterator[LocatedRecord]:
     """Pass on the photos of one split as they come.
 
     Args:
@@ -184,7 +184,7 @@ def select(
         raise DataError(source, None, f"has no split {split!r}, known are {sorted(known)}")
 
 
-def collect(entries: Iterable[Entry], *, require_photos: bool = True) -> list[Record]:
+def collect(entries: Iterable[LocatedRecord], *, require_photos: bool = True) -> list[Record]:
     """Gather records, refusing those that training could not use.
 
     Args:

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any, cast
 
 from aladin_network.photos.files import PhotoFile
-from aladin_training.data.fields import Place, describe, parse_json
+from aladin_training.data.fields import Place, parse_json, parse_row
 from aladin_training.data.records import HAS_AVIF, Record
 
 PHOTO_SUFFIXES = frozenset(
@@ -46,7 +46,7 @@ def sample_record(
     Raises:
         DataError: the details cannot be used.
     """
-    described = describe(details, place)
+    described = parse_row(details, place)
     return Record(
         id=described.id or str(uri),
         photo=photo,

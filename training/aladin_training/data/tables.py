@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from aladin_network.errors import DataError
 from aladin_network.photos.files import CAPTIONS, ID, PHOTO, SPLIT, PhotoFile, first_of
-from aladin_training.data.fields import Place, describe, has_failed
-from aladin_training.data.records import Entry, Record
+from aladin_training.data.fields import Place, download_failed, parse_row
+from aladin_training.data.records import LocatedRecord, Record
 
 
 class Table(NamedTuple):
@@ -35,7 +35,7 @@ class Table(NamedTuple):
     rows: Iterator[tuple[Place, dict[str, Any]]]
 
 
-def table_entries(table: Table) -> Iterator[Entry]:
+def table_entries(table: Table) -> Iterator[LocatedRecord]:
     """Read photos from rows; those of one photo that follow one another add their captions.
 
     The first of a photo's rows gives its id and metadata. Rows of downloads that failed are
@@ -53,11 +53,11 @@ def table_entries(table: Table) -> Iterator[Entry]:
             f"got the columns {', '.join(map(repr, table.columns))}",
         )
     folder = table.file.absolute().parent
-    waiting: Entry | None = None
+    waiting: LocatedRecord | None = None
     for place, row in table.rows:
-        if has_failed(row):
+        if download_failed(row):
             continue
-        entry = Entry(place, _record(row, column, folder, place))
+        entry = LocatedRecord(place, _record(row, column, folder, place))
         if waiting is not None and entry.record.uri == waiting.record.uri:
             waiting = _joined(waiting, entry)
             continue
@@ -72,7 +72,7 @@ def _record(row: dict[str, Any], column: str, folder: Path, place: Place) -> Rec
     uri = row[column]
     if not isinstance(uri, str) or not uri.strip():
         raise place.error(f"{column}: expected the path of a photo, got {uri!r}")
-    described = describe(row, place, column)
+    described = parse_row(row, place, column)
     return Record(
         id=described.id or uri,
         photo=PhotoFile(folder / uri),
@@ -83,7 +83,7 @@ def _record(row: dict[str, Any], column: str, folder: Path, place: Place) -> Rec
     )
 
 
-def _joined(first: Entry, another: Entry) -> Entry:
+def _joined(first: LocatedRecord, another: LocatedRecord) -> LocatedRecord:
     record, split = first.record, another.record.split
     if split != record.split:
         reason = f"photo {record.uri!r} is in split {split!r} here, in {record.split!r} before"

@@ -10,7 +10,7 @@ from typing import Any
 from aladin_network.errors import DataError
 from aladin_network.photos.files import CAPTIONS, PHOTO, first_of
 from aladin_training.data import iter_records
-from aladin_training.data.fields import describe
+from aladin_training.data.fields import parse_row
 from aladin_training.data.formats import TABLES
 from aladin_training.data.json_files import read_lines
 from aladin_training.data.records import OnSkip, log_skipped
@@ -104,7 +104,7 @@ def _text_rows(table: Table) -> Iterator[TextRecord]:
         reason = f"expected a column of photos or of texts, got the columns {columns}"
         raise DataError(table.file, None, reason)
     for place, row in table.rows:
-        described = describe(row, place)
+        described = parse_row(row, place)
         if described.id is None or len(described.captions) != 1:
             found = f"id {described.id!r} and {len(described.captions)} texts"
             raise place.error(f"expected an id and a text, got {found}")

@@ -21,10 +21,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 from aladin_network.errors import DataError
 from aladin_network.photos.files import PhotoFile, name_fault
-from aladin_training.data.fields import Place, has_failed
+from aladin_training.data.fields import Place, download_failed
 from aladin_training.data.records import (
     UNREADABLE_SUFFIXES,
-    Entry,
+    LocatedRecord,
     OnSkip,
     log_skipped,
     skipped_photo,
@@ -177,7 +177,7 @@ def is_tar(path: Path) -> bool:
     return path.name.lower().endswith((TAR, *_COMPRESSED))
 
 
-def read_tar(path: Path, root: Path, on_skip: OnSkip = log_skipped) -> Iterator[Entry]:
+def read_tar(path: Path, root: Path, on_skip: OnSkip = log_skipped) -> Iterator[LocatedRecord]:
     """Read the photos of one tar; those that img2dataset could not download are skipped.
 
     Args:
@@ -215,7 +215,7 @@ class _Tar:
         self._bare: set[PurePosixPath] = set()
         self._orphans: set[PurePosixPath] = set()
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[LocatedRecord]:
         # A name says where to unpack to; one from the root on is no different here.
         named = (
             (PurePosixPath(member.name.lstrip("/")), member)
@@ -227,7 +227,7 @@ class _Tar:
 
     def _sample(
         self, stem: PurePosixPath, members: list[tuple[PurePosixPath, TarMember]]
-    ) -> Iterator[Entry]:
+    ) -> Iterator[LocatedRecord]:
         captions: tuple[str, ...] | None = None
         details: dict[str, Any] | None = None
         for name, member in members:
@@ -242,14 +242,14 @@ class _Tar:
         self._refuse_torn(stem, bool(photos), captions is not None or details is not None)
         if details is None and photos:
             details = self._row(stem.name)
-        if details is not None and has_failed(details):
+        if details is not None and download_failed(details):
             return
         for name, member in photos:
             place = self._place(name)
             photo = PhotoFile(self._path, member.offset, member.length)
             record = sample_record(self._uri / name, photo, captions, details or {}, place)
             if (fault := name_fault(record.id)) is None:
-                yield Entry(place, record)
+                yield LocatedRecord(place, record)
             else:
                 self._skip(name, fault)
 

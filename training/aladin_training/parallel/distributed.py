@@ -12,7 +12,7 @@ import os
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ from torch.distributed.rendezvous import rendezvous
 from aladin_network.errors import ConfigError, ProcessLostError, ToldElsewhereError
 from aladin_network.layers import lengthened
 from aladin_network.scoring.scores import Encoding
-from aladin_training.batches.plan import Share
 
 # The others wait while the first process fills caches, mines or validates: that may take hours,
 # and torchrun ends them should it fail.
@@ -31,6 +30,29 @@ _PATIENCE = timedelta(days=7)
 _FAILURES = "aladin/failures"
 
 T = TypeVar("T")
+
+
+class BatchShare(NamedTuple):
+    """The part of every batch that one of several processes encodes.
+
+    Attributes:
+        rank: number of the process, from 0.
+        world: number of processes.
+    """
+
+    rank: int
+    world: int
+
+    def photos(self, batch_size: int) -> slice:
+        """Return this process's photos among those of a batch; shares differ by one at most.
+
+        Raises:
+            ConfigError: there are fewer photos than processes.
+        """
+        if batch_size < self.world:
+            raise ConfigError(f"a batch of {batch_size} photos is too small for {self.world} parts")
+        first, last = (batch_size * rank // self.world for rank in (self.rank, self.rank + 1))
+        return slice(first, last)
 
 
 def rank() -> int:
@@ -43,18 +65,18 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def is_first() -> bool:
+def is_main_process() -> bool:
     """Tell whether this is the process that writes, validates and talks."""
     return rank() == 0
 
 
-def own_share() -> Share:
+def own_share() -> BatchShare:
     """Return which part of every batch this process encodes."""
-    return Share(rank=rank(), world=world_size())
+    return BatchShare(rank=rank(), world=world_size())
 
 
 @contextmanager
-def joined_job() -> Generator[None]:
+def distributed_job() -> Generator[None]:
     """Join the processes that torchrun started, for the time of the block.
 
     Tensors of a GPU travel by nccl, all others by gloo. Each process has a GPU to itself, the
@@ -92,7 +114,7 @@ def _choose_device() -> str:
     return "cpu:gloo,cuda:nccl"
 
 
-def check_divides(batch_size: int) -> None:
+def check_even_shares(batch_size: int) -> None:
     """Refuse a batch that the processes cannot share evenly.
 
     Raises:
@@ -106,7 +128,7 @@ def check_divides(batch_size: int) -> None:
 
 
 @contextmanager
-def together() -> Generator[None]:
+def collective() -> Generator[None]:
     """Surround what the processes do in step.
 
     Raises:
@@ -118,29 +140,29 @@ def together() -> Generator[None]:
         raise ProcessLostError(str(error)) from error
 
 
-def wait() -> None:
+def wait_for_all() -> None:
     """Wait until every process has come here."""
     if world_size() > 1:
-        with together():
+        with collective():
             dist.all_reduce(torch.zeros(1))  # on the CPU: a GPU would spin
 
 
 @contextmanager
-def first_goes_ahead() -> Generator[None]:
+def main_process_first() -> Generator[None]:
     """Let the first process run the block, then the others, who find what it has written."""
-    if not is_first():
-        wait()
+    if not is_main_process():
+        wait_for_all()
     yield
-    if is_first():
-        wait()
+    if is_main_process():
+        wait_for_all()
 
 
-def agreed(value: T) -> T:
+def broadcast_value(value: T) -> T:
     """Return the first process's value to all."""
     if world_size() == 1:
         return value
     values = [value]
-    with together():
+    with collective():
         dist.broadcast_object_list(values, device=torch.device("cpu"))
     return values[0]
 
@@ -171,7 +193,7 @@ def gather_inputs(texts: Encoding) -> Encoding:
     if world_size() == 1:
         return texts
     longest = torch.tensor(texts.mask.shape[1])
-    with together():
+    with collective():
         dist.all_reduce(longest, dist.ReduceOp.MAX)
     length = int(longest)
     return Encoding(
@@ -196,7 +218,7 @@ def sum_gradients(shared: Iterable[nn.Parameter], alike: Iterable[nn.Parameter])
     parts = [value.grad for value in shared if value.grad is not None]
     for bundle in _bundles([*parts, *counted_once]):
         flat = torch.cat([gradient.flatten() for gradient in bundle])
-        with together():
+        with collective():
             dist.all_reduce(flat)
         sizes = [gradient.numel() for gradient in bundle]
         for gradient, total in zip(bundle, flat.split(sizes), strict=True):
@@ -204,14 +226,14 @@ def sum_gradients(shared: Iterable[nn.Parameter], alike: Iterable[nn.Parameter])
 
 
 @torch.no_grad()
-def copy_from_first(module: nn.Module) -> None:
+def broadcast_weights(module: nn.Module) -> None:
     """Give every process the first one's parameters and statistics."""
     if world_size() == 1:
         return
     for value in (*module.parameters(), *module.buffers()):
         if value.is_floating_point():  # other buffers are constants
             sent = value.contiguous()
-            with together():
+            with collective():
                 dist.broadcast(sent, src=0)
             value.copy_(sent)
 
@@ -234,7 +256,7 @@ class _Gather(torch.autograd.Function):
         ctx.summed, ctx.count = summed, rows.shape[0]
         parts = [torch.empty_like(rows) for _ in range(world_size())]
         if rows.numel():
-            with together():
+            with collective():
                 dist.all_gather(parts, rows.contiguous())
         return torch.cat(parts)
 
@@ -243,7 +265,7 @@ class _Gather(torch.autograd.Function):
         grad = grad_outputs[0]
         if ctx.summed and grad.numel():
             grad = grad.clone(memory_format=torch.contiguous_format)
-            with together():
+            with collective():
                 dist.all_reduce(grad)
         return grad[rank() * ctx.count : (rank() + 1) * ctx.count], None
 

@@ -26,7 +26,7 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     return bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))
 
 
-def computing(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
+def mixed_precision(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
     """Return the context of a forward pass: autocast to half precision, or nothing.
 
     Args:
@@ -75,7 +75,7 @@ class RandomState(NamedTuple):
 
 
 @contextmanager
-def kept_random_state(device: torch.device) -> Generator[None]:
+def preserved_random_state(device: torch.device) -> Generator[None]:
     """Leave the generators after the block as they were before it."""
     before = RandomState.now(device)
     try:

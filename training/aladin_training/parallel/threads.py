@@ -35,7 +35,7 @@ def torch_threads(count: int | None) -> Generator[None]:
 T = TypeVar("T")
 
 
-def look_ahead(items: Generator[T], count: int) -> Generator[T]:
+def prefetch(items: Generator[T], count: int) -> Generator[T]:
     """Pass items on in their order, the next ones made ready in a thread of their own.
 
     An error in the making is raised where its item would have come. Whoever stops early and

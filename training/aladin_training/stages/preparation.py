@@ -1,7 +1,4 @@
-"""A run that begins with the network of a checkpoint.
-
-From a recipe to a network and its data, ready for the first stage.
-"""
+"""From a recipe to a network and its data, ready for the first stage."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from aladin_network.config import ModelConfig
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel, text_encoder_class
 from aladin_network.types import Progress
-from aladin_training.adapters.parts import check_tuning
+from aladin_training.adapters.parts import check_fine_tuning
 from aladin_training.batches.dataset import PairDataset
 from aladin_training.batches.items import (
     PLAIN,
@@ -35,54 +32,14 @@ from aladin_training.streaming.stream import PhotoStream, TarStream, open_stream
 from aladin_training.tasks.joint import build_tasks
 
 
-def load_start(start: StartConfig) -> AladinModel:
-    """Load the network that a run begins with.
-
-    Args:
-        start: of the recipe.
-
-    Raises:
-        CheckpointError: it cannot be read.
-        ConfigError: the recipe asks for another model.
-    """
-    folder = Path(start.checkpoint).expanduser()
-    checkpoint = load_checkpoint(folder, frozen=start.frozen)
-    _check_id(start, checkpoint.model_id)
-    return checkpoint.model
-
-
-def identified(recipe: Recipe) -> Recipe:
-    """Return a recipe that knows which checkpoint it starts from, not only where it lies.
-
-    Args:
-        recipe: with or without a start.
-
-    Raises:
-        CheckpointError: the checkpoint cannot be read.
-        ConfigError: the recipe asks for another model.
-    """
-    if recipe.start is None:
-        return recipe
-    model_id = read_model_id(Path(recipe.start.checkpoint).expanduser())
-    _check_id(recipe.start, model_id)
-    return dataclasses.replace(recipe, start=dataclasses.replace(recipe.start, model_id=model_id))
-
-
-def _check_id(start: StartConfig, model_id: str) -> None:
-    if start.model_id not in (None, model_id):
-        raise ConfigError(
-            f"start: {start.checkpoint} holds the model {model_id[:12]}, "
-            f"expected {str(start.model_id)[:12]}"
-        )
-
-
 class PreparedRun(NamedTuple):
     """A network and its data, before any stage.
 
     Attributes:
-        model: with pretrained encoders, the rest at random.
-        train_set: pairs to train on, or the stream of them.
-        validation_set: pairs that choose the best weights.
+        model: Network with pretrained encoders and otherwise random weights, or that of the
+            checkpoint that the recipe starts from.
+        train_set: Training pairs, or a stream of them.
+        validation_set: Pairs on which the best weights are chosen.
     """
 
     model: AladinModel
@@ -96,70 +53,88 @@ def prepare_run(
     """Check a recipe, build its network and find its data; stages encode what they need.
 
     Args:
-        recipe: what is to be trained.
-        progress: told of photos and captions.
-        before_encoding: called when recipe and data have been read without fault, before any
-            photo is.
+        recipe: Recipe to prepare.
+        progress: Receives photos and captions.
+        before_encoding: Called once recipe and data have been read without an error, before any
+            photo is decoded.
 
     Raises:
-        ConfigError: a stage names a loss that it cannot use, or cannot tune an encoder as it
-            says.
-        CheckpointError: an encoder, or the checkpoint of the start, cannot be loaded.
-        DataError: the data cannot be used.
-        RegionError: photos have no regions.
-        InputError: the network reads photos and the recipe names regions, or the other way round.
+        ConfigError: If a loss does not fit its task, or an encoder cannot be tuned as requested.
+        CheckpointError: If an encoder, or the checkpoint of the start, cannot be loaded.
+        DataError: If the data cannot be used.
+        RegionError: If photos have no regions.
+        InputError: If the network reads photos and the recipe names regions, or vice versa.
     """
     for stage in recipe.stage:
         build_tasks(stage)
     torch.manual_seed(recipe.seed)
-    regions = _regions(recipe)
-    data = recipe.data
-    train = _training_data(recipe, progress)
-    validation_records = _read(recipe, data.validation_source or data.source, data.validation_split)
-    model = _network(recipe, train, regions)
+    regions = _open_regions(recipe)
+    train = _open_training_data(recipe, progress)
+    validation = _read_validation_records(recipe)
+    model = _build_network(recipe, train, regions)
     for stage in recipe.stage:
-        check_tuning(model, stage.tune)
+        check_fine_tuning(model, stage.tune)
     check_regions(model.image.encoder, regions)
     if regions is not None:
         assert not isinstance(train, TarStream)  # refused by `DataConfig`
-        region_items([*train, *validation_records], model.image.encoder, regions)
+        region_items([*train, *validation], model.image.encoder, regions)
     before_encoding()
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     prepare = functools.partial(
         PairDataset.prepare,
         model=model,
-        cache_root=Path(data.cache).expanduser(),
+        cache_root=Path(recipe.data.cache).expanduser(),
         precision=recipe.precision,
         progress=progress,
         regions=regions,
     )
-    views = view_names(data.mirror, data.crops)
+    views = view_names(recipe.data.mirror, recipe.data.crops)
     if isinstance(train, TarStream):
-        assert data.stream is not None  # it was opened for this
-        train_set = PhotoStream(
-            train, model.image.encoder, model.text.encoder, tuple(views), data.stream.shuffle
-        )
+        train_set = _photo_stream(recipe, train, model, views)
     else:
         train_set = prepare(train, views=views)
-    validation_set = prepare(validation_records, views=[PLAIN])
-    return PreparedRun(model, train_set, validation_set)
+    return PreparedRun(model, train_set, prepare(validation, views=[PLAIN]))
 
 
-def _training_data(recipe: Recipe, progress: Progress) -> Sequence[Record] | TarStream:
-    data = recipe.data
-    if data.stream is None:
-        return _read(recipe, data.source, data.train_split)
-    source, cache = Path(data.source).expanduser(), Path(data.cache).expanduser()
-    return open_stream(source, data.train_split, cache, progress)
+def with_model_id(recipe: Recipe) -> Recipe:
+    """Add the id of the model that a recipe starts from.
+
+    Args:
+        recipe: Recipe with or without a start.
+
+    Raises:
+        CheckpointError: If the checkpoint cannot be read.
+        ConfigError: If the recipe names another model id.
+    """
+    if recipe.start is None:
+        return recipe
+    model_id = read_model_id(Path(recipe.start.checkpoint).expanduser())
+    _check_model_id(recipe.start, model_id)
+    return dataclasses.replace(recipe, start=dataclasses.replace(recipe.start, model_id=model_id))
 
 
-def _read(recipe: Recipe, source: str, split: str | None) -> list[Record]:
-    without_regions = recipe.data.regions is None
-    return read_records(Path(source).expanduser(), split, require_photos=without_regions)
+def load_start(start: StartConfig) -> AladinModel:
+    """Load the network that a run starts from.
+
+    Raises:
+        CheckpointError: If it cannot be read.
+        ConfigError: If the recipe names another model id.
+    """
+    folder = Path(start.checkpoint).expanduser()
+    checkpoint = load_checkpoint(folder, frozen=start.frozen)
+    _check_model_id(start, checkpoint.model_id)
+    return checkpoint.model
 
 
-def _regions(recipe: Recipe) -> RegionStore | None:
-    """Open the regions that a recipe names."""
+def _check_model_id(start: StartConfig, model_id: str) -> None:
+    if start.model_id not in (None, model_id):
+        raise ConfigError(
+            f"start: {start.checkpoint} holds the model {model_id[:12]}, "
+            f"expected {str(start.model_id)[:12]}"
+        )
+
+
+def _open_regions(recipe: Recipe) -> RegionStore | None:
     data = recipe.data
     if data.regions is None:
         return None
@@ -167,19 +142,38 @@ def _regions(recipe: Recipe) -> RegionStore | None:
     return open_regions(Path(data.regions).expanduser(), labels)
 
 
-def _network(
+def _open_training_data(recipe: Recipe, progress: Progress) -> Sequence[Record] | TarStream:
+    data = recipe.data
+    if data.stream is None:
+        return _read_split(recipe, data.source, data.train_split)
+    source, cache = Path(data.source).expanduser(), Path(data.cache).expanduser()
+    return open_stream(source, data.train_split, cache, progress)
+
+
+def _read_validation_records(recipe: Recipe) -> list[Record]:
+    data = recipe.data
+    return _read_split(recipe, data.validation_source or data.source, data.validation_split)
+
+
+def _read_split(recipe: Recipe, source: str, split: str | None) -> list[Record]:
+    reads_photos = recipe.data.regions is None
+    return read_records(Path(source).expanduser(), split, require_photos=reads_photos)
+
+
+def _build_network(
     recipe: Recipe, train: Sequence[Record] | TarStream, regions: RegionStore | None
 ) -> AladinModel:
     if recipe.start is not None:
         return load_start(recipe.start)
-    assert recipe.model is not None  # a recipe has the one or the other
+    assert recipe.model is not None  # a recipe has either a model or a start
     config = recipe.model if regions is None else with_detector(recipe.model, regions)
-    return AladinModel.create(config, _tokenizer(recipe, config, train))
+    return AladinModel.create(config, _learn_tokenizer(recipe, config, train))
 
 
-def _tokenizer(
+def _learn_tokenizer(
     recipe: Recipe, model: ModelConfig, train: Sequence[Record] | TarStream
 ) -> Tokenizer | None:
+    """Learn a vocabulary from the training captions, unless the text encoder has its own."""
     if model.text_encoder.source is not None:
         return None
     encoder = text_encoder_class(model)
@@ -190,3 +184,16 @@ def _captions(train: Sequence[Record] | TarStream) -> Iterator[str]:
     if isinstance(train, TarStream):
         return train.captions()
     return (caption for record in train for caption in record.captions)
+
+
+def _photo_stream(
+    recipe: Recipe, train: TarStream, model: AladinModel, views: Sequence[str]
+) -> PhotoStream:
+    assert recipe.data.stream is not None  # it was opened as one
+    return PhotoStream(
+        train,
+        model.image.encoder,
+        model.text.encoder,
+        tuple(views),
+        recipe.data.stream.shuffle,
+    )

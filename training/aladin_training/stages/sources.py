@@ -1,6 +1,7 @@
-"""What a stage takes from the stages before it: networks, and negatives that one of them mined.
+"""What a stage takes from finished stages.
 
-Finished stages that several runs share: the same start is trained once.
+`RunSources` gives the networks of a run's earlier stages, and the negatives that they mine.
+`StageStore` holds finished stages that several runs share, so that a common start is trained once.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ from aladin_training.streaming.stream import PhotoStream
 
 
 class StageSources(Protocol):
-    """What a stage takes from earlier ones."""
+    """Results of earlier stages."""
 
     def checkpoint(self, stage: str) -> Checkpoint:
-        """Return the network that a stage left."""
+        """Return the checkpoint of a stage."""
         ...
 
     def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
-        """Return the mined negatives of a stage."""
+        """Return the mined negatives that a stage asks for."""
         ...
 
 
 class RunSources:
-    """The earlier stages of a run, in its folder."""
+    """Results of the earlier stages of a run, read from its folder."""
 
     def __init__(
         self,
@@ -57,14 +58,14 @@ class RunSources:
         device: torch.device,
         progress: Progress,
     ) -> None:
-        """Point at a run.
+        """Refer to a run.
 
         Args:
-            stages: folder of all stages.
-            folder: of the stage that asks; lists that are mined for it are kept there.
-            train_set: what is mined.
-            device: where the networks go.
-            progress: told of photos and captions.
+            stages: Folder of all stages.
+            folder: Folder of the stage that asks; lists mined for it are kept there.
+            train_set: Training split that is mined.
+            device: Device that networks are loaded to.
+            progress: Receives photos and captions.
         """
         self._stages = stages
         self._folder = folder
@@ -73,21 +74,21 @@ class RunSources:
         self._progress = progress
 
     def checkpoint(self, stage: str) -> Checkpoint:
-        """Load the network that a stage left.
+        """Load the checkpoint of a stage.
 
         Raises:
-            CheckpointError: it cannot be read.
+            CheckpointError: If it cannot be read.
         """
         return load_checkpoint(self._stages / stage / "checkpoint", self._device)
 
     def negatives(self, config: OfflineNegativesConfig) -> OfflineNegatives:
-        """Load the mined negatives, mining them first where an earlier stage's network should.
+        """Load mined negatives; if an earlier stage's network mines them, do that first.
 
         Raises:
-            StaleNegativesError: the file belongs to other data, settings or another network.
-            DataError: the file is damaged.
+            StaleNegativesError: If the file belongs to other data, settings or another network.
+            DataError: If the file is damaged.
         """
-        assert isinstance(self._train_set, PairDataset)  # recipes mine in no stream
+        assert isinstance(self._train_set, PairDataset)  # recipes refuse to mine a stream
         miner = self.checkpoint(config.stage) if config.stage is not None else None
         model_id = miner.model_id if miner is not None else None
         if config.miner is not None:
@@ -117,15 +118,18 @@ class RunSources:
 
 
 class StageStore:
-    """Folders of finished stages by all that determines them; safe between processes."""
+    """Folders of finished stages, keyed by everything that determines their weights.
+
+    Several processes may use one store at the same time.
+    """
 
     def __init__(self, root: Path, recipe: Recipe, data_digest: str) -> None:
         """Open the store for one run.
 
         Args:
-            root: folder of the store.
-            recipe: of the run.
-            data_digest: of its training data.
+            root: Folder of the store.
+            recipe: Recipe of the run.
+            data_digest: Digest of its training data.
         """
         self._root = root
         self._recipe = recipe
@@ -135,29 +139,29 @@ class StageStore:
         """Identify a stage by everything that its weights depend on.
 
         Args:
-            number: of the stage in the recipe; the stages after it make no difference.
+            number: Position of the stage in the recipe; later stages make no difference.
         """
         text = stage_history(self._recipe, number) + self._data_digest
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @contextmanager
-    def claim(self, number: int) -> Generator[None]:
-        """Keep other processes from training the same stage meanwhile; wait for one that does."""
+    def lock(self, number: int) -> Generator[None]:
+        """Hold the lock of a stage, so that two processes never train the same one."""
         self._root.mkdir(parents=True, exist_ok=True)
-        # The system lets go of the lock when its process ends, however it ends.
-        with (self._root / f"{self.identity(number)}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        # The operating system releases the lock when the process ends, however it ends.
+        with (self._root / f"{self.identity(number)}.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def take(self, number: int, folder: Path) -> bool:
+    def fetch(self, number: int, folder: Path) -> bool:
         """Copy a finished stage into a run.
 
         Args:
-            number: of the stage.
-            folder: of the stage in the run.
+            number: Position of the stage in the recipe.
+            folder: Folder of the stage in the run.
 
         Returns:
-            Whether the store has it.
+            Whether the store has the stage.
         """
         stored = self._root / self.identity(number)
         if not stored.exists():
@@ -166,23 +170,25 @@ class StageStore:
             link_tree(stored, partial)
         return True
 
-    def give(self, number: int, folder: Path) -> None:
-        """Copy a stage that has just been finished into the store.
+    def add(self, number: int, folder: Path) -> None:
+        """Copy a stage of a run that has just finished into the store.
 
         Args:
-            number: of the stage.
-            folder: of the stage in the run.
+            number: Position of the stage in the recipe.
+            folder: Folder of the stage in the run.
         """
         with atomic_folder(self._root / self.identity(number)) as partial:
             link_tree(folder, partial)
 
 
 def stage_history(recipe: Recipe, number: int) -> str:
-    """Write down all of a recipe that a stage's weights depend on; equal texts, equal stages.
+    """Serialise the part of a recipe that a stage's weights depend on.
+
+    Stages with equal histories are the same stage.
 
     Args:
-        recipe: of the stage.
-        number: of the stage in it.
+        recipe: Recipe of the stage.
+        number: Position of the stage in it.
     """
     content = dump_config(recipe)
     for key in ("name", "final"):
@@ -192,11 +198,11 @@ def stage_history(recipe: Recipe, number: int) -> str:
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """Copy a folder of files that nobody changes any more, by hard links where that works.
+    """Copy a folder of files that no longer change, by hard links where possible.
 
     Args:
-        source: folder to copy.
-        target: an existing, empty folder.
+        source: Folder to copy.
+        target: Existing, empty folder.
     """
     shutil.copytree(source, target, dirs_exist_ok=True, copy_function=_link)
 
@@ -204,5 +210,5 @@ def link_tree(source: Path, target: Path) -> None:
 def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # another disk, or one without links
+    except OSError:  # another file system, or one without hard links
         shutil.copy2(source, target)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from aladin_network.errors import DataError
-from aladin_training.batches.plan import Share
+from aladin_training.parallel.distributed import BatchShare
 from aladin_training.streaming.stream import ReadSample, Sample, TarStream, read_samples
 
 
@@ -21,7 +21,7 @@ def shard_order(shards: int, seed: str, epoch: int) -> list[int]:
     return random.Random(f"{seed}:{epoch}:shards").sample(range(shards), shards)
 
 
-class Lanes:
+class ShuffleBuffer:
     """The shuffle buffer, one lane for each place of a batch.
 
     Photos are let in a row at a time, one into each lane at random, and a batch takes one photo
@@ -102,7 +102,7 @@ class DrawnBatch(NamedTuple):
 
 
 def draw_batches(
-    stream: TarStream, lanes: Lanes, wanted: range, share: Share
+    stream: TarStream, lanes: ShuffleBuffer, wanted: range, share: BatchShare
 ) -> Iterator[DrawnBatch]:
     """Yield some of the batches of an epoch.
 

@@ -29,7 +29,7 @@ _END_MARK_BYTES = 1024
 
 
 @dataclass(frozen=True)
-class Shard:
+class TarShard:
     """One tar of a stream.
 
     Attributes:
@@ -74,7 +74,7 @@ class ShardCount(NamedTuple):
     without_captions: int | None = 0
 
 
-def find_shards(source: Path, split: str | None) -> list[Shard]:
+def find_shards(source: Path, split: str | None) -> list[TarShard]:
     """List the tars of a source, sorted as its readers sort them.
 
     Args:
@@ -95,10 +95,10 @@ def find_shards(source: Path, split: str | None) -> list[Shard]:
                 raise DataError(path, None, "a stream reads tars alone")
     if not paths:
         raise DataError(source, None, "expected tars to stream, found none")
-    return [Shard(path, root, split) for path in paths]
+    return [TarShard(path, root, split) for path in paths]
 
 
-def downloaded_photos(shard: Shard) -> ShardCount | None:
+def downloaded_photos(shard: TarShard) -> ShardCount | None:
     """Return what img2dataset's ``00000_stats.json`` says of the ``00000.tar`` beside it.
 
     None where it cannot know how many photos are of the split, or where the tar was cut short,
@@ -116,7 +116,7 @@ def downloaded_photos(shard: Shard) -> ShardCount | None:
     return ShardCount(successes, without_captions=None)
 
 
-def count_shard(shard: Shard) -> ShardCount:
+def count_shard(shard: TarShard) -> ShardCount:
     """Count the photos of a tar by reading its headers, and all that is no photo.
 
     Raises:
@@ -142,7 +142,7 @@ def _is_ended(tar: Path) -> bool:
 _SAVE_EVERY_S = 30.0
 
 
-def count_shards(shards: Sequence[Shard], cache: Path, progress: Progress) -> list[ShardCount]:
+def count_shards(shards: Sequence[TarShard], cache: Path, progress: Progress) -> list[ShardCount]:
     """Count the photos of every tar.
 
     Args:
@@ -178,7 +178,7 @@ def count_shards(shards: Sequence[Shard], cache: Path, progress: Progress) -> li
     return counts
 
 
-def _key(shards: Sequence[Shard]) -> str:
+def _key(shards: Sequence[TarShard]) -> str:
     content = json.dumps([[str(shard.path), shard.split] for shard in shards])
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -190,7 +190,7 @@ def _load(file: Path) -> dict[str, dict[str, Any]]:
         return {}
 
 
-def _state(shard: Shard) -> list[list[int] | None]:
+def _state(shard: TarShard) -> list[list[int] | None]:
     """Return size and time of the tar, and of the parquet that may hold its captions."""
     return [_stat(shard.path), _stat(shard.path.with_suffix(".parquet"))]
 

@@ -23,7 +23,7 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import Progress
 from aladin_training.data import Record
-from aladin_training.streaming.shards import Shard, ShardCount, count_shards, find_shards
+from aladin_training.streaming.shards import ShardCount, TarShard, count_shards, find_shards
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class TarStream:
         counts: what each of them is taken to hold.
     """
 
-    shards: tuple[Shard, ...]
+    shards: tuple[TarShard, ...]
     counts: tuple[ShardCount, ...]
 
     @property
@@ -165,7 +165,7 @@ def read_samples(
 
 
 def _read_shard(
-    shard: Shard, count: ShardCount, passed: int, wants: Callable[[int], bool]
+    shard: TarShard, count: ShardCount, passed: int, wants: Callable[[int], bool]
 ) -> Iterator[ReadSample]:
     """Read a tar's photos from one on: as many as were counted, whatever is there now."""
     records = shard.records()

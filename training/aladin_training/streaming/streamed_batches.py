@@ -20,10 +20,11 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, decode_image
 from aladin_training.batches.batch import Batch
 from aladin_training.batches.dataset import BATCHES_AHEAD, WHOLE
 from aladin_training.batches.items import THREADS, apply_view
-from aladin_training.batches.plan import Share, draw_captions
+from aladin_training.batches.plan import draw_captions
 from aladin_training.losses.negatives import negative_mask
-from aladin_training.parallel.threads import look_ahead
-from aladin_training.streaming.draws import DrawnBatch, Lanes, draw_batches, shard_order
+from aladin_training.parallel.distributed import BatchShare
+from aladin_training.parallel.threads import prefetch
+from aladin_training.streaming.draws import DrawnBatch, ShuffleBuffer, draw_batches, shard_order
 from aladin_training.streaming.stream import PhotoStream, Sample
 
 logger = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class StreamedBatches:
         """Identify the data; a resumed run must find the same."""
         return self._photos.digest
 
-    def epoch(self, number: int, start: int = 0, share: Share = WHOLE) -> Generator[Batch]:
+    def epoch(self, number: int, start: int = 0, share: BatchShare = WHOLE) -> Generator[Batch]:
         """Yield the batches of an epoch from one on.
 
         A damaged photo is left out with a warning, and another one shown in its place.
@@ -94,9 +95,9 @@ class StreamedBatches:
         Raises:
             DataError: a tar cannot be used, or there is no photo in place of a damaged one.
         """
-        return look_ahead(self._batches(number, start, share), BATCHES_AHEAD)
+        return prefetch(self._batches(number, start, share), BATCHES_AHEAD)
 
-    def _batches(self, epoch: int, start: int, share: Share) -> Generator[Batch]:
+    def _batches(self, epoch: int, start: int, share: BatchShare) -> Generator[Batch]:
         damaged: set[str] = set()
         with closing(self._decoding(epoch, start, share)) as decoding:
             for drawn, shown in decoding:
@@ -106,11 +107,11 @@ class StreamedBatches:
         if damaged:
             logger.warning("epoch %d: left out %d damaged photos", epoch, len(damaged))
 
-    def _decoding(self, epoch: int, start: int, share: Share) -> Generator[_Decoding]:
+    def _decoding(self, epoch: int, start: int, share: BatchShare) -> Generator[_Decoding]:
         """Yield batches that are being decoded, each while the next one's photos are read."""
         photos = self._photos
         stream = photos.stream.reordered(shard_order(len(photos.stream.shards), self._seed, epoch))
-        lanes = Lanes(stream.photos, self._batch_size, photos.shuffle, self._seed, epoch)
+        lanes = ShuffleBuffer(stream.photos, self._batch_size, photos.shuffle, self._seed, epoch)
         wanted = range(start, self.batches_per_epoch)
         first_place = share.photos(self._batch_size).start
         begun: deque[_Decoding] = deque()

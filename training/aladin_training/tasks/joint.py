@@ -109,7 +109,7 @@ class JointTask(nn.Module):
     def scores(self, batch: Batch, encode: Encode) -> BatchScores:
         """Encode a batch with this network and with its anchors."""
         seen = [anchor(batch, encode) for anchor in self.anchors]
-        own = batch.seen_by(self._reads)
+        own = batch.for_network(self._reads)
         return BatchScores(self.model, own, encode, seen, self._teacher)
 
     def report(self, scores: BatchScores) -> LossReport:

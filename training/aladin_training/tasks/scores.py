@@ -167,4 +167,4 @@ class FrozenNetwork:
     @torch.no_grad()
     def __call__(self, batch: Batch, encode: Encode = encode_directly) -> BatchScores:
         """Encode the batch."""
-        return BatchScores(self.model, batch.seen_by(self._reads), encode)
+        return BatchScores(self.model, batch.for_network(self._reads), encode)

@@ -20,7 +20,7 @@ from aladin_network.photos.region_files import write_region_npz
 from aladin_network.photos.regions import RegionSet
 from aladin_network.types import NullProgress, Progress
 from aladin_training.data.records import Record
-from aladin_training.parallel.threads import look_ahead
+from aladin_training.parallel.threads import prefetch
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ def extract_regions(
         else:
             wanted.append(record)
     progress.start(len(wanted), "photos")
-    for batch in look_ahead(_read_batches(wanted, batch_size, readers), _AHEAD):
+    for batch in prefetch(_read_batches(wanted, batch_size, readers), _AHEAD):
         for record, found in _detected(detector, batch):
             if isinstance(found, RegionSet):
                 with atomic_file(region_file(out, record.id)) as partial:

@@ -11,10 +11,9 @@ import pytest
 
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.types import NullProgress
-from aladin_training.comparison.compare import compare
-from aladin_training.comparison.evaluation import load_evaluation
-from aladin_training.comparison.plan import Plan
-from aladin_training.comparison.runner import is_trained, perform_all
+from aladin_training.comparison.compare import compare, perform_all
+from aladin_training.comparison.evaluation import is_trained, load_evaluation
+from aladin_training.comparison.plan import ComparisonPlan
 from aladin_training.comparison.summary import summarize_plan
 from aladin_training.config.recipe import Recipe
 from aladin_training.data import read_records
@@ -39,21 +38,25 @@ class Interrupt(NullProgress):
 
 
 @pytest.fixture(scope="module")
-def tiny_plan(variant: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> Plan:
+def tiny_plan(
+    variant: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory
+) -> ComparisonPlan:
     """Two recipes that begin with the same stage, two seeds."""
     short = ("stage.joint.epochs=1", "stage.student.epochs=1")
     recipes = (variant("base", *short), variant("faster", *short, "stage.student.lr=0.01"))
-    return Plan(recipes, "base", (0, 1), "val", tmp_path_factory.mktemp("comparison") / "out")
+    return ComparisonPlan(
+        recipes, "base", (0, 1), "val", tmp_path_factory.mktemp("comparison") / "out"
+    )
 
 
 @pytest.fixture(scope="module")
-def compared(tiny_plan: Plan) -> Plan:
+def compared(tiny_plan: ComparisonPlan) -> ComparisonPlan:
     result = compare(tiny_plan)
     assert result.failures == {}
     return tiny_plan
 
 
-def test_every_run_is_trained_evaluated_and_reported(compared: Plan) -> None:
+def test_every_run_is_trained_evaluated_and_reported(compared: ComparisonPlan) -> None:
     comparison = summarize_plan(compared, {}, {})
     assert [len(summary.runs) for summary in comparison.summaries] == [2, 2]
     assert comparison.summaries[1].difference is not None
@@ -61,7 +64,7 @@ def test_every_run_is_trained_evaluated_and_reported(compared: Plan) -> None:
     assert (compared.out / "report.html").exists()
 
 
-def test_the_shared_start_is_trained_once(compared: Plan) -> None:
+def test_the_shared_start_is_trained_once(compared: ComparisonPlan) -> None:
     """Two seeds of one start, and of two ends: six stages in all."""
     stages = [path for path in (compared.out / "stages").iterdir() if path.is_dir()]
     assert len(stages) == 6
@@ -72,7 +75,7 @@ def test_the_shared_start_is_trained_once(compared: Plan) -> None:
     assert starts[0].read_bytes() == starts[1].read_bytes()
 
 
-def test_a_stored_evaluation_is_that_of_the_served_network(compared: Plan) -> None:
+def test_a_stored_evaluation_is_that_of_the_served_network(compared: ComparisonPlan) -> None:
     run = compared.runs()[1]
     stored = load_evaluation(run.folder, "val")
     assert stored is not None
@@ -83,7 +86,7 @@ def test_a_stored_evaluation_is_that_of_the_served_network(compared: Plan) -> No
     assert stored.mean_difference == pytest.approx(served.mean_difference, abs=1e-3)
 
 
-def test_a_second_call_only_writes_the_report(compared: Plan) -> None:
+def test_a_second_call_only_writes_the_report(compared: ComparisonPlan) -> None:
     runs = {file: file.stat().st_mtime_ns for file in (compared.out / "runs").rglob("*.*")}
     report = compared.out / "report.md"
     before = report.read_text()
@@ -93,7 +96,7 @@ def test_a_second_call_only_writes_the_report(compared: Plan) -> None:
     assert runs == {file: file.stat().st_mtime_ns for file in (compared.out / "runs").rglob("*.*")}
 
 
-def test_another_split_is_evaluated_without_training(compared: Plan) -> None:
+def test_another_split_is_evaluated_without_training(compared: ComparisonPlan) -> None:
     other = dataclasses.replace(compared, split="train", seeds=(1,), recipes=compared.recipes[:1])
     weights = other.runs()[0].folder / "checkpoint" / "model.safetensors"
     before = weights.stat().st_mtime_ns
@@ -106,9 +109,9 @@ def test_another_split_is_evaluated_without_training(compared: Plan) -> None:
 
 
 def test_an_interrupted_comparison_ends_alike(
-    compared: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compared: ComparisonPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aladin_training.comparison.processes._TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("aladin_training.comparison.processes._REPORT_EVERY_S", 0.0)
     monkeypatch.setattr("aladin_training.loop.SAVE_EVERY_S", 0.0)
     plan = dataclasses.replace(compared, out=tmp_path / "out", seeds=(0,))
     with pytest.raises(InterruptionError):
@@ -125,7 +128,7 @@ def test_an_interrupted_comparison_ends_alike(
 
 
 def test_a_failing_run_does_not_end_the_others(
-    compared: Plan, variant: Callable[..., Recipe], caplog: pytest.LogCaptureFixture
+    compared: ComparisonPlan, variant: Callable[..., Recipe], caplog: pytest.LogCaptureFixture
 ) -> None:
     changed = dataclasses.replace(compared.recipes[0], precision="bfloat16")
     broken = variant("broken", "stage.student.lr=1e30", "stage.student.clip_norm=1e30")
