@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
-from aladin_network.photos.memory import DecodingMemory
 
 if TYPE_CHECKING:
     from aladin_index.search.query import EncodedQuery
@@ -49,6 +48,7 @@ def draw_here(
     Raises:
         InputError: there is nothing to draw.
     """
+    from aladin_network.photos.memory import DecodingMemory
     from aladin_service.evidence.pairs import draw_pair, find_pair
 
     ids = _drawn_ids(answer)
