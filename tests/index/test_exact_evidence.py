@@ -17,14 +17,16 @@ from aladin_index.encode.add import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import open_index
 from aladin_index.search.evidence import score_pair
+from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import TOKEN_DTYPES, BuildSettings
+from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import InputError
 from aladin_network.inference import QueryModels, encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import TOKEN_DTYPES
 from tests.index.searching import run_search
 
 # As long as the network takes texts, and of few different words: they share regions.
@@ -116,7 +118,9 @@ def test_a_pair_alone_scores_as_in_a_search(
         for hit in found.hits:
             item = side.items.by_id(hit.id)
             assert item is not None
-            pair = score_pair(model, query, modality, side, item, words, size_px)
+            pair = score_pair(
+                model, EncodedQuery(query, modality, words, size_px), modality, side, item
+            )
             assert pair.match == pytest.approx(hit.stages.match.score, abs=1e-6)
             assert hit.stages.align is not None
             assert pair.align == pytest.approx(hit.stages.align.score, abs=1e-6)
@@ -141,4 +145,4 @@ def test_without_tokens_there_is_no_evidence(
         assert item is not None
         query = encode_texts(checkpoint.model, ["a dog"])
         with pytest.raises(InputError, match="imported without tokens"):
-            score_pair(checkpoint.model, query, "text", side, item, "a dog", None)
+            score_pair(checkpoint.model, EncodedQuery(query, "text", "a dog"), "text", side, item)
