@@ -132,7 +132,14 @@ LogFormat = Literal["text", "json"]
 
 # Loggers that log from INFO on; third parties log warnings and errors alone. `service.access` and
 # `service.audit` are the names of the access log and the audit log.
-_OURS = ("aladin_network", "aladin_training", "aladin_index", "aladin_service", "service", "uvicorn")
+_OURS = (
+    "aladin_network",
+    "aladin_training",
+    "aladin_index",
+    "aladin_service",
+    "service",
+    "uvicorn",
+)
 
 
 class LogSetup(NamedTuple):
