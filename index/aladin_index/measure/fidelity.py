@@ -20,7 +20,7 @@ from torch import Tensor
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.retrieval import largest, retrieve
-from aladin_index.search.ranking import rank_by_fusion
+from aladin_index.search.ranking import rank_in_blocks
 from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.tokens.alignment import alignment_with_all, alignment_with_candidates
 from aladin_network.scoring.fusion import DirectionFusion
@@ -181,7 +181,7 @@ def two_stage_ms(
             align = partial(alignment_with_candidates, tokens, queries.modality, side.tokens)
             started = time.perf_counter()
             rows, match = retrieve(ann, side.embeddings, embedding, candidates)
-            rank_by_fusion(rows, match, 1, align, fusion, fusion.weight)
+            rank_in_blocks(rows, match, 1, align, fusion, fusion.weight, len(rows))
             times_ms.append(1000 * (time.perf_counter() - started))
     finally:
         torch.set_num_threads(threads)
