@@ -18,6 +18,8 @@ from aladin_index.encode.add import TimedAddReport
 from aladin_index.encode.source_items import SourceItem
 from aladin_index.format.manifest import Manifest
 from aladin_index.items.tables import StoredItem
+from aladin_index.search.backend import SearchBackend
+from aladin_network.errors import UnknownItemError
 from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import OnDuplicate, Target
@@ -29,6 +31,7 @@ from aladin_service.photos.photo_bytes import (
     photo_version,
     resized_photo,
     rewritten_photo,
+    served_photo,
 )
 from aladin_service.work.index_report import IndexReport, report_index
 from aladin_service.work.worker import Job, JobQueueName, Worker
@@ -52,9 +55,9 @@ class DescribeIndex(Job[IndexState]):
 
     def run(self, worker: Worker) -> IndexState:
         """Return its manifest and counts."""
-        engine = worker.engine()
+        index = worker.searcher().index
         return IndexState(
-            engine.manifest, {target: engine.count(target) for target in engine.manifest.targets}
+            index.manifest, {target: index.side(target).count for target in index.manifest.targets}
         )
 
 
@@ -72,7 +75,7 @@ class ReportIndex(Job[IndexReport]):
 
     def run(self, worker: Worker) -> IndexReport:
         """Return what there is to tell."""
-        return report_index(worker.engine().searcher.index, self.offset, self.limit)
+        return report_index(worker.searcher().index, self.offset, self.limit)
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class GetItem(Job[StoredItem]):
 
     def run(self, worker: Worker) -> StoredItem:
         """Return what the index knows of it."""
-        return worker.engine().item(self.target, self.item_id)
+        return _item(worker.searcher().index, self.target, self.item_id)
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class AddItems(Job[TimedAddReport]):
 
     def run(self, worker: Worker) -> TimedAddReport:
         """Return the ids that were added, replaced and skipped."""
-        model = worker.engine().model
+        model = worker.searcher().index.checkpoint.model
         return worker.changer().add(model, self.target, self.items, self.on_duplicate)
 
 
@@ -156,7 +159,9 @@ class ReadPhoto(Job[PhotoRead]):
 
     def run(self, worker: Worker) -> PhotoRead:
         """Return its bytes."""
-        file = worker.engine().photo(self.item_id)
+        index = worker.searcher().index
+        item = _item(index, "images", self.item_id)
+        file = served_photo(index.path, item, worker.live.photos_root)
         if file is None:
             raise PhotoGoneError(self.item_id)
         version = photo_version(file, self.item_id, self.size_px)
@@ -214,11 +219,23 @@ class DrawEvidence(Job[DrawnEvidence]):
 
     def run(self, worker: Worker) -> DrawnEvidence:
         """Return it as a PNG file."""
-        engine = worker.engine()
-        searcher = engine.searcher
-        pair = find_pair(searcher, self.query, self.item_id, engine.photos_root)
+        searcher = worker.searcher()
+        pair = find_pair(searcher, self.query, self.item_id, worker.live.photos_root)
         version = drawing_version(searcher, pair)
         if version in self.known:
             return DrawnEvidence(version, None)
         encoded = worker.encode(searcher, pair.query)
         return DrawnEvidence(version, draw_pair(searcher, pair, encoded, worker.memory))
+
+
+def _item(index: SearchBackend, target: Target, item_id: str) -> StoredItem:
+    """Look an item up.
+
+    Raises:
+        UnknownItemError: If no item of the collection has this id.
+        NoSuchTargetError: If the index has no such collection.
+    """
+    item = index.side(target).items.by_id(item_id)
+    if item is None:
+        raise UnknownItemError(target, item_id)
+    return item
