@@ -52,7 +52,7 @@ from aladin_index.search.results import Hit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings, Target
 from aladin_network.scoring.scores import Encoding
-from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.milvus_server import MilvusServer
 from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index
 from benchmarks.lib.synthetic_sources import find_source

@@ -50,7 +50,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_service.queries import SearchOptions, TextQuery
 from aladin_service.search.answering import SearchEngine
 from aladin_service.settings import QueryLimits
-from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.milvus_server import MilvusServer
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.swap_index import HITS, SwapIndex, some_texts
