@@ -80,12 +80,9 @@ def _is_container(value: object) -> bool:
     return isinstance(value, (Mapping, list, tuple))
 
 
-Target = Literal["images", "texts"]
 # "4bit" and "2bit" hold a token as its nearest centroid and a quantised residual.
 TokenDtype = Literal["float16", "int8", "4bit", "2bit"]
 TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit", "2bit")
-OnDuplicate = Literal["error", "replace", "skip"]
-TARGETS: tuple[Target, ...] = ("images", "texts")
 
 
 @dataclass(frozen=True, kw_only=True)

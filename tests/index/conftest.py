@@ -20,10 +20,9 @@ from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS
 from aladin_index.format.manifest import AnnEntry, CollectionEntry
 from aladin_index.format.npy import write_npy
-from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import (
-    CollectionSource,
     GoingLive,
     describe_model,
     install_model,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from aladin_network.errors import InputError
+from aladin_network.types import Target
 from aladin_service.commands.options import (
     DetectorOption,
     Device,
@@ -32,7 +33,6 @@ from aladin_service.queries import (
     PhotoQuery,
     RegionsQuery,
     SearchOptions,
-    Target,
     TextQuery,
 )
 

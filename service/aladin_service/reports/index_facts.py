@@ -23,9 +23,9 @@ from aladin_network.calibration.measures import DirectionFigures
 from aladin_service.reports.search_text import unreliable_reason
 
 if TYPE_CHECKING:
-    from aladin_index.encode.item_encoders import SkippedItem
     from aladin_index.encode.source_items import PhotoPlaces
-    from aladin_index.settings import Target
+    from aladin_index.format.records import SkippedItem
+    from aladin_network.types import Target
 
 # The best of ten times as many others scores half a deviation higher: so much less does the same
 # gap to it say.

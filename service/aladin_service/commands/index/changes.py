@@ -80,13 +80,14 @@ def add(
     looked at before the first item is added.
     """
     from aladin_index.encode.add import AddSettings, add_items, check_new
-    from aladin_index.encode.item_encoders import RegionReader, SkippedItem
+    from aladin_index.encode.item_encoders import RegionReader
     from aladin_index.encode.source_items import PhotoPlaces, SourceItem
     from aladin_index.format.layout import MODEL, live_generation
+    from aladin_index.format.records import SkippedItem
     from aladin_index.open import open_writer
-    from aladin_index.settings import Target
     from aladin_network.checkpoint import load_checkpoint
     from aladin_network.errors import InputError
+    from aladin_network.types import Target
     from aladin_service.intake.sources import (
         DetectedRegions,
         image_items,
