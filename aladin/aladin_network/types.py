@@ -26,6 +26,19 @@ DIRECTION_OF: dict[Modality, Direction] = {"text": "text_to_image", "image": "im
 # Treatment of a new item whose id is already in the index.
 OnDuplicate = Literal["error", "replace", "skip"]
 
+# Stored form of the second stage's tokens. "4bit" and "2bit" store a token as its nearest centroid
+# and a quantised residual.
+TokenDtype = Literal["float16", "int8", "4bit", "2bit"]
+TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit", "2bit")
+
+# Engines (vector databases) that can keep an index.
+EngineKind = Literal["milvus", "qdrant", "qdrant-edge"]
+ENGINE_KINDS: tuple[EngineKind, ...] = ("milvus", "qdrant", "qdrant-edge")
+
+# Device of the network and of searches, and what finds the candidates there.
+DeviceName = Literal["auto", "cpu", "cuda"]
+FirstStageName = Literal["faiss", "torch"]
+
 # Precision in which the texts of queries are encoded, and its setting.
 QueryPrecision = Literal["float32", "bfloat16"]
 QueryPrecisionSetting = Literal["auto", "float32", "bfloat16"]

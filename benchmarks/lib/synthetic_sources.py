@@ -16,10 +16,10 @@ from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
 from aladin_index.format.npy import write_npy
 from aladin_index.search.stored_collection import StoredCollection, open_collection
-from aladin_index.settings import TokenDtype
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TokenStore
 from aladin_network.errors import ConfigError
+from aladin_network.types import TokenDtype
 
 DEFAULT_SOURCE = Path("runs/flickr8k-index")
 EMBEDDING_DIM, TOKEN_DIM, GRID = 256, 128, 7

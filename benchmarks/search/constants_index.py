@@ -34,9 +34,9 @@ from aladin_index.plan.constants import (
 from aladin_index.plan.costs import align_s, build_s, first_stage_of, index_sizes, pack_s, search_s
 from aladin_index.plan.workload import Workload
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import TOKEN_DTYPES, TokenDtype
 from aladin_index.tokens.alignment import alignment_with_candidates
 from aladin_index.tokens.store import TokenStore, codec_for
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
 from benchmarks.lib.measuring import one_thread, quiet_median_s, quiet_time, quiet_times_s
 from benchmarks.lib.synthetic import SyntheticPhotos, TextQueries
 from benchmarks.lib.synthetic_sources import (

@@ -47,13 +47,13 @@ from torch import Tensor
 
 from aladin_index.format.npy import map_npy, write_npy
 from aladin_index.kernel.binding import load_kernel
-from aladin_index.settings import TOKEN_DTYPES, TokenDtype
 from aladin_index.tokens.alignment import (
     alignment_of_queries,
     alignment_with_candidates,
     torch_alignment,
 )
 from aladin_index.tokens.store import TokenStore
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
 from benchmarks.lib.measuring import time_in_turn
 from benchmarks.lib.synthetic_sources import REGIONS, TOKEN_DIM, unit_vectors, write_store
 

@@ -33,13 +33,12 @@ from aladin_index.format.layout import SKIPPED
 from aladin_index.format.npy import NpyWriter
 from aladin_index.format.records import SkippedItem
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
-from aladin_index.settings import TokenDtype
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import FILE_OF, codec_for
 from aladin_network.files import atomic_folder
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
-from aladin_network.types import Progress
+from aladin_network.types import Progress, TokenDtype
 
 ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
 BOXES, BOX_COUNTS = "boxes.npy", "box_counts.npy"

@@ -39,13 +39,13 @@ from aladin_index.generations.collection_writer import CollectionSource, Encoded
 from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.settings import BuildSettings, TokenDtype
+from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_network.calibration.calibration import read_calibration
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import DataError, IndexMismatchError
 from aladin_network.photos.files import PhotoFile
-from aladin_network.types import NullProgress, Progress, Target
+from aladin_network.types import NullProgress, Progress, Target, TokenDtype
 
 # As of `aladin_index.tokens.store`: enough for a codebook of full size, and to know queries by.
 _TOKEN_SAMPLE, _QUERY_SAMPLE = 2**16, 2**13

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
-from aladin_index.devices.search_device import DeviceName, FirstStageName, SearchDevice
+from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
@@ -20,6 +20,7 @@ from aladin_network.errors import AladinError
 from aladin_network.inference import choose_precision
 from aladin_network.photos.files import PhotosRoot
 from aladin_network.photos.memory import wanted_while
+from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.intake.item_changes import ItemChanger
 from aladin_service.photos.photo_bytes import ThumbnailCache
 from aladin_service.queries import Query
