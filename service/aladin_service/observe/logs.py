@@ -130,8 +130,16 @@ class JsonFormatter(logging.Formatter):
 
 LogFormat = Literal["text", "json"]
 
-# Whose informative messages are worth reading: what third parties log below warnings is not.
-_OURS = ("aladin", "training", "index", "service", "uvicorn")
+# Loggers that log from INFO on; third parties log warnings and errors alone. `service.access` and
+# `service.audit` are the names of the access log and the audit log.
+_OURS = (
+    "aladin_network",
+    "aladin_training",
+    "aladin_index",
+    "aladin_service",
+    "service",
+    "uvicorn",
+)
 
 
 class LogSetup(NamedTuple):
