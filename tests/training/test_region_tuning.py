@@ -112,6 +112,4 @@ def test_layers_are_those_of_the_text_encoder(folder: Path) -> None:
     model = prepare_run(recipe_of(folder, frozen=True), NullProgress()).model
     with pytest.raises(ConfigError, match=r"tune\.image_encoder: .* no list of layers"):
         check_fine_tuning(model, {"image_encoder": TuneConfig(mode="last", layers=1)})
-    check_fine_tuning(
-        model, {"image_encoder": TuneConfig(), "text_encoder": TuneConfig(**LAST)}
-    )
+    check_fine_tuning(model, {"image_encoder": TuneConfig(), "text_encoder": TuneConfig(**LAST)})

@@ -189,13 +189,13 @@ def test_rates_cannot_fall_without_layers() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"mode": "last"}, "need each other"),
-        ({"layers": 2}, "need each other"),
+        ({"mode": "last"}, "require each other"),
+        ({"layers": 2}, "require each other"),
         ({"mode": "last", "layers": 0}, "layers is 0"),
         ({"mode": "lora", "rank": 0}, "rank must be"),
         ({"dropout": 1.0}, "dropout is 1.0"),
-        ({"targets": ("query",)}, "targets go with"),
-        ({"mode": "lora", "targets": ()}, "name at least one"),
+        ({"targets": ("query",)}, "targets require mode"),
+        ({"mode": "lora", "targets": ()}, "at least one name"),
         ({"lr_decay": 0.0}, r"lr_decay is 0.0, expected \(0, 1\]"),
     ],
 )

@@ -132,7 +132,7 @@ def test_readers_without_a_report_of_their_own_log_it(
     (photos / "a.heic").write_bytes(b"x")
     with caplog.at_level(logging.WARNING):
         read_records(photos, require_captions=False)
-    assert caplog.messages == ["left out: a.heic: HEIC cannot be read; convert the photo to JPEG"]
+    assert caplog.messages == ["skipped: a.heic: HEIC cannot be read; convert the photo to JPEG"]
 
 
 @pytest.mark.skipif(not features.check("avif"), reason="this Pillow reads no AVIF")

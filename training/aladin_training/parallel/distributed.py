@@ -82,7 +82,7 @@ def distributed_job() -> Generator[None]:
 
     Raises:
         ConfigError: If there are more processes on this machine than GPUs.
-        ToldElsewhereError: this process failed after another, whose error is the one to read.
+        ToldElsewhereError: If this process failed after another one, which reports the cause.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
