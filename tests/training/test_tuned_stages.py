@@ -26,10 +26,10 @@ from aladin_training.batches.plan import BatchPlan, BatchRows
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.stage import (
     AnchorsConfig,
-    TuneConfig,
     OfflineNegativesConfig,
     StageConfig,
     TaskConfig,
+    TuneConfig,
 )
 from aladin_training.evaluation import encode_records
 from aladin_training.losses.triplet import TripletMarginLoss

@@ -22,7 +22,7 @@ from aladin_training.adapters.parts import (
     set_training_mode,
     start_fine_tuning,
 )
-from aladin_training.config.stage import EncoderPart, TuneConfig, StageConfig, TaskConfig
+from aladin_training.config.stage import EncoderPart, StageConfig, TaskConfig, TuneConfig
 from aladin_training.optimization import build_optimizer
 from aladin_training.step import check_no_batch_statistics
 from aladin_training.tasks.joint import JointTask
@@ -227,6 +227,6 @@ def test_what_an_encoder_cannot_do_is_found_before_anything_changes(
 
 
 def test_train_and_tune_have_to_agree() -> None:
-    with pytest.raises(ConfigError, match=r"tune.text_encoder: train does not list it"):
+    with pytest.raises(ConfigError, match=r"tune.text_encoder: expected text_encoder in train"):
         stage({"text_encoder": TuneConfig()}, train=("matching",))
     assert stage({"text_encoder": TuneConfig()}, train=("matching", "text_encoder")).tune

@@ -112,14 +112,14 @@ def test_only_skipped_photos_of_the_split_count(photos: Path) -> None:
     ids, skipped = read(photos, "train")
     assert ids == ["train/b.png"]
     assert [photo.name for photo in skipped] == ["train/a.heic"]
-    with pytest.raises(DataError, match=r"no photo that can be read: 1 left out, e\.g\. test/a"):
+    with pytest.raises(DataError, match=r"no photo that can be read: 1 skipped, e\.g\. test/a"):
         read(photos, "test")
 
 
 def test_a_folder_without_any_other_photo_says_so(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.heic").write_bytes(b"x")
-    expected = r"holds no photo that can be read: 3 left out, e\.g\. 0\.heic: HEIC cannot be read"
+    expected = r"holds no photo that can be read: 3 skipped, e\.g\. 0\.heic: HEIC cannot be read"
     with pytest.raises(DataError, match=expected):
         read(tmp_path)
     with pytest.raises(DataError, match=expected):

@@ -82,5 +82,5 @@ def test_folders_and_ids_that_cannot_be(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     np.savez(foreign / "x.npz", vectors=np.ones((1, 2)))
-    with pytest.raises(ConfigError, match="nothing says of which detector"):
+    with pytest.raises(ConfigError, match="of an unknown detector"):
         extract_regions(photos[:1], Corner(), foreign)
