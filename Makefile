@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard index/aladin_index/kernel/*.[ch])
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-cluster check bench image docker-check
+.PHONY: help demo test test-browser test-cluster check bench image docker-check lock
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,24 @@ image: ## build the CPU image with Docker (the GPU's: docker/Dockerfile)
 
 docker-check: ## build the image and run all of it, with Docker or with podman (DOCKER_CHECK="--host-pip")
 	$(PYTHON) docker/check.py $(DOCKER_CHECK)
+
+# uv (PyPI: uv) keeps the versions that a lock file names already: `make lock UPGRADE=--upgrade` takes
+# the newest ones. All files have the versions of requirements.lock, which is resolved first.
+UV ?= uv
+# A page of links, or a folder, with PyTorch's builds for CPUs, which PyPI does not have.
+TORCH_FOR_CPUS ?= https://download.pytorch.org/whl/cpu/torch/
+COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet $(UPGRADE) --generate-hashes --no-annotate \
+	--no-emit-index-url --no-emit-find-links --python-version 3.11
+# What the images have besides: traces, engines, and rates that replicas share.
+IMAGE_EXTRAS := --extra otel --extra milvus --extra qdrant --extra redis
+IMAGE_PLATFORM := --python-platform x86_64-manylinux_2_28 --constraint requirements.lock
+
+lock: ## write the lock files anew, with the sha256 of every file (needs uv; UPGRADE=--upgrade: newest versions)
+	$(COMPILE) pyproject.toml --extra cpu $(IMAGE_EXTRAS) --universal --fork-strategy fewest --output-file requirements.lock
+	sed -n 's/.*"\(torch==[0-9.]*\)".*/\1+cpu/p' pyproject.toml | $(COMPILE) pyproject.toml - --extra cpu $(IMAGE_EXTRAS) \
+		$(IMAGE_PLATFORM) --find-links $(TORCH_FOR_CPUS) --output-file docker/lock-cpu.txt
+	$(COMPILE) pyproject.toml --extra gpu $(IMAGE_EXTRAS) $(IMAGE_PLATFORM) --output-file docker/lock-gpu.txt
+	$(COMPILE) docker/lock-build.in $(IMAGE_PLATFORM) --output-file docker/lock-build.txt
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'

@@ -24,8 +24,7 @@ from pathlib import Path
 
 import service_run
 from engine import CheckError, Docker, Podman, answers, find_engine, run
-from host_pip import lend_pip
-from stand_in import make_stand_in
+from host import lend_pip, make_stand_in
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPOSE_FILES = (

@@ -16,9 +16,9 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     """A copy of the kernel's sources, below a root of its own."""
-    folder = tmp_path / "index" / "kernel"
+    folder = tmp_path / hatch_build.KERNEL
     folder.mkdir(parents=True)
-    for path in (ROOT / "index" / "kernel").glob("*.[ch]"):
+    for path in (ROOT / hatch_build.KERNEL).glob("*.[ch]"):
         shutil.copy(path, folder)
     return folder
 
@@ -33,7 +33,7 @@ def test_a_library_is_put_beside_its_sources(sources: Path) -> None:
     before = set(sources.iterdir())
     data: dict[str, Any] = {"artifacts": [], "pure_python": True}
     warnings: list[str] = []
-    hook(sources.parent.parent, warnings).initialize("editable", data)
+    hook(sources.parents[2], warnings).initialize("editable", data)
     (built,) = set(sources.iterdir()) - before
     assert data["artifacts"] == [f"index/aladin_index/kernel/{built.name}"]
     assert data["tag"].startswith("py3-none-")
@@ -48,7 +48,7 @@ def test_an_installation_goes_on_without_a_compiler_that_works(
     (sources / "_maxsim.so").write_bytes(b"of an earlier version")
     data: dict[str, Any] = {"artifacts": [], "pure_python": True}
     warnings: list[str] = []
-    hook(sources.parent.parent, warnings).initialize("standard", data)
+    hook(sources.parents[2], warnings).initialize("standard", data)
     assert data == {"artifacts": [], "pure_python": True}
     assert len(warnings) == 1
     assert "search works, more slowly" in warnings[0]

@@ -42,16 +42,16 @@ from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.engine_location import EngineLocation
 from aladin_index.format.layout import MODEL
-from aladin_index.generations.collection_writer import EncodedPart, live_parts
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, live_parts
 from aladin_index.generations.reader import open_index
-from aladin_index.generations.writer import CollectionSource, install_model, write_generation
-from aladin_index.modality import OTHER_TARGET_OF, TARGET_OF, Modality
+from aladin_index.generations.writer import install_model, write_generation
 from aladin_index.open import open_backend
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.results import Hit
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import OTHER_TARGET_OF, TARGET_OF, Modality, Target
 from benchmarks.lib.figures import figures_parser, print_figures
 from benchmarks.lib.milvus_server import MilvusServer
 from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index

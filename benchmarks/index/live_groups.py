@@ -19,14 +19,9 @@ import numpy as np
 from aladin_index.changes.writer import NewItems
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import live_generation
-from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.generations.writer import (
-    CollectionSource,
-    describe_model,
-    install_model,
-    write_generation,
-)
+from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
 from aladin_index.search.searcher import TwoStageSearcher

@@ -32,12 +32,11 @@ from aladin_index.format.layout import (
     published_generations,
 )
 from aladin_index.format.manifest import ModelEntry, read_manifest, write_manifest
-from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.compact import compact_index
 from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import (
-    CollectionSource,
     describe_model,
     install_model,
     publish_generation,

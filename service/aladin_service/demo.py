@@ -14,11 +14,11 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import read_calibration
 from aladin_network.checkpoint import load_checkpoint, read_model_id
 from aladin_network.errors import IndexNotReadyError, InputError
-from aladin_network.types import Progress
+from aladin_network.types import Progress, Target
 from aladin_service.intake.sources import image_items, text_items
 from aladin_service.measure.calibrate import CalibrateOptions, calibrate_system
 from aladin_service.measure.evaluate import evaluate_served
-from aladin_service.queries import ItemQuery, SearchOptions, Target
+from aladin_service.queries import ItemQuery, SearchOptions
 from aladin_service.reports.tables import MetricsRow
 from aladin_service.search.answering import SearchEngine
 from aladin_service.settings import QueryLimits

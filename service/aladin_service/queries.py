@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-Target = Literal["images", "texts"]
-Modality = Literal["text", "image"]
-OnDuplicate = Literal["error", "replace", "skip"]
+from typing import Any
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def root() -> Path:
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """Loads a program of docker/ as a module: ``program("pins")``."""
+    """Loads a program of docker/ as a module: ``program("host")``."""
 
     def load(name: str) -> ModuleType:
         spec = importlib.util.spec_from_file_location(name, ROOT / "docker" / f"{name}.py")

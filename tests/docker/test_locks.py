@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import shlex
+import shutil
 import subprocess
-from collections.abc import Callable
+import tomllib
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-Program = Callable[[str], ModuleType]
 LOCKS = {
     "build": "docker/lock-build.txt",
     "cpu": "docker/lock-cpu.txt",
@@ -41,30 +40,82 @@ def locked(root: Path) -> dict[str, dict[str, set[Version]]]:
     return found
 
 
-def wanted(program: Program, name: str) -> list[str]:
-    """The requirements of pyproject.toml that a lock file is made of."""
-    pins = program("pins")
+@pytest.fixture(scope="module")
+def commands(root: Path) -> dict[str, list[str]]:
+    """The command of `make lock` that writes each file, as words."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    done = subprocess.run(
+        ["make", "--dry-run", "lock"], cwd=root, check=True, capture_output=True, text=True
+    )
+    lines = done.stdout.replace("\\\n", " ").splitlines()
+    compiled = [shlex.split(line) for line in lines if "pip compile" in line]
+    return {
+        name: command
+        for name, file in LOCKS.items()
+        for command in compiled
+        if option(command, "--output-file") == file
+    }
+
+
+def option(command: list[str], name: str) -> str:
+    """The value of an option."""
+    return command[command.index(name) + 1]
+
+
+def wanted(root: Path, commands: dict[str, list[str]], name: str) -> list[str]:
+    """The requirements that a lock file is made of."""
+    pyproject = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     if name == "build":
-        return pins.build_requirements()
-    return pins.declared("gpu" if name == "gpu" else "cpu")
+        lines = (root / "docker" / "lock-build.in").read_text(encoding="utf-8").splitlines()
+        requirements = [line for line in lines if not line.startswith("#")]
+        assert set(pyproject["build-system"]["requires"]) <= set(requirements)
+        return requirements
+    project = pyproject["project"]
+    command = commands[name]
+    assert "pyproject.toml" in command
+    extras = [command[at + 1] for at, word in enumerate(command) if word == "--extra"]
+    assert set(extras) == {"gpu" if name == "gpu" else "cpu", "otel", "milvus", "qdrant", "redis"}
+    of_extras = [text for extra in extras for text in project["optional-dependencies"][extra]]
+    return [*project["dependencies"], *of_extras]
 
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_every_requirement_is_locked_to_a_version_that_it_allows(
-    program: Program, locked: dict[str, dict[str, set[Version]]], name: str
+    root: Path,
+    commands: dict[str, list[str]],
+    locked: dict[str, dict[str, set[Version]]],
+    name: str,
 ) -> None:
-    for text in wanted(program, name):
+    for text in wanted(root, commands, name):
         requirement = Requirement(text)
         versions = locked[name].get(canonicalize_name(requirement.name), set())
-        assert versions, f"{text} is not locked: python docker/pins.py lock"
+        assert versions, f"{text} is not locked: make lock"
         assert all(version in requirement.specifier for version in versions), text
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu", "anywhere"])
+def test_every_declared_requirement_ends_before_the_next_major_version(
+    root: Path,
+    commands: dict[str, list[str]],
+    locked: dict[str, dict[str, set[Version]]],
+    name: str,
+) -> None:
+    for text in wanted(root, commands, name):
+        requirement = Requirement(text)
+        for version in locked[name][canonicalize_name(requirement.name)]:
+            assert Version(f"{version.major + 1}.0") not in requirement.specifier, text
 
 
 @pytest.mark.parametrize("name", ["cpu", "anywhere"])
 def test_what_the_declared_ones_require_is_locked_too(
-    program: Program, locked: dict[str, dict[str, set[Version]]], name: str
+    root: Path,
+    commands: dict[str, list[str]],
+    locked: dict[str, dict[str, set[Version]]],
+    name: str,
 ) -> None:
-    left = [Requirement(text) for text in wanted(program, name)]
+    # The metadata of the packages that are installed here say what each of them requires.
+    left = [Requirement(text) for text in wanted(root, commands, name)]
     seen: set[str] = set()
     while left:
         requirement = left.pop()
@@ -72,7 +123,7 @@ def test_what_the_declared_ones_require_is_locked_too(
         if package in seen:
             continue
         seen.add(package)
-        assert package in locked[name], f"{package} is not locked: python docker/pins.py lock"
+        assert package in locked[name], f"{package} is not locked: make lock"
         for text in importlib.metadata.requires(package) or []:
             further = Requirement(text)
             extras = (*requirement.extras, "")
@@ -83,20 +134,14 @@ def test_what_the_declared_ones_require_is_locked_too(
     assert len(seen) > 40
 
 
-@pytest.mark.parametrize("name", LOCKS)
-def test_versions_are_those_of_the_constraints(
-    root: Path, locked: dict[str, dict[str, set[Version]]], name: str
+def test_all_lock_files_have_the_same_version_of_a_package(
+    locked: dict[str, dict[str, set[Version]]],
 ) -> None:
-    lines = (root / "docker" / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
-    # Other platforms, and the first releases of a Python, need packages that this one does not.
-    elsewhere = {"async-timeout"}
-    if name == "anywhere":
-        elsewhere |= {"colorama", "httpx2-jsfetch"}
-    assert locked[name].keys() - pins.keys() <= elsewhere
-    for package, versions in locked[name].items():
-        if package in pins:
-            assert {version.public for version in versions} == {pins[package]}, package
+    versions: dict[str, set[str]] = {}
+    for packages in locked.values():
+        for package, own in packages.items():
+            versions.setdefault(package, set()).update(version.public for version in own)
+    assert {package: own for package, own in versions.items() if len(own) != 1} == {}
 
 
 def test_each_image_has_its_own_build_of_torch(
@@ -109,12 +154,13 @@ def test_each_image_has_its_own_build_of_torch(
     assert "faiss-cpu" in locked["cpu"] and "faiss-gpu" not in locked["cpu"]
 
 
-def test_images_are_locked_for_their_own_python(root: Path, program: Program) -> None:
+def test_images_are_locked_for_their_own_python(root: Path, commands: dict[str, list[str]]) -> None:
     dockerfile = (root / "docker" / "Dockerfile").read_text(encoding="utf-8")
     found = re.search(r"^ARG PYTHON_IMAGE=python:(\d+\.\d+)\.\d+-", dockerfile, re.MULTILINE)
     assert found is not None
-    options = program("pins")._IMAGE_PLATFORM
-    assert options[options.index("--python-version") + 1] == found[1]
+    for name in ("build", "cpu", "gpu"):
+        assert option(commands[name], "--python-version") == found[1]
+        assert option(commands[name], "--python-platform") == "x86_64-manylinux_2_28"
 
 
 @pytest.mark.parametrize("name", LOCKS)
@@ -123,41 +169,21 @@ def test_no_lock_file_names_a_place(root: Path, name: str) -> None:
     assert not re.search(r"://|--index|--find-links|file:", text)
 
 
-def test_lock_files_are_written_under_the_constraints(
-    program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_make_lock_writes_every_file_with_hashes_and_the_versions_of_the_first(
+    root: Path, commands: dict[str, list[str]]
 ) -> None:
-    pins = program("pins")
-    (tmp_path / "docker").mkdir()
-    pyproject = (Path(pins.DOCKER).parent / "pyproject.toml").read_bytes()
-    (tmp_path / "pyproject.toml").write_bytes(pyproject)
-    monkeypatch.setattr(pins, "DOCKER", tmp_path / "docker")
-    calls: list[list[str]] = []
-
-    def answer(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        calls.append([*command, Path(command[-1]).read_text(encoding="utf-8")])
-        return subprocess.CompletedProcess(command, 0, stdout="torch==2.13.0 --hash=...\n")
-
-    monkeypatch.setattr(pins.shutil, "which", lambda _: "/bin/uv")
-    monkeypatch.setattr(subprocess, "run", answer)
-    pins.lock("/wheels")
-    for file in LOCKS.values():
-        text = (tmp_path / file).read_text(encoding="utf-8")
-        assert text.startswith("# ") and text.endswith("torch==2.13.0 --hash=...\n")
-    for call in calls:
-        assert "--generate-hashes" in call
-        assert call[call.index("--constraint") + 1] == str(pins.CONSTRAINTS)
-    of_cpu, of_gpu = calls[1], calls[2]
-    assert of_cpu[of_cpu.index("--find-links") + 1] == "/wheels"
-    assert "torch==2.13.0+cpu\n" in of_cpu[-1]
-    assert "torch==2.13.0\n" in of_gpu[-1]
-    assert "cyclonedx-bom==" in calls[0][-1]
-    assert "--universal" in calls[3]
-
-
-def test_without_uv_no_lock_file_is_written(
-    program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pins = program("pins")
-    monkeypatch.setattr(pins.shutil, "which", lambda _: None)
-    with pytest.raises(SystemExit, match="uv is missing"):
-        pins.with_hashes(["torch"], ())
+    assert commands.keys() == LOCKS.keys()
+    for name, command in commands.items():
+        assert "--generate-hashes" in command
+        if name == "anywhere":
+            assert "--universal" in command
+            assert option(command, "--fork-strategy") == "fewest"
+        else:
+            assert option(command, "--constraint") == LOCKS["anywhere"]
+    assert option(commands["cpu"], "--find-links").startswith("https://download.pytorch.org/")
+    assert "docker/lock-build.in" in commands["build"]
+    # The CPU image's build of torch is the declared version of it.
+    cpu = commands["cpu"]
+    script = cpu[1 : cpu.index("|")]
+    done = subprocess.run(["sed", *script], cwd=root, check=True, capture_output=True, text=True)
+    assert done.stdout == "torch==2.13.0+cpu\n"

@@ -23,15 +23,14 @@ from typing import Any
 import pytest
 import torch
 
-from aladin_index.modality import Modality
 from aladin_index.open import open_writer
 from aladin_index.search.backend import SearchBackend
 from aladin_index.search.results import Hit, SearchResult
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import Target
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Modality, Target
 from tests.index.change_contract import ChangeContract
 from tests.index.contract_index import ContractIndex, Publish, open_trusted, trusted
 from tests.index.contract_items import (

@@ -10,13 +10,13 @@ import pytest
 
 from aladin_index.engines.client import EngineOptions
 from aladin_index.format.engine_location import location_of
-from aladin_index.modality import DIRECTION_OF, Modality
 from aladin_index.open import open_backend
 from aladin_index.search.backend import SearchBackend
 from aladin_index.search.results import SearchResult
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import DIRECTION_OF, Modality
 from tests.index.contract_items import (
     Expected,
     KnownItems,

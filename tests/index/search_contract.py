@@ -12,15 +12,14 @@ import pytest
 
 from aladin_index.changes.writer import NewItems
 from aladin_index.items.filters import parse_filter
-from aladin_index.modality import Modality
 from aladin_index.search.backend import SearchBackend, SecondStageQuery
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import Target
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import InputError, UnknownItemError
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Modality, Target
 from tests.index.contract_index import ContractIndex, Publish, open_trusted
 from tests.index.contract_items import (
     EMBEDDING_DIM,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import Target
+from aladin_network.types import Target
 from tests.index.contract_items import ODD_IDS, made_up_query
 from tests.index.search_contract import DIRECTIONS, SearchContract
 

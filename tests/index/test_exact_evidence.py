@@ -19,12 +19,13 @@ from aladin_index.generations.reader import open_index
 from aladin_index.search.evidence import score_pair
 from aladin_index.search.results import Hit
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import TOKEN_DTYPES, BuildSettings
+from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import InputError
 from aladin_network.inference import QueryModels, encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import TOKEN_DTYPES
 
 # As long as the network takes texts, and of few different words: they share regions.
 LONG = " ".join(["two red dogs run on the green grass"] * 3)

@@ -20,9 +20,9 @@ from aladin_index.search.backend import Collection
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.results import SearchResult
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import Target
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import EngineUnavailableError
+from aladin_network.types import Target
 
 TEXT = "the yellow star is left of a white triangle"
 

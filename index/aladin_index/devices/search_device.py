@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,9 +23,9 @@ from aladin_index.ann.retrieval import FirstStage, score_rows
 from aladin_index.devices.faiss_card import FaissCard, GpuAnn
 from aladin_index.devices.torch_stages import TorchAlignment, TorchExact
 from aladin_index.items.selection import Selection
-from aladin_index.modality import Modality
 from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.tokens.alignment import SecondStage
+from aladin_network.types import DeviceName, FirstStageName, Modality
 
 T = TypeVar("T")
 
@@ -114,9 +114,6 @@ class GuardedSecondStage:
             partial(self._spare.similarities, query, modality, rows),
         )
 
-
-DeviceName = Literal["auto", "cpu", "cuda"]
-FirstStageName = Literal["faiss", "torch"]
 
 _PROOF_QUERIES, _PROOF_COUNT = 4, 100
 # Half precision and equal scores may part the two at the end of the list, no more.

@@ -16,13 +16,12 @@ from aladin_index.engines.client import EngineClient, EngineItem, EngineQuery, F
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.modality import Modality
 from aladin_index.search.backend import Ordered, SecondStageQuery
-from aladin_index.settings import Target
 from aladin_index.tokens.alignment import alignment_with_candidates, token_similarities
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import InputError
+from aladin_network.types import Modality, Target
 
 # Items without tokens: of 768 dimensions some megabytes, which every engine answers at once.
 _FETCHED_TOGETHER = 1000

@@ -19,7 +19,6 @@ from aladin_index.format.engine_location import EngineLocation
 from aladin_index.format.layout import MODEL
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths
 from aladin_index.items.filters import Filter
-from aladin_index.settings import Target
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import (
@@ -28,6 +27,7 @@ from aladin_network.errors import (
     IndexMismatchError,
     NoSuchTargetError,
 )
+from aladin_network.types import Target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,10 +17,9 @@ from aladin_index.format.engine_location import EngineLocation, location_of
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, Manifest
 from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem
-from aladin_index.settings import Target
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import ConfigError, EngineError, InputError
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress, Target
 
 # The piece of an unfinished generation's record that says how many items of each side are in.
 _PROGRESS = "progress.json"

@@ -20,11 +20,11 @@ from aladin_index.format.manifest import Manifest, RecallPoint
 from aladin_index.generations.collection_writer import EncodedPart, live_parts
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.settings import TARGETS, Target
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_index.tokens.store import feedback_from
 from aladin_network.config import dump_config
+from aladin_network.types import TARGETS, Target
 
 # What the engine finds is compared with the exact nearest of so many items.
 _RECALL_QUERIES = 100

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from aladin_index.engines.client import EngineClient
 from aladin_index.format.manifest import SCHEMA_VERSION, Manifest
 from aladin_index.items.tables import StoredItem
-from aladin_index.settings import Target
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_network.config import dump_config, parse_config
@@ -34,6 +33,7 @@ from aladin_network.errors import (
     IndexNotReadyError,
     ShapeError,
 )
+from aladin_network.types import Target
 
 # Pieces; the first one makes a generation whole.
 MANIFEST, SOURCE, CHANGED = "manifest.json", "source.json", "changed"

@@ -16,7 +16,6 @@ from aladin_index.engines.client import EngineClient, EngineItem
 from aladin_index.engines.record import GenerationRecord, item_text, read_generation, require_live
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.tables import StoredItem
-from aladin_index.settings import OnDuplicate, Target
 from aladin_network.errors import (
     DuplicateItemError,
     IndexMismatchError,
@@ -25,6 +24,7 @@ from aladin_network.errors import (
     NoSuchTargetError,
     UnknownItemError,
 )
+from aladin_network.types import OnDuplicate, Target
 
 # A row is the time in milliseconds, then so many bits by chance: rows of items that are added
 # later are larger, also where other machines add them, and hardly ever equal. 63 bits last until

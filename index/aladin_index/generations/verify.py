@@ -42,10 +42,9 @@ from aladin_index.format.manifest import FileEntry, read_manifest
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.search.stored_collection import StoredCollection
-from aladin_index.settings import Target
 from aladin_network.errors import AladinError, IndexCorruptError
 from aladin_network.scoring.scores import Encoding
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress, Target
 
 _BYTES_AT_A_TIME = 2**22
 

@@ -18,11 +18,8 @@ from torch import Tensor
 
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.measure.evaluate import Question
-from aladin_index.modality import Modality
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import Target
-from aladin_network.scoring.fusion import Direction
-from aladin_network.types import Progress
+from aladin_network.types import Direction, Modality, Progress, Target
 
 
 class Estimate(NamedTuple):

@@ -13,16 +13,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from aladin_index.modality import Modality
 from aladin_index.search.backend import Collection
 from aladin_index.search.results import Hit
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import Target
 from aladin_network.errors import InputError
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.metrics import Ranks, RetrievalMetrics, summarize
 from aladin_network.scoring.scores import Encoding
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import Modality, NullProgress, Progress, Target
 
 _TEXTS_AT_A_TIME = 64
 

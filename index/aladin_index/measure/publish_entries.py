@@ -27,9 +27,9 @@ from aladin_index.format.manifest import (
 )
 from aladin_index.generations.history import with_changes_of
 from aladin_index.generations.writer import publish_generation
-from aladin_index.settings import Target
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import IndexMismatchError
+from aladin_network.types import Target
 
 
 def publish_entries(

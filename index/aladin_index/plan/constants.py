@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 
-from aladin_index.settings import TOKEN_DTYPES, TokenDtype
 from aladin_network.config import STRICT, parse_config
 from aladin_network.errors import ConfigError, InputError
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
 
 SCHEMA_VERSION = 1
 PACKAGED_CONSTANTS = Path(__file__).with_name("constants.json")

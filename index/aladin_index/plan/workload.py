@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from aladin_index.settings import TOKEN_DTYPES, TokenDtype
 from aladin_network.errors import ConfigError
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
 
 
 @dataclass(frozen=True, kw_only=True)

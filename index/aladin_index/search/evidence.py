@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.modality import Modality
 from aladin_index.search.backend import Collection
 from aladin_index.search.results import Box, WordEvidence
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Modality
 
 
 def evidence_of_items(

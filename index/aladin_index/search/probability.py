@@ -12,7 +12,7 @@ from aladin_index.search.backend import Collection, Ordered, SecondStageQuery
 from aladin_index.search.ranking import AlignScorer, Ranking
 from aladin_network.calibration.calibration import Calibration, Unreliable
 from aladin_network.calibration.features import CandidateScores
-from aladin_network.scoring.fusion import Direction
+from aladin_network.types import Direction
 
 
 class QueryPool(NamedTuple):

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from aladin_index.search.probability import QueryPool
 from aladin_index.search.ranking import AlignScorer, Ranking, rank_by_match, rank_in_blocks
 from aladin_network.errors import EngineUnavailableError
-from aladin_network.scoring.fusion import Direction, DirectionFusion
+from aladin_network.scoring.fusion import DirectionFusion
+from aladin_network.types import Direction
 
 # Share of the newest measurement in an average: a change of the machine's load shows after some
 # five measurements, a single slow one does not.

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from aladin_index.items.filters import Exists, Filter, leaves
 from aladin_index.search.backend import Collection, Ordered, SearchBackend, SecondStageQuery
-from aladin_index.settings import Target
 from aladin_network.errors import AladinError
+from aladin_network.types import Target
 
 
 def order_without(

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.modality import DIRECTION_OF, MODALITY_OF, Modality
 from aladin_index.search.backend import Collection, SearchBackend, SecondStageQuery
 from aladin_index.search.evidence import evidence_of_items
 from aladin_index.search.probability import Verdict, find_pool, judge_page
@@ -28,10 +27,10 @@ from aladin_index.search.results import (
     WordEvidence,
 )
 from aladin_index.search.retrieval import find_unknown_fields, order_without
-from aladin_index.settings import TARGETS, Target
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import EngineUnavailableError, InputError, ShapeError, UnknownItemError
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
 
 class TwoStageSearcher:

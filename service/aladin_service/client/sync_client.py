@@ -9,6 +9,7 @@ from typing import Self, TypeVar, Unpack
 
 import httpx
 
+from aladin_network.types import OnDuplicate, Target
 from aladin_service.client.additions import (
     NewItem,
     NewPhoto,
@@ -48,7 +49,6 @@ from aladin_service.client.searches import (
     search_call,
 )
 from aladin_service.client_errors import NotReadyError, ServiceUnreachableError
-from aladin_service.queries import OnDuplicate, Target
 
 T = TypeVar("T")
 

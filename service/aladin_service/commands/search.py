@@ -6,17 +6,15 @@ import json
 import time
 from contextlib import closing
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from aladin_network.errors import InputError
+from aladin_network.types import Target
 from aladin_service.commands.options import (
     DetectorOption,
-    Device,
-    FirstStage,
     FirstStageOption,
     SearchDeviceOption,
     detector_for,
@@ -32,7 +30,6 @@ from aladin_service.queries import (
     PhotoQuery,
     RegionsQuery,
     SearchOptions,
-    Target,
     TextQuery,
 )
 
@@ -41,13 +38,6 @@ if TYPE_CHECKING:
     from aladin_service.client import Search
     from aladin_service.client.answers import SearchAnswer
     from aladin_service.evidence.pairs import PairQuery
-
-
-class TargetName(StrEnum):
-    """What to search for."""
-
-    images = "images"
-    texts = "texts"
 
 
 def search(
@@ -85,7 +75,7 @@ def search(
         ),
     ] = None,
     target: Annotated[
-        TargetName | None,
+        Target | None,
         typer.Option("--target", help="What to find; else texts for a photo, images for the rest."),
     ] = None,
     k: Annotated[
@@ -146,8 +136,8 @@ def search(
         ),
     ] = None,
     detector: DetectorOption = None,
-    device: SearchDeviceOption = Device.cpu,
-    first_stage: FirstStageOption = FirstStage.faiss,
+    device: SearchDeviceOption = "cpu",
+    first_stage: FirstStageOption = "faiss",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the JSON that the HTTP service answers.")
     ] = False,
@@ -174,7 +164,7 @@ def search(
         raise InputError(f"expected exactly one of TEXT, a photo and --id, got {given}")
     found: Target = "texts" if is_photo else "images"
     if target is not None:
-        found = target.value
+        found = target
     if k is None:
         k = 10 if out is None else 1
     if out is not None:
@@ -190,7 +180,7 @@ def search(
         min_probability=min_probability,
     )
     if url is not None:
-        if (device, first_stage) != (Device.cpu, FirstStage.faiss):
+        if (device, first_stage) != ("cpu", "faiss"):
             raise typer.BadParameter("--device and --first-stage: a service has its own")
         if detector is not None:
             raise typer.BadParameter("--detector: a service has its own")
@@ -206,7 +196,7 @@ def search(
         from aladin_index.devices.search_device import SearchDevice
 
         query = _query(text, image, regions, item_id)
-        place = SearchDevice.choose(device.value, first_stage.value)
+        place = SearchDevice.choose(device, first_stage)
         answer = _search_here(Path(index), query, found, options, place, detector, out)
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))

@@ -164,7 +164,7 @@ def _fields(
     if record.searches:
         last = record.searches[-1]
         fields["generation"] = last.answered.generation
-        fields["lane"] = last.lane
+        fields["lane"] = last.queue
         fields["batch"] = last.answered.batch
         fields["degraded"] = sorted(
             {each for one in record.searches for each in one.answered.degraded}

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from aladin_index.items.filters import parse_filter
 from aladin_network.errors import OverloadedError, TextTooLongError
+from aladin_network.types import Target
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
 from aladin_service.http.error_responses import HUNG_UP, failure_of, invalid_input
 from aladin_service.http.state import Service, ServiceState
@@ -25,7 +26,6 @@ from aladin_service.queries import (
     Query,
     RegionsQuery,
     SearchOptions,
-    Target,
     TextQuery,
 )
 from aladin_service.search.job import Answered, SearchJob
@@ -201,7 +201,7 @@ async def run_search(
         service.slow_queries.failed(job, HUNG_UP, request_id)
         raise
     service.slow_queries.answered(job, answered, request_id)
-    lane = queue_of(query)
-    service.metrics.answered(lane, answered)
-    note_search(lane, job, answered)
+    queue = queue_of(query)
+    service.metrics.answered(queue, answered)
+    note_search(queue, job, answered)
     return answered

@@ -25,12 +25,12 @@ class SearchRecord(NamedTuple):
     """A search that a request had done.
 
     Attributes:
-        lane: where it waited.
+        queue: where it waited.
         job: when it came, and what for.
         answered: what became of it.
     """
 
-    lane: QueueName
+    queue: QueueName
     job: SearchJob
     answered: Answered
 
@@ -73,11 +73,11 @@ def end_request(before: Token[RequestRecord | None]) -> None:
     _CURRENT.reset(before)
 
 
-def note_search(lane: QueueName, job: SearchJob, answered: Answered) -> None:
+def note_search(queue: QueueName, job: SearchJob, answered: Answered) -> None:
     """Remember a search for the log line and the trace of the request that asked for it."""
     record = _CURRENT.get()
     if record is not None:
-        record.searches.append(SearchRecord(lane, job, answered))
+        record.searches.append(SearchRecord(queue, job, answered))
 
 
 # The attribute of a record, set by ``extra``, that holds further fields of its JSON object.
@@ -130,8 +130,16 @@ class JsonFormatter(logging.Formatter):
 
 LogFormat = Literal["text", "json"]
 
-# Whose informative messages are worth reading: what third parties log below warnings is not.
-_OURS = ("aladin", "training", "index", "service", "uvicorn")
+# Loggers that log from INFO on; third parties log warnings and errors alone. `service.access` and
+# `service.audit` are the names of the access log and the audit log.
+_OURS = (
+    "aladin_network",
+    "aladin_training",
+    "aladin_index",
+    "aladin_service",
+    "service",
+    "uvicorn",
+)
 
 
 class LogSetup(NamedTuple):

@@ -131,10 +131,10 @@ class Metrics:
         )
         # Known from the start: a rate of a counter that only appears with its first event misses
         # that event, and looking a label up costs more than counting.
-        lanes: tuple[QueueName, ...] = get_args(QueueName)
+        queues: tuple[QueueName, ...] = get_args(QueueName)
         self._stage_s = {stage: stage_s.labels(stage) for stage in STAGES}
-        self._batch = {lane: batch.labels(lane) for lane in lanes}
-        self._waiting = {lane: waiting.labels(lane) for lane in lanes}
+        self._batch = {queue: batch.labels(queue) for queue in queues}
+        self._waiting = {queue: waiting.labels(queue) for queue in queues}
         self._match, self._no_match = judged.labels("match"), judged.labels("no_match")
         self._hits, self._misses = cache.labels("hit"), cache.labels("miss")
         for reason in REJECTIONS:
@@ -167,11 +167,11 @@ class Metrics:
         """Count a request whose rate the shared store was not there to count."""
         self._counted_alone.inc()
 
-    def answered(self, lane: QueueName, answered: Answered) -> None:
+    def answered(self, queue: QueueName, answered: Answered) -> None:
         """Count a search.
 
         Args:
-            lane: where it waited.
+            queue: where it waited.
             answered: what became of it.
         """
         took_ms = answered.took_ms
@@ -185,16 +185,16 @@ class Metrics:
             self._degraded.labels(reason).inc()
         if answered.no_match is not None:
             (self._no_match if answered.no_match else self._match).inc()
-        if lane != "encoded":
+        if queue != "encoded":
             (self._hits if answered.cached else self._misses).inc()
 
-    def batch(self, lane: QueueName, size: int) -> None:
+    def batch(self, queue: QueueName, size: int) -> None:
         """Count queries that go to a worker together."""
-        self._batch[lane].observe(size)
+        self._batch[queue].observe(size)
 
-    def waiting(self, lane: QueueName, count: int) -> None:
+    def waiting(self, queue: QueueName, count: int) -> None:
         """Say how many queries wait now."""
-        self._waiting[lane].set(count)
+        self._waiting[queue].set(count)
 
     def engine_call(self, call: EngineCall) -> None:
         """Count a call of the engine; may be called from any thread."""

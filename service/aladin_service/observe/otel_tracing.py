@@ -140,7 +140,7 @@ class OtelRequestTrace:
             start_time=received_ns,
             attributes={
                 "aladin.target": search.job.target,
-                "aladin.lane": search.lane,
+                "aladin.lane": search.queue,
                 "aladin.batch_size": answered.batch,
                 "aladin.encoding_cached": answered.cached,
                 "aladin.generation": answered.generation,

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from aladin_network.types import Target
 from aladin_service.client.answers import TookMs
 from aladin_service.queries import (
     EmbeddingQuery,
@@ -19,7 +20,6 @@ from aladin_service.queries import (
     PhotoQuery,
     Query,
     RegionsQuery,
-    Target,
     TextQuery,
 )
 from aladin_service.search.job import Answered, SearchJob

@@ -13,9 +13,9 @@ from typing import Any
 from rich.table import Table
 
 from aladin_index.format.manifest import CollectionEntry
-from aladin_index.settings import Target
 from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
+from aladin_network.types import Target
 
 
 def check_plot(path: Path) -> None:

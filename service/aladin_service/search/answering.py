@@ -11,9 +11,10 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import UnknownItemError
 from aladin_network.model import AladinModel
 from aladin_network.photos.files import PhotoFile, PhotosRoot
+from aladin_network.types import Target
 from aladin_service.client.answers import SearchAnswer, TookMs, build_answer
 from aladin_service.photos.photo_bytes import served_photo
-from aladin_service.queries import Query, SearchOptions, Target
+from aladin_service.queries import Query, SearchOptions
 from aladin_service.search.encoder import EncodedQuery, QueryEncoder
 from aladin_service.settings import QueryLimits
 

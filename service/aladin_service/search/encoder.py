@@ -17,7 +17,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.base import ImageInput
 from aladin_network.errors import InputError, TextTooLongError
-from aladin_network.inference import Precision, QueryModels, encode_images, encode_texts, tokenize
+from aladin_network.inference import QueryModels, encode_images, encode_texts, tokenize
 from aladin_network.model import AladinModel
 from aladin_network.photos.memory import (
     DecodingMemory,
@@ -26,11 +26,11 @@ from aladin_network.photos.memory import (
     wanted_while,
 )
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Modality, QueryPrecision
 from aladin_service.intake.image_reader import ImageReader, check_detector
 from aladin_service.queries import (
     EmbeddingQuery,
     ItemQuery,
-    Modality,
     PhotoQuery,
     Query,
     RegionsQuery,
@@ -119,7 +119,7 @@ class QueryEncoder:
         limits: QueryLimits,
         cache: EncodingCache | None = None,
         decode_threads: int = 1,
-        precision: Precision = "float32",
+        precision: QueryPrecision = "float32",
         detector: Detector | None = None,
     ) -> None:
         """Encode nothing yet.

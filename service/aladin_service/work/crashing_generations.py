@@ -1,8 +1,8 @@
-"""Which generations end the processes that open or search them, and are refused for it.
+"""Generations that crash the processes that open or search them, and are refused.
 
-What a damaged file does to native code is not always an error that Python sees. A worker process
-says which generation it is about to open; where it ends before it has said how that went, the
-generation is refused by the workers that are started next, and they go on with the one before.
+A damaged file can crash native code without any Python exception. A worker process therefore
+reports which generation it is about to open. If it dies before it has reported the result, workers
+that are started later refuse the generation and serve the previous one.
 """
 
 from __future__ import annotations
@@ -12,47 +12,47 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
-# Signals by which a process ends that does what it must not. SIGKILL may come from anywhere, such
-# as from a system without memory.
+# Signals of a crash. SIGKILL is not among them, because it may have any cause, such as a system
+# without free memory.
 _FAULTS = frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGSYS"})
-# Ends while it is opened that need not be its fault, one after the other.
+# Consecutive ends of processes that open a generation, if none of them is a crash.
 _ENDS = 2
-# Faults while it is searched, within so many seconds. Others than the index may be at fault, such
-# as a photo that is decoded meanwhile: once is not enough.
+# Crashes during searches, and the seconds within which they occur. One crash is not enough: a photo
+# that is decoded at the same time may be the cause.
 _SEARCH_FAULTS, _WITHIN_S = 3, 60.0
-# A refused generation is opened again by a process that nobody depends on: the fault may have been
-# the machine's, or the files are put right. After so long, and twice as long each time.
+# A refused generation is opened again by a trial process, because the machine may have been at
+# fault or the files may have been repaired. The interval doubles with each trial.
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 10.0, 600.0
 
 
 class Attempt(NamedTuple):
-    """A generation that a worker opens.
+    """An attempt of a worker to open a generation.
 
     Attributes:
-        published: what tells the publication from others, see `IndexSource.published`.
-        generation: its number.
+        published: Identifier of the publication; see `IndexSource.published`.
+        generation: Number of the generation.
     """
 
     published: Hashable
     generation: int
 
 
-# Why generations are refused that the process itself has not tried.
+# Generations that a process refuses without opening them, with the reason for each.
 Refusals = Mapping[Attempt, str]
 
-# Told what is about to be opened, and None when that is through, whatever came of it.
+# Called with a generation before it is opened, and with None afterwards, whatever the result.
 OnAttempt = Callable[[Attempt | None], None]
 
 
 class CrashingGenerations:
-    """Learns from how workers end. Not thread-safe: all is called on one event loop.
+    """Decides from the ends of workers which generations to refuse; for the event loop only.
 
     Attributes:
-        reasons: why each generation is refused.
+        reasons: Reason for each generation that is refused.
     """
 
     def __init__(self) -> None:
-        """Refuse none."""
+        """Start without refused generations."""
         self.reasons: dict[Attempt, str] = {}
         self._ends: Counter[Attempt] = Counter()
         self._faults: dict[Attempt, deque[float]] = {}
@@ -60,10 +60,10 @@ class CrashingGenerations:
         self._retry_at_s = self._retry_s = 0.0
 
     def opened(self, attempt: Attempt) -> bool:
-        """Hear that a worker has opened a generation.
+        """Record that a worker has opened a generation.
 
         Returns:
-            Whether it was refused for ending others while they opened it, and is no more.
+            Whether the generation had been refused for crashing at opening, and no longer is.
         """
         self._ends.pop(attempt, None)
         if attempt in self._of_searches:
@@ -71,29 +71,29 @@ class CrashingGenerations:
         return self.reasons.pop(attempt, None) is not None
 
     def ended_opening(self, attempt: Attempt, how: str) -> bool:
-        """Hear that a worker has ended while it opened a generation.
+        """Record that a worker has ended while it opened a generation.
 
         Args:
-            attempt: what it was at.
-            how: the name of a signal, or an exit status.
+            attempt: Generation that the worker was opening.
+            how: Name of a signal, or an exit status.
 
         Returns:
-            Whether the generation is refused from now on, and was not before.
+            Whether the generation is newly refused.
         """
         self._ends[attempt] += 1
         if how not in _FAULTS and self._ends[attempt] < _ENDS:
             return False
-        return self._refuse(attempt, f"a process ended while it opened it ({how})")
+        return self._refuse(attempt, f"a process died while opening it ({how})")
 
     def ended_searching(self, attempt: Attempt, how: str) -> bool:
-        """Hear that a worker has ended that answered from a generation.
+        """Record that a worker has ended while it served a generation.
 
         Args:
-            attempt: by which the worker opened it.
-            how: the name of a signal, or an exit status.
+            attempt: Generation that the worker served.
+            how: Name of a signal, or an exit status.
 
         Returns:
-            Whether the generation is refused from now on, and was not before.
+            Whether the generation is newly refused.
         """
         if how not in _FAULTS:
             return False
@@ -104,27 +104,28 @@ class CrashingGenerations:
             return False
         self._of_searches.add(attempt)
         return self._refuse(
-            attempt, f"{_SEARCH_FAULTS} processes ended while they searched it (the last: {how})"
+            attempt, f"{_SEARCH_FAULTS} processes died while searching it (last: {how})"
         )
 
     @property
     def retry_is_due(self) -> bool:
-        """Whether one of those that could not be opened may be opened again by way of trial.
+        """Whether a generation that crashed at opening is to be opened by a trial process.
 
-        Not one that could: only a publication, or a new start of the service, brings it back.
+        A generation that crashed during searches is served again only if it is published anew or
+        the service is restarted.
         """
         waiting = self.reasons.keys() - self._of_searches
         return bool(waiting) and time.monotonic() >= self._retry_at_s
 
     def retried(self, how: str) -> bool:
-        """Hear how a process ended that opened by way of trial what is published.
+        """Record the end of a trial process, which opened the published generation.
 
         Args:
-            how: the name of a signal, or an exit status.
+            how: Name of a signal, or an exit status.
 
         Returns:
-            Whether those that could not be opened are refused no more: by whichever status, it
-            ended by itself.
+            Whether the generations that crashed at opening are no longer refused, because the
+            process was not ended by a signal.
         """
         if not how.startswith("exit status"):
             self._wait()
@@ -148,5 +149,5 @@ class CrashingGenerations:
 
 
 def is_fault(how: str) -> bool:
-    """Whether a process ended by a fault of its own, such as reading outside of its memory."""
+    """Return whether a process ended by a crash, such as an invalid memory access."""
     return how in _FAULTS

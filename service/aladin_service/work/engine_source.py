@@ -32,7 +32,7 @@ class EngineSource:
     search on the live generation is answered, requests are let through again.
     """
 
-    looks_itself = True
+    polls = True
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class EngineSource:
         self._ends = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, on_look: Callable[[], None]) -> None:
+    def start(self, on_poll: Callable[[], None]) -> None:
         """Look for the first time, then every so often on a thread of its own.
 
         Args:
-            on_look: called after each look but the first.
+            on_poll: called after each look but the first.
 
         Raises:
             EngineError: the engine refuses; it is looked at again all the same.
@@ -75,10 +75,10 @@ class EngineSource:
         if self._thread is not None:
             return
         self._thread = threading.Thread(
-            target=self._keep_looking, args=(on_look,), name="engine-look", daemon=True
+            target=self._keep_polling, args=(on_poll,), name="engine-poll", daemon=True
         )
         try:
-            self._look()
+            self._poll()
         finally:
             self._thread.start()
 
@@ -90,7 +90,7 @@ class EngineSource:
         """Return the live generation, as of the last look that was answered."""
         return self._live
 
-    def away(self) -> EngineUnavailableError | None:
+    def unavailable(self) -> EngineUnavailableError | None:
         """Say why no call would be let through."""
         return self._circuit.refusal()
 
@@ -120,19 +120,19 @@ class EngineSource:
             self._thread.join(_END_S)
         self._client.close()
 
-    def _keep_looking(self, on_look: Callable[[], None]) -> None:
+    def _keep_polling(self, on_poll: Callable[[], None]) -> None:
         while not self._ends.wait(self._poll_s):
             try:
-                self._look()
+                self._poll()
                 if not self._ends.is_set():  # a look may end long after that
-                    on_look()
+                    on_poll()
             except EngineError:
                 pass  # the circuit has told it
             except Exception:
                 # Whatever it is: nobody else would notice that the engine is back.
                 _LOG.exception("a look at the engine failed")
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Find out whether the engine answers, and what is live.
 
         Raises:

@@ -1,7 +1,4 @@
-"""Where single jobs wait until a worker takes them: bounded, in lanes, first come first served.
-
-Takes work out of a line for one worker, one piece after the other.
-"""
+"""Bounded first-in, first-out queues of jobs, and the worker slots that take work from queues."""
 
 from __future__ import annotations
 
@@ -16,40 +13,40 @@ from aladin_service.work.worker import Job, JobQueueName, without_traceback
 
 T = TypeVar("T")
 
-# Told to those who are refused: most jobs are looks at the disk, an upload takes seconds.
+# Sent with a refusal: most jobs are look-ups on disk, an upload takes seconds.
 _RETRY_AFTER_S = 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class QueuedJob:
-    """A job and whoever waits for its result; the latter is cancelled when nobody does."""
+    """A waiting job and the future of its result, which is cancelled when nobody waits for it."""
 
     job: Job[Any]
     result: asyncio.Future[Any]
 
     def is_wanted(self) -> bool:
-        """Whether somebody still waits for the result; may be called from any thread."""
+        """Return whether a client still waits for the result; thread-safe."""
         return not self.result.done()
 
     def settle(self, result: object) -> None:
-        """Give the result, if somebody still waits."""
+        """Set the result, unless the future is done."""
         if not self.result.done():
             self.result.set_result(result)
 
     def fail(self, error: Exception) -> None:
-        """Give an error, if somebody still waits."""
+        """Set an error, unless the future is done."""
         if not self.result.done():
             self.result.set_exception(without_traceback(error))
 
 
 class JobQueue:
-    """Jobs in the order in which they came. Not thread-safe: all is called on one event loop."""
+    """Jobs in order of arrival. Not thread-safe: all methods are called on one event loop."""
 
     def __init__(self, max_waiting: int) -> None:
-        """Wait for jobs and for workers.
+        """Create an empty queue.
 
         Args:
-            max_waiting: jobs for which no worker is free; more are refused.
+            max_waiting: Jobs that may wait while no worker is free; more are refused.
         """
         self._max_waiting = max_waiting
         self._waiting: deque[QueuedJob] = deque()
@@ -59,19 +56,19 @@ class JobQueue:
         self._no_worker = False
 
     async def do(self, job: Job[T]) -> T:
-        """Wait for a job's result; cancelling it withdraws the job, unless a worker has begun.
+        """Queue a job and wait for its result; cancelling the wait withdraws a waiting job.
 
         Raises:
-            AladinError: whatever the job raises.
-            OverloadedError: too many wait already.
-            ShuttingDownError: the line is closed.
-            NoWorkerError: nobody takes jobs out of the line.
+            AladinError: Any error of the job.
+            OverloadedError: If too many jobs wait.
+            ShuttingDownError: If the queue is closed.
+            NoWorkerError: If there is no worker.
         """
         if self._closed:
             raise ShuttingDownError
         if self._no_worker:
             raise NoWorkerError
-        # Each worker that is free takes one of those that are in the queue.
+        # Each idle worker takes one of the queued jobs.
         ahead = len(self._waiting) - self._free
         if ahead >= self._max_waiting:
             raise OverloadedError(_RETRY_AFTER_S)
@@ -81,16 +78,16 @@ class JobQueue:
         try:
             return cast(T, await waiting.result)
         except asyncio.CancelledError:
-            # At once: a place is free again, and what was uploaded is let go.
+            # At once, to free a place in the queue and the memory of an upload.
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
             raise
         finally:
-            # An error's traceback refers to this frame: it must not lead back to the error.
+            # An error's traceback refers to this frame, which must not refer back to the error.
             del waiting
 
     async def next_job(self) -> QueuedJob:
-        """Wait for a job that somebody waits for, and take it; the caller settles or fails it."""
+        """Wait for a job that is still wanted and take it; the caller settles or fails it."""
         self._free += 1
         try:
             while True:
@@ -103,14 +100,14 @@ class JobQueue:
         finally:
             self._free -= 1
 
-    def set_worker_missing(self, missing: bool) -> None:  # it is all that is said
-        """Refuse all jobs, those that wait as well, while no worker takes any."""
+    def set_worker_missing(self, missing: bool) -> None:
+        """Refuse all jobs, including those that wait, while there is no worker."""
         self._no_worker = missing
         if missing:
             self._fail_waiting(NoWorkerError())
 
     def close(self, error: AladinError) -> None:
-        """Take no more jobs, and fail those that wait."""
+        """Accept no more jobs, and fail those that wait."""
         self._closed = True
         self._fail_waiting(error)
 
@@ -120,46 +117,47 @@ class JobQueue:
 
 
 class JobQueues:
-    """A line for each lane. Not thread-safe: all is called on one event loop."""
+    """A job queue for each name. Not thread-safe: all methods are called on one event loop."""
 
     def __init__(self, max_waiting: Mapping[JobQueueName, int]) -> None:
-        """Wait for jobs and for workers.
+        """Create empty queues.
 
         Args:
-            max_waiting: Of each lane, jobs for which no worker is free; more are refused.
+            max_waiting: Capacity of each queue; see `JobQueue`.
         """
-        self._lines = {lane: JobQueue(most) for lane, most in max_waiting.items()}
+        self._queues = {name: JobQueue(most) for name, most in max_waiting.items()}
 
     async def do(self, job: Job[T]) -> T:
-        """Wait for a job's result in its lane; see `JobLine.do`."""
-        return await self._lines[job.lane].do(job)
+        """Wait for a job's result in its queue; see `JobQueue.do`."""
+        return await self._queues[job.queue].do(job)
 
-    def line(self, lane: JobQueueName) -> JobQueue:
-        """Return the line of a lane."""
-        return self._lines[lane]
+    def queue(self, name: JobQueueName) -> JobQueue:
+        """Return the queue with a name."""
+        return self._queues[name]
 
     def set_worker_missing(self, missing: bool) -> None:
-        """Refuse all jobs, those that wait as well, while no worker takes any."""
-        for line in self._lines.values():
-            line.set_worker_missing(missing)
+        """Refuse all jobs, including those that wait, while there is no worker."""
+        for queue in self._queues.values():
+            queue.set_worker_missing(missing)
 
     def close(self, error: AladinError) -> None:
-        """Take no more jobs, and fail those that wait."""
-        for line in self._lines.values():
-            line.close(error)
+        """Accept no more jobs, and fail those that wait."""
+        for queue in self._queues.values():
+            queue.close(error)
 
 
 class WorkerSlot(Generic[T]):
-    """A place where a worker can do one piece of work at a time."""
+    """Takes batches or jobs out of a queue for one worker, one at a time."""
 
     def __init__(
         self, take: Callable[[], Awaitable[T | None]], run: Callable[[T], Awaitable[None]]
     ) -> None:
-        """Begin to take work.
+        """Start to take work.
 
         Args:
-            take: waits for the next piece; None: there will be no more. To cancel it loses none.
-            run: does it.
+            take: Waits for the next piece of work, or returns None at the end of the queue;
+                cancelling it loses no work.
+            run: Processes a piece of work.
         """
         self._take = take
         self._run = run
@@ -169,21 +167,21 @@ class WorkerSlot(Generic[T]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it takes no more and has done what it took."""
+        """Whether the slot takes no more work and has finished what it took."""
         return self._task.done()
 
     def stop(self) -> None:
-        """Take no more work; what was taken is done."""
+        """Take no more work; finish what was taken."""
         self._stopped = True
         if self._waits:
             self._task.cancel()
 
     async def ended(self) -> None:
-        """Wait until it takes no more and what it took is done."""
+        """Wait until the slot has stopped and has finished what it took."""
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def abort(self) -> None:
-        """End it, whatever it is at."""
+        """Cancel the slot, whatever it is doing."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -195,4 +193,4 @@ class WorkerSlot(Generic[T]):
             if work is None:
                 return
             await self._run(work)
-            del work  # while it waits for the next one, nothing of this one stays in memory
+            del work  # release its memory while waiting for the next piece

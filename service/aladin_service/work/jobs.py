@@ -18,6 +18,7 @@ from aladin_index.format.manifest import Manifest
 from aladin_index.items.tables import StoredItem
 from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
+from aladin_network.types import OnDuplicate, Target
 from aladin_service.evidence.pairs import PairQuery, draw_pair, drawing_version, find_pair
 from aladin_service.intake.item_changes import PhotoToAdd, TextToAdd, TimedAddReport
 from aladin_service.photos.photo_bytes import (
@@ -28,7 +29,6 @@ from aladin_service.photos.photo_bytes import (
     resized_photo,
     rewritten_photo,
 )
-from aladin_service.queries import OnDuplicate, Target
 from aladin_service.work.index_report import IndexReport, report_index
 from aladin_service.work.worker import Job, JobQueueName, Worker
 
@@ -94,8 +94,8 @@ class AddPhotos(Job[TimedAddReport]):
     on_duplicate: OnDuplicate
 
     @property
-    def lane(self) -> JobQueueName:
-        """Changes of the index have a lane of their own."""
+    def queue(self) -> JobQueueName:
+        """Changes of the index have a queue of their own."""
         return "write"
 
     def run(self, worker: Worker) -> TimedAddReport:
@@ -111,8 +111,8 @@ class AddTexts(Job[TimedAddReport]):
     on_duplicate: OnDuplicate
 
     @property
-    def lane(self) -> JobQueueName:
-        """Changes of the index have a lane of their own."""
+    def queue(self) -> JobQueueName:
+        """Changes of the index have a queue of their own."""
         return "write"
 
     def run(self, worker: Worker) -> TimedAddReport:
@@ -128,8 +128,8 @@ class DeleteItem(Job[DeleteReport]):
     item_id: str
 
     @property
-    def lane(self) -> JobQueueName:
-        """Changes of the index have a lane of their own."""
+    def queue(self) -> JobQueueName:
+        """Changes of the index have a queue of their own."""
         return "write"
 
     def run(self, worker: Worker) -> DeleteReport:
@@ -164,7 +164,7 @@ class ReadPhoto(Job[PhotoRead]):
     known: frozenset[str] = frozenset()
 
     @property
-    def lane(self) -> JobQueueName:
+    def queue(self) -> JobQueueName:
         """Photos of full size may take long, and do not hold up smaller ones."""
         return "original" if self.size_px is None else "picture"
 
@@ -222,7 +222,7 @@ class DrawEvidence(Job[DrawnEvidence]):
     known: frozenset[str] = frozenset()
 
     @property
-    def lane(self) -> JobQueueName:
+    def queue(self) -> JobQueueName:
         """Drawings wait with the smaller photos."""
         return "picture"
 

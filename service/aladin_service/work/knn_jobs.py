@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from pydantic_core import to_json
 
 from aladin_index.items.tables import StoredItem
+from aladin_network.types import Target
 from aladin_service.client.answers import SearchAnswer
-from aladin_service.queries import Target
 from aladin_service.work.worker import Job, Worker
 
 

@@ -1,4 +1,4 @@
-"""The index that the service answers from: whatever generation is live, from when there is one."""
+"""The live index: opens the generation that is published, and replaces it while requests run."""
 
 from __future__ import annotations
 
@@ -33,22 +33,24 @@ from aladin_service.work.sources import EngineAccess, IndexSource, find_source, 
 
 _LOG = logging.getLogger(__name__)
 
-# Whether the engine of an index answers.
-EngineStatus = Literal["up", "away"]
+# Whether the vector database that stores an index responds.
+EngineStatus = Literal["up", "unavailable"]
 
-# A refused generation is tried again, for the fault may have been the machine's: no memory, no
-# descriptors, files that were still on their way. After so long, and twice as long each time.
+# A refused generation is retried, because the cause may have been temporary: too little memory, no
+# file descriptors, files that were still being copied. The interval doubles with each attempt.
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
 
 
 class LiveState(NamedTuple):
-    """What an index folder is answered from, and what not.
+    """State of the live index.
 
     Attributes:
-        generation: that answers; None: none does.
-        refused_generation: the live one, where it is not what answers and has a number.
-        refused: why the live one is not what answers; None where it is.
-        engine: that keeps the index; None: it is in files, or nowhere yet.
+        generation: Generation that answers requests, or None if there is none.
+        refused_generation: Number of the published generation if it was refused, or None if it was
+            not or has no known number.
+        refused: Reason why the published generation was refused, or None if it was not.
+        engine: Whether the vector database responds, or None if the index is stored in files or
+            there is no index yet.
     """
 
     generation: int | None
@@ -58,14 +60,15 @@ class LiveState(NamedTuple):
 
 
 class LiveIndex:
-    """Opens an index folder as soon as it has a live generation, and every later one beside it.
+    """Opens the live generation of an index folder, and each later one while requests run.
 
-    A generation is tried before it answers. One that is unsound is refused, and the one before
-    stays; it takes no changes meanwhile, which nobody would see once it is put right.
+    A new generation is validated before it serves requests. If it is invalid, it is refused and
+    the previous one stays live; changes are rejected meanwhile, because they would be lost once the
+    generation is repaired.
 
-    A search keeps the `SearchEngine` that it began with; the index behind one is closed when
-    nothing refers to it any more. Whether the index is in files or in an engine on other machines
-    is for its `IndexSource` to know.
+    A search keeps the `SearchEngine` with which it began; the index of an engine is closed when
+    nothing refers to it any more. An `IndexSource` hides whether the index is stored in files or in
+    a vector database.
     """
 
     def __init__(
@@ -78,23 +81,24 @@ class LiveIndex:
         fallback: int | None = None,
         detector: Detector | None = None,
         access: EngineAccess | None = None,
-        deadly: Refusals | None = None,
+        crashing: Refusals | None = None,
         on_attempt: OnAttempt = lambda _: None,
         photos_root: PhotosRoot | None = None,
     ) -> None:
-        """Open nothing yet.
+        """Create a live index without opening anything.
 
         Args:
-            path: the index folder; it may be empty or missing.
-            limits: what a query may cost.
-            device: where the network and the searches go; None: the processor.
-            warm: have each generation's files read into memory when it is opened.
-            fallback: a generation to begin with should the live one be refused.
-            detector: finds the regions of photos that are added, for models that read regions.
-            access: how the engine is reached, if one keeps the index; None: as it is by default.
-            deadly: what is refused without being opened, for it has ended other processes.
-            on_attempt: told before a generation is opened, and None when that is through.
-            photos_root: folder outside of which no photo is shown, or None.
+            path: Index folder; may be empty or missing.
+            limits: Limits on a query.
+            device: Device of the network and of the searches, or None for the CPU.
+            warm: Whether to read the files of each generation into memory when it is opened.
+            fallback: Generation to serve if the live one is refused, or None.
+            detector: Finds the regions of added photos, for models that read regions.
+            access: Access to the vector database, or None for the default options.
+            crashing: Generations that are refused without being opened, because they crashed other
+                processes, with the reason for each.
+            on_attempt: Called with a generation before it is opened, and with None afterwards.
+            photos_root: Folder outside of which no photo is served, or None.
         """
         self.path = path
         self._device = device
@@ -103,7 +107,7 @@ class LiveIndex:
         self._fallback = fallback
         self._detector = detector
         self._access = access or EngineAccess()
-        self._deadly = deadly or {}
+        self._crashing = crashing or {}
         self._on_attempt = on_attempt
         self._photos_root = photos_root
         self._source: IndexSource | None = None
@@ -111,7 +115,7 @@ class LiveIndex:
         self._changer: ItemChanger | None = None
         self._checkpoint: Checkpoint | None = None
         self._close_index: weakref.finalize[[], SearchEngine] | None = None
-        self._place: Hashable = None  # of the index that is open
+        self._place: Hashable = None  # of the open index
         self._seen: Hashable | None = None
         self._refused: LiveState | None = None
         self._retry_at_s = self._retry_s = 0.0
@@ -119,7 +123,7 @@ class LiveIndex:
 
     @property
     def is_current(self) -> bool:
-        """Whether there is nothing to open; costs one look at the disk at most."""
+        """Whether there is nothing to open; costs at most one look-up of a file."""
         published = self._published()
         if published is None:
             return True
@@ -129,27 +133,27 @@ class LiveIndex:
 
     @property
     def state(self) -> LiveState:
-        """What answers, what was refused, and whether the engine is away."""
+        """Generation that answers, generation that was refused, and status of the database."""
         engine, refused, source = self._engine, self._refused, self._source
         generation = None if engine is None else engine.manifest.generation
-        standing: EngineStatus | None = None
-        if source is not None and source.looks_itself:
-            standing = "up" if source.away() is None else "away"
+        status: EngineStatus | None = None
+        if source is not None and source.polls:
+            status = "up" if source.unavailable() is None else "unavailable"
         if refused is None:
-            return LiveState(generation, engine=standing)
-        return refused._replace(generation=generation, engine=standing)
+            return LiveState(generation, engine=status)
+        return refused._replace(generation=generation, engine=status)
 
     def open(self) -> None:
-        """Open the live generation, unless it is open; takes a moment, call it off the event loop.
+        """Open the live generation, unless it is open; blocks.
 
-        Where it is unsound, the one that is open stays.
+        If it is invalid, the generation that is open stays in use.
 
         Raises:
-            IndexNotReadyError: there is none yet.
-            EngineUnavailableError: the engine that keeps it does not answer.
-            SearchIndexError: it is damaged, or does not fit its model.
-            CheckpointError: its model cannot be loaded.
-            Exception: whatever else opening it met, such as too little memory; it is refused then
+            IndexNotReadyError: If no generation is published.
+            EngineUnavailableError: If the vector database does not respond.
+            SearchIndexError: If the generation is damaged or does not match its model.
+            CheckpointError: If its model cannot be loaded.
+            Exception: Any other failure, such as too little memory; the generation is then refused
                 like a damaged one.
         """
         with self._lock:
@@ -158,16 +162,16 @@ class LiveIndex:
             before, published = self._seen, self._published()
             if published != before:
                 self._retry_s = _FIRST_RETRY_S
-            # Before it is tried, and not after: meanwhile others go on with what there is.
+            # Set before the attempt: meanwhile other requests use the generation that is open.
             self._retry_at_s = time.monotonic() + self._retry_s
             self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
             try:
                 source = self._find_source()
                 published = source.published()
-                self._take_up(self._open_index(source), source)
+                self._activate(self._open_index(source), source)
                 self._refused = None
             except EngineUnavailableError:
-                published = before  # nothing was seen
+                published = before  # the published generation is unknown
                 raise
             except IndexNotReadyError:
                 raise
@@ -175,31 +179,31 @@ class LiveIndex:
                 self._refuse(error)
                 raise
             finally:
-                # Not before: requests that come now have to wait for what is being opened.
+                # Not earlier: requests that arrive now have to wait for what is being opened.
                 self._seen = published
 
     def refresh(self) -> None:
-        """Open what has been published since; requests that come meanwhile wait for it.
+        """Open a generation that was published since; concurrent requests wait for it.
 
-        They would otherwise miss what was added to the new generation and acknowledged. What an
-        engine publishes is opened beside the requests: it is on other machines, and may take its
-        time.
+        They would otherwise miss items that were added to the new generation and acknowledged. A
+        generation in a vector database is opened in the background, because remote calls may take
+        long.
         """
-        if self._source is not None and self._source.looks_itself:
+        if self._source is not None and self._source.polls:
             return
         if not self.is_current:
             self.try_to_open()
 
-    def forgive(self) -> None:
-        """Try again at the next look what was refused for having ended other processes."""
-        self._deadly = {}
+    def retry_crashing(self) -> None:
+        """Retry generations that were refused because they crashed other processes."""
+        self._crashing = {}
         self._retry_at_s = 0.0
 
     def close(self) -> None:
         """Close the index; no query may run any more."""
         source = self._source
         if source is not None:
-            source.close()  # first, for its thread may be opening something
+            source.close()  # first, because its thread may be opening a generation
         with self._lock:
             if self._changer is not None:
                 self._changer.close()
@@ -209,7 +213,7 @@ class LiveIndex:
             self._source = self._seen = self._refused = None
 
     def try_to_open(self) -> None:
-        """Open the live generation if there is a sound one; one that is refused is logged."""
+        """Open the live generation if it is valid; log the reason if it is refused."""
         before = self._refused
         try:
             self.open()
@@ -217,20 +221,20 @@ class LiveIndex:
             pass
         except Exception as error:
             if before is None or before.refused != _reason(error):
-                # Of an unforeseen error, where it came from.
+                # The traceback helps with unexpected errors only.
                 trace = None if isinstance(error, AladinError) else error
                 _LOG.error(
-                    "the index at %s cannot be opened: %s",
+                    "cannot open the index at %s: %s",
                     *(self.path, _reason(error)),
                     exc_info=trace,
                 )
 
     def engine(self) -> SearchEngine:
-        """Return what answers queries; its index stays open as long as it is referred to.
+        """Return the current search engine; its index stays open while it is referenced.
 
         Raises:
-            IndexNotReadyError: no index is open.
-            EngineUnavailableError: the engine that keeps it does not answer.
+            IndexNotReadyError: If no index is open.
+            EngineUnavailableError: If the vector database does not respond.
         """
         self._check_engine()
         if self._engine is None:
@@ -238,12 +242,12 @@ class LiveIndex:
         return self._engine
 
     def changer(self) -> ItemChanger:
-        """Return what adds and removes items.
+        """Return the object that adds and removes items.
 
         Raises:
-            IndexNotReadyError: no index is open.
-            EngineUnavailableError: the engine that keeps it does not answer.
-            GenerationRefusedError: what would be changed is not what answers.
+            IndexNotReadyError: If no index is open.
+            EngineUnavailableError: If the vector database does not respond.
+            GenerationRefusedError: If the published generation is not the one that answers.
         """
         self._check_engine()
         if self._changer is None:
@@ -253,10 +257,10 @@ class LiveIndex:
         return self._changer
 
     def _check_engine(self) -> None:
-        """Refuse before any work is done for a request that would only wait."""
-        away = None if self._source is None else self._source.away()
-        if away is not None:
-            raise away
+        """Fail at once instead of letting a request wait for the vector database."""
+        unavailable = None if self._source is None else self._source.unavailable()
+        if unavailable is not None:
+            raise unavailable
 
     def _not_ready(self) -> IndexNotReadyError:
         if self._refused is None:
@@ -266,10 +270,10 @@ class LiveIndex:
     def _published(self) -> Hashable | None:
         if self._source is not None:
             return self._source.published()
-        return "not looked into" if holds_index(self.path) else None
+        return "not opened yet" if holds_index(self.path) else None
 
     def _find_source(self) -> IndexSource:
-        """Return where the generations come from; what a folder turned out to be, it stays."""
+        """Return the source of the generations; its kind never changes once it is known."""
         if self._source is None:
             source = find_source(self.path, self._access, self._device, warm=self._warm)
             self._source = source
@@ -283,14 +287,14 @@ class LiveIndex:
         )
         if self._engine is None and self._fallback is not None and source is not None:
             try:
-                self._take_up(self._open_index(source, self._fallback), source)
+                self._activate(self._open_index(source, self._fallback), source)
             except Exception as other:
                 reason = _reason(other)
-                _LOG.error("generation %d cannot be opened either: %s", self._fallback, reason)
+                _LOG.error("cannot open the fallback generation %d: %s", self._fallback, reason)
 
-    def _take_up(self, index: SearchBackend, source: IndexSource) -> None:
-        """Let new requests be answered from an index."""
-        # A copy of the same generation in its place may have other changes.
+    def _activate(self, index: SearchBackend, source: IndexSource) -> None:
+        """Answer new requests from an index."""
+        # A copy of the same generation at another place may have other changes.
         is_same = self._engine is not None and index.manifest == self._engine.manifest
         if is_same and index.place == self._place:
             index.close()
@@ -306,14 +310,14 @@ class LiveIndex:
             self._changer = ItemChanger(writer, self._limits, self._detector)
         self._checkpoint = index.checkpoint
         if replaces:
-            _LOG.info("generation %d is live now", index.generation)
+            _LOG.info("generation %d is live", index.generation)
 
     def _open_index(self, source: IndexSource, generation: int | None = None) -> SearchBackend:
         number = source.live_number() if generation is None else generation
         attempt = None if number is None else Attempt(source.published(), number)
-        if attempt is not None and attempt in self._deadly:
+        if attempt is not None and attempt in self._crashing:
             folder = generation_folder(self.path, attempt.generation)
-            raise IndexCorruptError(folder, self._deadly[attempt])
+            raise IndexCorruptError(folder, self._crashing[attempt])
         self._on_attempt(attempt)
         try:
             return self._open_without_report(source, generation)
@@ -324,13 +328,13 @@ class LiveIndex:
         if self._checkpoint is not None:
             try:
                 return source.open(self._checkpoint, generation)
-            except IndexMismatchError:  # the whole folder was put in the place of another
+            except IndexMismatchError:  # the folder was replaced by another index
                 pass
         return source.open(generation=generation)
 
 
 def _reason(error: Exception) -> str:
-    """Say why a generation is refused; an unforeseen error says little without its class."""
+    """Describe why a generation is refused; unexpected errors include their class."""
     if isinstance(error, AladinError):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,12 +1,10 @@
-"""What the service and a worker process say to each other.
+"""The messages between the service and a worker process, and how they are sent.
 
-The service numbers the batches and the jobs that it sends to a worker. The worker says of each
-when it begins with it and when it is done; of a batch also what became of its queries, some at a
-time.
+The service numbers the batches and jobs that it sends to a worker. The worker reports when it
+starts and when it finishes each of them, and sends the answers of a batch a few at a time.
 
-Messages between the service and a worker process: a length, then a pickle.
-
-Both ends are this program's own processes, and nobody else has the socket.
+A message is sent as its length and a pickle. Both ends are processes of this program, and no other
+process has access to the socket.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ class RunBatch:
 
 @dataclass(frozen=True)
 class RunJob:
-    """To the worker: do this."""
+    """To the worker: run this job."""
 
     number: int
     job: Job[Any]
@@ -44,31 +42,31 @@ class RunJob:
 
 @dataclass(frozen=True)
 class Unwanted:
-    """To the worker: nobody waits any more for a job, or for one query of a batch."""
+    """To the worker: no client waits any more for a job, or for one query of a batch."""
 
     number: int
     place: int
 
 
 @dataclass(frozen=True)
-class Forgiven:
-    """To the worker: generations that have ended other workers may be opened again."""
+class RetryCrashing:
+    """To the worker: generations that crashed other workers may be opened again."""
 
 
 @dataclass(frozen=True)
 class Attempting:
-    """From the worker: what it opens now, and might not survive; None: it is through with that."""
+    """From the worker: the generation it is opening, which may crash it; None when it is done."""
 
     attempt: Attempt | None
 
 
 @dataclass(frozen=True)
 class Status:
-    """From the worker: it lives; sent when it can take work, on every change, and regularly.
+    """From the worker: it is alive. Sent at readiness, at every change and at regular intervals.
 
     Attributes:
-        live: what it answers from.
-        engine_calls: that ended since the last one, if an engine keeps the index.
+        live: State of the worker's index.
+        engine_calls: Calls of the vector database that ended since the last status.
     """
 
     live: LiveState
@@ -77,14 +75,14 @@ class Status:
 
 @dataclass(frozen=True)
 class Begun:
-    """From the worker: it begins with a batch or a job, and might not survive it."""
+    """From the worker: it starts a batch or a job, which may crash it."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class PlacesAnswered:
-    """From the worker: what became of some queries of a batch, each with its place."""
+    """From the worker: answers or errors of some queries of a batch, with their positions."""
 
     number: int
     answers: list[tuple[int, Answered | Exception]]
@@ -92,12 +90,12 @@ class PlacesAnswered:
 
 @dataclass(frozen=True)
 class Done:
-    """From the worker: it is through with a batch or a job.
+    """From the worker: it has finished a batch or a job.
 
     Attributes:
-        number: of the batch or the job.
-        result: of a job; of a batch, None.
-        error: what the job raised; of a batch, why queries have no answer.
+        number: Number of the batch or the job.
+        result: Result of a job; None for a batch.
+        error: Error of a job, or of the queries of a batch that have no answer.
     """
 
     number: int
@@ -106,27 +104,27 @@ class Done:
 
 
 class UnforeseenError(Exception):
-    """A worker process met an error that nobody foresaw; the message is its traceback."""
+    """An unexpected error in a worker process; the message is its traceback."""
 
 
 _LENGTH = struct.Struct("!Q")
 
 
 def pack(message: object) -> bytes:
-    """Write a message as it goes over the wire.
+    """Serialize a message.
 
     Raises:
-        Exception: whatever pickle raises of what cannot be pickled.
+        Exception: Any error of pickle.
     """
     data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     return _LENGTH.pack(len(data)) + data
 
 
 async def read_message(reader: asyncio.StreamReader) -> Any:
-    """Read the next message on the service's side.
+    """Read the next message; used by the service.
 
     Raises:
-        EOFError: the other end is gone; a message that was cut short is lost.
+        EOFError: If the other end is closed; a message that was cut short is lost.
     """
     try:
         (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
@@ -136,19 +134,19 @@ async def read_message(reader: asyncio.StreamReader) -> Any:
 
 
 class Wire:
-    """A worker's end, which blocks; one thread reads, any number of threads send."""
+    """A worker's end of the connection, which blocks; one thread reads, any number send."""
 
     def __init__(self, connected: socket.socket) -> None:
-        """Talk through a connected stream socket."""
+        """Use a connected stream socket."""
         self._socket = connected
         self._sending = threading.Lock()
 
     def send(self, *messages: object) -> None:
-        """Send messages whole, one right after the other.
+        """Send messages one right after the other.
 
         Raises:
-            OSError: the other end is gone.
-            Exception: whatever pickle raises of what cannot be pickled; nothing is sent then.
+            OSError: If the other end is closed.
+            Exception: Any error of pickle; nothing is sent then.
         """
         data = b"".join(map(pack, messages))
         with self._sending:
@@ -158,7 +156,7 @@ class Wire:
         """Wait for the next message.
 
         Raises:
-            EOFError: the other end is gone.
+            EOFError: If the other end is closed.
         """
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         return pickle.loads(self._read(length))

@@ -1,4 +1,4 @@
-"""Starts and ends worker processes."""
+"""Starting and ending worker processes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from aladin_service.observe.logs import log_setup
 from aladin_service.work.worker import WorkerPlan
 
-# A worker that is told to end has nothing to finish: longer than this, it is stuck.
+# A worker has nothing to finish when it is asked to end: after this time, it is stuck.
 _END_S = 2.0
-# To import everything takes seconds on a busy machine, to load a large network some more.
+# Importing everything takes seconds on a busy machine, and loading a large network takes longer.
 TRIAL_S = 120.0
-# What the server of forks imports beforehand, so that a worker is there in a fraction of a second.
+# Modules that the fork server imports in advance: a worker then starts in a fraction of a second.
 _PRELOAD = ["aladin_service.cli", "aladin_service.work.worker_process"]
 
 
 def prepare_processes() -> None:
-    """Start the server of forks, which imports what workers need, while the caller does others.
+    """Start the fork server, which imports the workers' modules in the background.
 
-    It is a program of its own: no thread of this one, and nothing that torch has begun here, comes
-    into a worker.
+    It is a separate program: a worker inherits no thread of this process and no state of torch.
     """
     _context()
     with _signals_held():
@@ -42,13 +41,13 @@ def start_process(plan: WorkerPlan) -> tuple[ForkServerProcess, socket.socket]:
     """Start a worker process; blocks for a moment.
 
     Returns:
-        The process, and the service's end of the wire to it.
+        The process, and the service's end of its socket.
 
     Raises:
-        OSError: the system has no room for another process.
-        EOFError: the server of forks has died.
+        OSError: If the system cannot create another process.
+        EOFError: If the fork server has died.
     """
-    # Imported by the server of forks; here it would only take time.
+    # The fork server imports it; to import it here would only take time.
     from aladin_service.work.worker_process import run_worker
 
     ours, theirs = socket.socketpair()
@@ -63,11 +62,13 @@ def start_process(plan: WorkerPlan) -> tuple[ForkServerProcess, socket.socket]:
 
 
 def start_trial(plan: WorkerPlan) -> ForkServerProcess:
-    """Start a process that opens what is live and ends, see `try_plan`; blocks for a moment.
+    """Start a process that opens the live generation and exits, see `try_plan`.
+
+    Blocks for a moment.
 
     Raises:
-        OSError: the system has no room for another process.
-        EOFError: the server of forks has died.
+        OSError: If the system cannot create another process.
+        EOFError: If the fork server has died.
     """
     from aladin_service.work.worker_process import try_plan
 
@@ -78,14 +79,14 @@ def start_trial(plan: WorkerPlan) -> ForkServerProcess:
 
 
 def try_in_process(plan: WorkerPlan) -> str:
-    """Open what is live in a process of its own, and wait for its end.
+    """Open the live generation in a separate process, and wait for the end of that process.
 
     Returns:
-        How it ended, see `end_process`: SIGKILL where it took too long.
+        How it ended, see `end_process`; SIGKILL if it took too long.
 
     Raises:
-        OSError: the system has no room for another process.
-        EOFError: the server of forks has died.
+        OSError: If the system cannot create another process.
+        EOFError: If the fork server has died.
     """
     process = start_trial(plan)
     process.join(TRIAL_S)
@@ -93,10 +94,10 @@ def try_in_process(plan: WorkerPlan) -> str:
 
 
 def end_process(process: ForkServerProcess) -> str:
-    """Wait for a process whose wire is closed, kill it if it does not end, and forget it; blocks.
+    """Wait for the end of a process whose socket is closed, or kill it; blocks.
 
     Returns:
-        How it ended: the name of a signal, or its exit status.
+        How it ended: the name of a signal, or the exit status.
     """
     process.join(_END_S)
     if process.exitcode is None:
@@ -111,10 +112,10 @@ def end_process(process: ForkServerProcess) -> str:
 def _signals_held() -> Generator[None]:
     """Keep processes that are started meanwhile from being ended by SIGINT and SIGTERM.
 
-    Ctrl-C and service managers signal all processes of a service; its own process ends the others
-    when they have finished what it took.
+    Ctrl-C and service managers signal all processes of a service; the main process ends the others
+    when they have finished their work.
     """
-    # It unblocks them when it starts a helper of its own: that has to be there before.
+    # Starting this helper would unblock the signals, so it has to run beforehand.
     resource_tracker.ensure_running()
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:

@@ -1,15 +1,16 @@
-"""Workers that are processes: each has its own network and maps the same index.
+"""Workers that are processes: each has its own network and maps the same index files.
 
-Batches form in the service's own process, and a worker takes one as soon as it is free. A worker
-that dies takes with it what it was at, no more: what waits goes to the others, and what it had been
-sent and not begun is sent to another one.
+Batches form in the service's own process, and a worker takes one as soon as it is free. When a
+worker dies, only the work that it had started is lost: waiting work goes to the other workers, and
+so does work that it had been sent and had not started.
 
-Each worker takes up a new generation by itself, before the first batch or job that it begins after
-that is live: whatever was acknowledged to one client, the next request of any other finds. Should a
-worker refuse a generation that another has taken up, it gets no work until it has followed: no two
-generations are answered from for longer than a status takes to come. Where all refuse it, all go
-on with the one before, and so does a worker that is started then. So it is with one that ends the
-workers that open or search it, see `aladin_service.work.crashing_generations`.
+Each worker opens a new generation by itself, before the first batch or job that it starts after the
+publication, so that whatever was acknowledged to one client is found by the next request of any
+other. A worker that refuses a generation which another has opened gets no work until it has caught
+up: answers come from two generations for no longer than a status message takes. If all workers
+refuse a generation, all of them go on with the previous one, and so does a worker that is started
+then. The same holds for a generation that crashes the workers which open or search it; see
+`aladin_service.work.crashing_generations`.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from typing import Any, TypeVar
 from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownError
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob
+from aladin_service.work.batch import Batch
 from aladin_service.work.crashing_generations import CrashingGenerations
 from aladin_service.work.job_queue import JobQueues, QueuedJob, WorkerSlot
 from aladin_service.work.live_index import EngineStatus, LiveState
 from aladin_service.work.process_start import TRIAL_S, end_process, start_trial
-from aladin_service.work.query_queue import Batch, QueryQueue
-from aladin_service.work.worker import LANE_THREADS, Job, WorkerPlan, max_waiting_jobs
+from aladin_service.work.query_queue import QueryQueue
+from aladin_service.work.worker import QUEUE_THREADS, Job, WorkerPlan, max_waiting_jobs
 from aladin_service.work.worker_link import WorkerLink
 from aladin_service.work.workers import WorkersHealth
 
@@ -38,49 +40,49 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
-# A worker that lived longer is replaced at once; after one that did not, the next one has to wait,
-# twice as long each time: what kills every worker must not keep the machine busy as well.
+# A worker that lived longer is replaced at once. Otherwise its replacement is delayed. The delay
+# doubles each time, so that a fault that ends every worker does not keep the processors busy.
 _STABLE_S = 5.0
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.25, 30.0
-# How often it is looked whether workers still talk, and whether one stays behind the others.
-_LOOK_S = 0.5
-# A worker that stays behind for so long is replaced: a new one may be luckier.
+# Interval of the checks for workers that are silent or behind the others.
+_CHECK_S = 0.5
+# A worker that is behind for longer is replaced, because a new process may be able to catch up.
 _BEHIND_S = 5.0
-# Without any worker for so long, what waits is refused, and so is what comes, until there is one:
-# a worker that only has to be replaced is there sooner, and nobody waits for one that never comes.
+# After so long without any worker, all waiting and new requests are refused until there is one:
+# replacing a worker takes less time, and no client should wait for a worker that never comes.
 _MISSING_S = 5.0
 
 
 class ProcessWorkers:
-    """Keeps worker processes up, and gives them what waits in the lines."""
+    """Keeps worker processes running and sends them the queued work."""
 
     def __init__(self, plan: WorkerPlan, metrics: Metrics) -> None:
-        """Start no process yet.
+        """Create the workers without starting a process.
 
         Args:
-            plan: of each worker; its settings say how many there are.
-            metrics: where batches, waiting queries and deaths are counted.
+            plan: Plan of each worker; its settings hold the number of workers.
+            metrics: Counts batches, waiting queries and deaths of workers.
         """
         settings = plan.settings
         self._plan = plan
         self._metrics = metrics
-        self._lines = QueryQueue(settings, metrics)
+        self._queries = QueryQueue(settings, metrics)
         self._jobs = JobQueues(max_waiting_jobs(settings))
         self._wanted = settings.workers
-        self._links: dict[int, WorkerLink] = {}  # by place
+        self._links: dict[int, WorkerLink] = {}  # by worker number
         self._slots: dict[WorkerLink, list[WorkerSlot[Any]]] = {}
         self._leaving: list[WorkerSlot[Any]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._one_serves = asyncio.Event()
-        self._served_s = time.monotonic()  # when it was last seen that one serves
+        self._served_s = time.monotonic()  # when a worker was last able to serve
         self._is_missing = False
         self._generation: int | None = None
-        self._before: int | None = None  # the generation before that
-        self._deadly = CrashingGenerations()
+        self._before: int | None = None  # the previous generation
+        self._crashing = CrashingGenerations()
         self._trial: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start all workers; returns when each takes work, or has failed to for the first time."""
+        """Start all workers; returns when each has accepted work or failed to start once."""
         tried = [asyncio.Event() for _ in range(self._wanted)]
         self._tasks = [
             asyncio.create_task(self._keep_up(place, event)) for place, event in enumerate(tried)
@@ -90,10 +92,10 @@ class ProcessWorkers:
             await event.wait()
 
     async def stop(self) -> None:
-        """Fail what waits, cut off what still runs, and end the workers."""
+        """Fail waiting work, cancel running work, and end the workers."""
         error = ShuttingDownError()
-        self._lines.close()
-        self._lines.fail_waiting(error)
+        self._queries.close()
+        self._queries.fail_waiting(error)
         self._jobs.close(error)
         tasks = self._tasks if self._trial is None else [*self._tasks, self._trial]
         for task in tasks:
@@ -104,24 +106,24 @@ class ProcessWorkers:
 
     async def search(self, job: SearchJob) -> Answered:
         """Answer one query; see `Workers.search`."""
-        return await self._lines.answer(job)
+        return await self._queries.answer(job)
 
-    def refusal(self, lane: QueueName) -> OverloadedError | NoWorkerError | None:
-        """Say why a query would be refused; see `Workers.refusal`."""
-        return self._lines.refusal(lane)
+    def refusal(self, queue: QueueName) -> OverloadedError | NoWorkerError | None:
+        """Return the error of a refused query; see `Workers.refusal`."""
+        return self._queries.refusal(queue)
 
     async def call(self, job: Job[T]) -> T:
-        """Do one job; see `Workers.call`."""
+        """Run one job; see `Workers.call`."""
         return await self._jobs.do(job)
 
     def health(self) -> WorkersHealth:
-        """Say how the workers are."""
+        """Return the state of the workers."""
         states = [link.live for link in self._links.values() if link.live is not None]
         generations = [state.generation for state in states if state.generation is not None]
         return WorkersHealth(
             wanted=self._wanted,
             alive=sum(self._can_serve(link) for link in self._links.values()),
-            # While they take up a new one they differ; the last that changed has it.
+            # While workers open a new generation they differ; the last change has reached it.
             generation=self._generation if self._generation in generations else None,
             refused=next((state.refused for state in states if state.refused is not None), None),
             engine=_worst({state.engine for state in states}),
@@ -133,18 +135,19 @@ class ProcessWorkers:
         )
 
     async def _keep_up(self, place: int, tried: asyncio.Event) -> None:
-        """Have a worker at one place, one after the other if need be."""
+        """Keep one worker running at a place, replacing it whenever it ends."""
         delay_s = 0.0
         while True:
-            # Should what is live be unsound, a new worker goes on with what the others have.
-            plan = replace(self._plan, fallback=self._generation, deadly=dict(self._deadly.reasons))
+            # If the published generation is invalid, a new worker serves that of the others.
+            crashing = dict(self._crashing.reasons)
+            plan = replace(self._plan, fallback=self._generation, crashing=crashing)
             link = WorkerLink(place, plan, self._on_change, self._metrics.engine_call)
             self._links[place] = link
             lived_s = 0.0
             try:
                 lived_s = await self._live(link, tried)
-            except (OSError, EOFError):  # the latter of a server of forks that dies meanwhile
-                _LOG.exception("worker %d cannot be started", place)
+            except (OSError, EOFError):  # EOFError if the fork server dies meanwhile
+                _LOG.exception("cannot start worker %d", place)
             finally:
                 how = await link.close()
                 del self._links[place]
@@ -154,14 +157,14 @@ class ProcessWorkers:
             short = lived_s < _STABLE_S
             delay_s = min(max(_FIRST_DELAY_S, 2 * delay_s), _LONGEST_DELAY_S) if short else 0.0
             _LOG.error(
-                "worker %d (process %s) ended after %.1f s: %s; another one is started in %g s",
+                "worker %d (process %s) ended after %.1f s: %s; starting another one in %g s",
                 *(place, link.pid, lived_s, how, delay_s),
             )
             await asyncio.sleep(delay_s)
             self._metrics.worker_restarted()
 
     async def _live(self, link: WorkerLink, tried: asyncio.Event) -> float:
-        """Have a worker from its start to its end; return how long it could take work."""
+        """Run a worker until it ends; return the seconds during which it accepted work."""
         try:
             await link.start()
             await link.ready.wait()
@@ -175,89 +178,89 @@ class ProcessWorkers:
         return time.monotonic() - ready_s
 
     async def _watch(self) -> None:
-        """Kill workers that hang, and those that stay behind the others; end waiting for none."""
+        """Kill workers that are silent or behind; refuse requests if there is no worker."""
         behind_since_s: dict[WorkerLink, float] = {}
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_CHECK_S)
             now = time.monotonic()
             if self._one_serves.is_set():
                 self._served_s = now
             elif now - self._served_s > _MISSING_S and not self._is_missing:
-                _LOG.error("no worker has served for %g s: requests are refused", _MISSING_S)
+                _LOG.error("no worker available for %g s: rejecting requests", _MISSING_S)
                 self._set_missing(True)
-            if self._deadly.retry_is_due and (self._trial is None or self._trial.done()):
-                self._trial = asyncio.create_task(self._try_again())
+            if self._crashing.retry_is_due and (self._trial is None or self._trial.done()):
+                self._trial = asyncio.create_task(self._open_by_trial())
             behind = {link for link in self._links.values() if self._is_behind(link)}
             behind_since_s = {link: behind_since_s.get(link, now) for link in behind}
             for link in list(self._links.values()):
                 if link.is_silent:
-                    link.kill("it gives no sign of life")
+                    link.kill("no sign of life")
                 elif now - behind_since_s.get(link, now) > _BEHIND_S:
-                    link.kill("it refuses a generation that other workers have taken up")
+                    link.kill("it refuses a generation that other workers have opened")
 
     def _learn(self, link: WorkerLink, how: str) -> None:
-        """Refuse a generation that has ended a worker, where it is to blame for that."""
+        """Refuse a generation if it is to blame for the end of a worker."""
         links = self._links.values()
         if link.attempt is not None:
             attempt = link.attempt
             others_can = any(other.opened == attempt for other in links)
-            is_refused = not others_can and self._deadly.ended_opening(attempt, how)
+            is_refused = not others_can and self._crashing.ended_opening(attempt, how)
         elif link.opened is not None and self._before not in (None, link.opened.generation):
             attempt = link.opened
-            is_refused = self._deadly.ended_searching(attempt, how)
+            is_refused = self._crashing.ended_searching(attempt, how)
         else:
             return
         if not is_refused:
             return
-        reason = self._deadly.reasons[attempt]
-        _LOG.error("generation %d is refused: %s", attempt.generation, reason)
+        reason = self._crashing.reasons[attempt]
+        _LOG.error("refusing generation %d: %s", attempt.generation, reason)
         if self._generation == attempt.generation:
             self._generation = self._before
         for other in links:
             if other.opened == attempt:
-                other.kill("it answers from a generation that is refused")
+                other.kill("it serves a generation that is now refused")
 
-    async def _try_again(self) -> None:
-        """Open what is published in a process of its own, for workers may end by it."""
+    async def _open_by_trial(self) -> None:
+        """Open the published generation in a separate process, which may crash."""
         try:
             process = await asyncio.to_thread(start_trial, self._plan)
         except (OSError, EOFError):
-            _LOG.exception("what is published cannot be opened by way of trial")
-            self._deadly.retried("never started")
+            _LOG.exception("cannot start the trial of the published generation")
+            self._crashing.retried("never started")
             return
         try:
             async with asyncio.timeout(TRIAL_S):
                 while process.exitcode is None:
-                    await asyncio.sleep(_LOOK_S)
+                    await asyncio.sleep(_CHECK_S)
         except TimeoutError:
             process.kill()
         finally:
             how = await asyncio.to_thread(end_process, process)
-        _LOG.info("what is published was opened once more, by way of trial: %s", how)
-        if self._deadly.retried(how):
-            self._forgive()
+        _LOG.info("trial of the published generation ended: %s", how)
+        if self._crashing.retried(how):
+            self._retry_crashing()
 
-    def _forgive(self) -> None:
+    def _retry_crashing(self) -> None:
         for link in self._links.values():
-            link.forgive()
+            link.retry_crashing()
 
     def _on_change(self, link: WorkerLink, before: LiveState | None) -> None:
         if link.live is not None and (before is None or before.generation != link.live.generation):
             if link.live.generation not in (None, self._generation):
                 self._before = self._generation
             self._generation = link.live.generation
-        if link.opened is not None and self._deadly.opened(link.opened):
-            self._forgive()
+        if link.opened is not None and self._crashing.opened(link.opened):
+            self._retry_crashing()
         self._assign()
 
     def _assign(self) -> None:
-        """Let each worker that can serve take work, and no other."""
+        """Let exactly those workers take work that can serve."""
         serving = [link for link in self._links.values() if self._can_serve(link)]
         for link in [link for link in self._slots if link not in serving]:
             stopped = self._slots.pop(link)
             for slot in stopped:
                 slot.stop()
-            # Those that are at something end by themselves.
+            # Slots that are busy stop when they have finished.
             self._leaving = [slot for slot in (*self._leaving, *stopped) if not slot.has_ended]
         for link in serving:
             if link not in self._slots:
@@ -269,16 +272,16 @@ class ProcessWorkers:
         else:
             self._one_serves.clear()
 
-    def _set_missing(self, missing: bool) -> None:  # it is all that is said
+    def _set_missing(self, missing: bool) -> None:
         self._is_missing = missing
-        self._lines.set_worker_missing(missing)
+        self._queries.set_worker_missing(missing)
         self._jobs.set_worker_missing(missing)
 
     def _can_serve(self, link: WorkerLink) -> bool:
         return link.takes_work and not self._is_behind(link)
 
     def _is_behind(self, link: WorkerLink) -> bool:
-        """Whether a worker refuses a generation that another one has taken up."""
+        """Return whether a worker refuses a generation that another one has opened."""
         if link.live is None or link.live.refused_generation is None:
             return False
         return any(
@@ -288,12 +291,12 @@ class ProcessWorkers:
 
     def _slots_of(self, link: WorkerLink) -> list[WorkerSlot[Any]]:
         batches = [
-            WorkerSlot(self._lines.next_batch, partial(self._answer, link))
+            WorkerSlot(self._queries.next_batch, partial(self._answer, link))
             for _ in range(self._plan.settings.query_threads)
         ]
         jobs = [
-            WorkerSlot(self._jobs.line(lane).next_job, partial(self._do, link))
-            for lane, threads in LANE_THREADS.items()
+            WorkerSlot(self._jobs.queue(queue).next_job, partial(self._do, link))
+            for queue, threads in QUEUE_THREADS.items()
             for _ in range(threads)
         ]
         return [*batches, *jobs]
@@ -315,23 +318,23 @@ class ProcessWorkers:
             link = another
 
     async def _another(self) -> WorkerLink | None:
-        """Wait for a worker to which work can be sent that another one has not begun.
+        """Wait for a worker that can take work which another one has not started.
 
         Returns:
-            The worker; None where there is none for too long.
+            A worker, or None if there has been none for too long.
         """
         while not self._one_serves.is_set():
             if self._is_missing:
                 return None
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
+                async with asyncio.timeout(_CHECK_S):
                     await self._one_serves.wait()
         return next(iter(self._slots))
 
 
-def _worst(standings: set[EngineStatus | None]) -> EngineStatus | None:
-    """Say how an engine is of which each worker says how it is to it."""
-    for standing in ("away", "up"):
-        if standing in standings:
-            return standing
+def _worst(statuses: set[EngineStatus | None]) -> EngineStatus | None:
+    """Return the worst status of the vector database among those of the workers."""
+    for status in ("unavailable", "up"):
+        if status in statuses:
+            return status
     return None

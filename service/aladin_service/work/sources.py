@@ -1,9 +1,4 @@
-"""Where the generations come from that a service answers from: an index's files, or an engine.
-
-The generations of an index of files.
-
-What an index folder is: an index of files, one in an engine, or nothing yet.
-"""
+"""Sources of an index's generations: index files, or a vector database."""
 
 from __future__ import annotations
 
@@ -28,102 +23,104 @@ from aladin_service.work.engine_source import EngineSource
 
 
 class IndexSource(Protocol):
-    """An index folder's generations; safe to use from any number of threads.
+    """The generations of one index folder; thread-safe.
 
-    Only `start`, `open` and the writer may take their time.
+    Only `start`, `open` and the writer may block.
     """
 
     @property
     def path(self) -> Path:
-        """The index's folder."""
+        """Index folder."""
         ...
 
     @property
-    def looks_itself(self) -> bool:
-        """Whether a thread of its own looks what is published, so that no request has to."""
+    def polls(self) -> bool:
+        """Whether a background thread looks for new generations, so that requests need not."""
         ...
 
-    def start(self, on_look: Callable[[], None]) -> None:
-        """Begin to look, unless it has begun.
+    def start(self, on_poll: Callable[[], None]) -> None:
+        """Start to poll, unless that has been done.
 
         Args:
-            on_look: called after each look by whoever looks by itself.
+            on_poll: Called after each poll, if the source polls.
 
         Raises:
-            EngineError: the engine refuses; one that does not answer is looked at again.
+            EngineError: If the vector database rejects the call; polling goes on if it does not
+                respond.
         """
         ...
 
     def published(self) -> Hashable | None:
-        """Return what tells one publication from another, as far as is known; None: none yet."""
+        """Return an identifier of the published generation as last seen, or None if none is."""
         ...
 
     def live_number(self) -> int | None:
-        """Return the number of the published generation; None where it is not to be known."""
+        """Return the number of the published generation, or None if it is unknown."""
         ...
 
-    def away(self) -> EngineUnavailableError | None:
-        """Say why nothing can be searched now, of what is open, too; None: it can."""
+    def unavailable(self) -> EngineUnavailableError | None:
+        """Return the error with which searches fail at present, or None if they can run."""
         ...
 
     def open(
         self, checkpoint: Checkpoint | None = None, generation: int | None = None
     ) -> SearchBackend:
-        """Open the live generation and try it.
+        """Open the live generation and check that it can be searched.
 
         Args:
-            checkpoint: already loaded, to be used in place of the copy in the folder.
-            generation: to open in the place of the live one.
+            checkpoint: Loaded checkpoint to use in place of the copy in the folder, or None.
+            generation: Generation to open in place of the live one, or None.
 
         Raises:
-            IndexNotReadyError: nothing was published yet.
-            IndexMismatchError: of another schema version, or built with another model.
-            IndexCorruptError: it is unsound.
-            EngineUnavailableError: the engine does not answer.
+            IndexNotReadyError: If no generation is published.
+            IndexMismatchError: If the generation has another schema version or another model.
+            IndexCorruptError: If the generation is damaged.
+            EngineUnavailableError: If the vector database does not respond.
         """
         ...
 
     def writer(self, model_id: str) -> ItemWriter:
-        """Return what adds and removes items; opens nothing yet.
+        """Return the object that adds and removes items, without opening anything.
 
         Args:
-            model_id: of the model that encodes what is added.
+            model_id: Model that encodes added items.
         """
         ...
 
     def close(self) -> None:
-        """Look no more, and let go of what it holds."""
+        """Stop polling and release all resources."""
         ...
 
 
 class FilesSource:
-    """An `IndexSource`: what CURRENT names, looked up by each request, for that costs next to none.
+    """An `IndexSource` of files: the live generation is the one that CURRENT names.
 
-    So whatever was published is there for all requests that come after.
+    Each request looks it up, which costs next to nothing, so that every request finds what was
+    published before it arrived.
     """
 
-    looks_itself = False
+    polls = False
 
     def __init__(self, path: Path, device: SearchDevice | None, *, warm: bool) -> None:
-        """Open nothing yet.
+        """Create a source without opening anything.
 
         Args:
-            path: of the index; it may be empty or missing.
-            device: where the network and the searches go; None: the processor.
-            warm: have each generation's files read into memory when it is opened.
+            path: Index folder; may be empty or missing.
+            device: Device of the network and of the searches, or None for the CPU.
+            warm: Whether to read the files of each generation into memory when it is opened.
         """
         self.path = path
         self._device = device
         self._warm = warm
 
-    def start(self, on_look: Callable[[], None]) -> None:
-        """Do nothing: others look."""
+    def start(self, on_poll: Callable[[], None]) -> None:
+        """Do nothing; requests look for new generations."""
 
     def published(self) -> tuple[int, int, int] | None:
-        """Return what tells one state of CURRENT from another: it is replaced, never written to.
+        """Return an identifier of CURRENT, which is replaced rather than written to.
 
-        Nor is it the same where the whole folder was replaced by a copy, whose file may have the
-        number and the time of modification of the one that was removed.
+        The device and the time of the last change tell apart a folder that was replaced by a copy,
+        whose CURRENT may have the inode number and the modification time of the removed one.
         """
         try:
             state = (self.path / CURRENT).stat()
@@ -138,8 +135,8 @@ class FilesSource:
         except AladinError:
             return None
 
-    def away(self) -> None:
-        """Return None: files are always here."""
+    def unavailable(self) -> None:
+        """Return None: files are always available."""
 
     def open(
         self, checkpoint: Checkpoint | None = None, generation: int | None = None
@@ -158,22 +155,22 @@ class FilesSource:
         return index
 
     def writer(self, model_id: str) -> ChangesWriter:
-        """Return what changes the index."""
+        """Return the object that changes the index."""
         return ChangesWriter(self.path, model_id)
 
     def close(self) -> None:
-        """Do nothing: what was opened is others' to close."""
+        """Do nothing; whoever opened an index closes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineAccess:
-    """How a service reaches the engine of its index.
+    """How a service connects to the vector database of its index.
 
     Attributes:
-        options: of this machine.
-        poll_s: between two looks at it.
-        on_call: told of each call, on the thread that made it.
-        connect: makes its client.
+        options: Connection options of this machine.
+        poll_s: Seconds between two polls.
+        on_call: Called after each call, on the calling thread.
+        connect: Creates the client.
     """
 
     options: EngineOptions = field(default_factory=EngineOptions)
@@ -183,25 +180,25 @@ class EngineAccess:
 
 
 def holds_index(path: Path) -> bool:
-    """Say whether a folder has become an index, of whichever kind."""
+    """Return whether a folder contains an index, in files or in a vector database."""
     return (path / CURRENT).exists() or (path / ENGINE_FILE).exists()
 
 
 def find_source(
     path: Path, access: EngineAccess, device: SearchDevice | None, *, warm: bool
 ) -> IndexSource:
-    """Return where the generations of an index come from; asks no engine yet.
+    """Return the source of an index's generations without any call of a vector database.
 
     Args:
-        path: of its folder.
-        access: to the engine, if there is one.
-        device: where the network and the searches go; None: the processor.
-        warm: have each generation's files read into memory when it is opened.
+        path: Index folder.
+        access: Access to the vector database, if the index is stored in one.
+        device: Device of the network and of the searches, or None for the CPU.
+        warm: Whether to read the files of each generation into memory when it is opened.
 
     Raises:
-        IndexNotReadyError: there is no index yet.
-        SearchIndexError: where the engine is cannot be read.
-        ConfigError: there is no package for this engine.
+        IndexNotReadyError: If the folder contains no index.
+        SearchIndexError: If the location of the vector database cannot be read.
+        ConfigError: If the client package of the vector database is not installed.
     """
     location = location_of(path)
     if location is not None:

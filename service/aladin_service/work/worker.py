@@ -1,10 +1,7 @@
-"""A piece of work that a request needs done, on whichever worker.
+"""A worker: answers batches of queries and runs jobs against the live index.
 
-What is kept of an error that ends the work for one client.
-
-Does jobs against the live index, blocking; the threads or processes that call it are others'.
-
-How to make a worker: all that a thread's or a process's worker is built from.
+Workers run in threads of the service's own process (`service.work.workers`) or in processes of
+their own (`service.work.worker_process`). All calls block.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
-from aladin_index.devices.search_device import DeviceName, FirstStageName, SearchDevice
+from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
@@ -23,6 +20,7 @@ from aladin_network.errors import AladinError
 from aladin_network.inference import choose_precision
 from aladin_network.photos.files import PhotosRoot
 from aladin_network.photos.memory import wanted_while
+from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.intake.item_changes import ItemChanger
 from aladin_service.photos.photo_bytes import ThumbnailCache
 from aladin_service.queries import Query
@@ -37,37 +35,37 @@ from aladin_service.work.sources import EngineAccess
 
 T = TypeVar("T")
 
-# Jobs wait and run apart by what they cost, so that slow ones do not hold up the others: look-ups,
-# thumbnails and drawings, photos of full size, and changes of the index.
+# Jobs are queued by cost, so that slow ones do not delay the others: look-ups, thumbnails and
+# drawings, photos at full size, and changes of the index.
 JobQueueName = Literal["read", "picture", "original", "write"]
 
 
 class Job(ABC, Generic[T]):
-    """One piece of work; it and its result may travel to another process and back."""
+    """Work other than a search; a job and its result can be sent to another process."""
 
     @property
-    def lane(self) -> JobQueueName:
-        """The lane in which it waits for a worker."""
+    def queue(self) -> JobQueueName:
+        """The queue in which the job waits for a worker."""
         return "read"
 
     @abstractmethod
     def run(self, worker: Worker) -> T:
-        """Do it; blocks.
+        """Run the job; blocks.
 
         Args:
-            worker: gives the live index, and what changes it.
+            worker: Gives access to the live index and to its changes.
 
         Raises:
-            AladinError: it cannot be done; the message is for the client.
+            AladinError: If the job fails; the message is meant for the client.
         """
 
 
 def without_traceback(error: Exception) -> Exception:
-    """Have a foreseen error hold nothing but its message; another one keeps what explains it.
+    """Remove traceback and causes from an expected error; return any other error unchanged.
 
-    A traceback refers to frames that refer to the error, and to a photo's bytes, to its pixels or
-    to the index: a circle, in which all of them would stay until the next collection of such
-    circles, which may be hundreds of refused photos later.
+    The frames of a traceback refer to the error, and also to a photo's bytes or pixels or to the
+    index. This reference cycle would keep them in memory until the garbage collector runs, which
+    can be hundreds of rejected photos later.
     """
     if isinstance(error, AladinError):
         error.__cause__ = error.__context__ = None
@@ -75,13 +73,13 @@ def without_traceback(error: Exception) -> Exception:
     return error
 
 
-# Told what became of the query at a place of the batch, as soon as it is known. An exception that
-# is no `AladinError` is one that nobody foresaw.
+# Called with the position of a query in its batch and its answer or error, as soon as either is
+# known. An exception other than an `AladinError` is an unexpected one.
 Emit = Callable[[int, Answered | Exception], None]
 
 
 class Worker:
-    """Answers batches of queries and does single jobs; safe to use from any number of threads."""
+    """Answers batches of queries and runs jobs; all methods are thread-safe."""
 
     def __init__(
         self,
@@ -91,14 +89,14 @@ class Worker:
         thumbnails: ThumbnailCache,
         originals: ThumbnailCache,
     ) -> None:
-        """Work on one index folder.
+        """Create a worker for one index folder.
 
         Args:
-            live: opened by the first job, or before.
-            device: where it searches; closed with the worker.
-            encoder: of the queries; closed with the worker.
-            thumbnails: keeps photos that were made smaller.
-            originals: keeps photos of full size that had to be written anew.
+            live: Live index; opened before or by the first job.
+            device: Device on which searches run; closed with the worker.
+            encoder: Encoder of the queries; closed with the worker.
+            thumbnails: Cache of photos that were scaled down.
+            originals: Cache of full-size photos that had to be re-encoded.
         """
         self.live = live
         self.thumbnails = thumbnails
@@ -108,75 +106,76 @@ class Worker:
         self._encoder = encoder
 
     def engine(self) -> SearchEngine:
-        """Return what answers queries, of the generation that is live now.
+        """Return the search engine of the live generation.
 
         Raises:
-            IndexNotReadyError: no index is live.
-            EngineUnavailableError: the engine that keeps it does not answer.
+            IndexNotReadyError: If no index is live.
+            EngineUnavailableError: If the vector database does not respond.
         """
         self.live.refresh()
         return self.live.engine()
 
     def changer(self) -> ItemChanger:
-        """Return what adds and removes items, of the generation that is live now.
+        """Return the object that adds and removes items in the live generation.
 
         Raises:
-            IndexNotReadyError: no index is live.
-            EngineUnavailableError: the engine that keeps it does not answer.
+            IndexNotReadyError: If no index is live.
+            EngineUnavailableError: If the vector database does not respond.
         """
         self.live.refresh()
         return self.live.changer()
 
     def check_detector(self) -> None:
-        """Refuse a detector that is not the one of the model that is live now.
+        """Check that the detector is the one the live model was trained with.
 
         Raises:
-            ConfigError: it is another one, or the model reads photos.
-            IndexNotReadyError: no index is live.
+            ConfigError: If it is another detector, or if the model reads photos directly.
+            IndexNotReadyError: If no index is live.
         """
         self._encoder.check_detector(self.live.engine().model)
 
     def do(self, job: Job[T], is_wanted: Callable[[], bool]) -> T:
-        """Do one job.
+        """Run one job.
 
         Args:
-            job: what to do.
-            is_wanted: whether someone still waits for the result; while nobody does, the job may
-                end with a `WithdrawnError`.
+            job: Job to run.
+            is_wanted: Tells whether a client still waits for the result; once it returns False,
+                the job may end with a `WithdrawnError`.
 
         Raises:
-            AladinError: whatever the job raises.
+            AladinError: Any error of the job.
         """
         with wanted_while(is_wanted):
             return job.run(self)
 
     def encode(self, searcher: TwoStageSearcher, query: Query) -> EncodedQuery:
-        """Encode one query for a job; what was searched for lately is remembered.
+        """Encode one query for a job; recent encodings are cached.
 
         Args:
-            searcher: of the index that is live now.
-            query: what to encode.
+            searcher: Searcher of the live index.
+            query: Query to encode.
 
         Raises:
-            AladinError: it cannot be encoded.
+            AladinError: If the query cannot be encoded.
         """
         return self._encoder.encode_one(searcher, query)
 
     def answer(
         self, jobs: Sequence[SearchJob], emit: Emit, is_wanted: Callable[[int], bool] = always
     ) -> None:
-        """Answer queries that arrived together: encode them in one go, then search one by one.
+        """Answer a batch of queries: encode them together, then search one by one.
 
         Args:
-            jobs: at least one.
-            emit: called once for each that is wanted; a fault of one query is its own alone.
-            is_wanted: whether someone still waits for the query at a place.
+            jobs: Queries, at least one.
+            emit: Called once for each query that is still wanted; an error of one query does not
+                affect the others.
+            is_wanted: Tells whether a client still waits for the query at a position.
 
         Raises:
-            IndexNotReadyError: no index is live.
-            EngineUnavailableError: the engine that keeps it does not answer; no query is encoded.
+            IndexNotReadyError: If no index is live.
+            EngineUnavailableError: If the vector database does not respond; no query is encoded.
         """
-        engine = self.engine()  # one for all of them: no batch is answered from two generations
+        engine = self.engine()  # the same one for all: a batch is answered from one generation
         until_s = [job.until_s for job in jobs]
         queries = [job.query for job in jobs]
         encoded = self._encoder.encode(engine.searcher, queries, is_wanted, until_s)
@@ -212,34 +211,35 @@ def _find(
     )
 
 
-# Single jobs of each lane that a worker does at the same time: look-ups mostly wait for the disk,
-# pictures take a processor, changes of an index follow one another.
-LANE_THREADS: Mapping[JobQueueName, int] = {"read": 4, "picture": 2, "original": 2, "write": 2}
-JOB_THREADS = sum(LANE_THREADS.values())
+# Threads of a worker for the jobs of each queue: look-ups mostly wait for the disk, pictures use a
+# processor, changes of an index are serialized.
+QUEUE_THREADS: Mapping[JobQueueName, int] = {"read": 4, "picture": 2, "original": 2, "write": 2}
+JOB_THREADS = sum(QUEUE_THREADS.values())
 
-# Jobs that may wait in a lane at most, where the settings allow more: photos of full size take up
-# to seconds each, so whoever came last in a longer queue would wait in vain.
+# Upper bounds on the length of a queue, whatever the settings allow: a photo at full size takes up
+# to seconds, so the last job of a longer queue would time out.
 _MAX_WAITING: Mapping[JobQueueName, int] = {"picture": 64, "original": 16}
 
 
 def max_waiting_jobs(settings: ServiceSettings) -> dict[JobQueueName, int]:
-    """Return how many jobs of each lane may wait for a worker."""
+    """Return the capacity of each job queue."""
     most = settings.max_waiting
-    return {lane: min(most, _MAX_WAITING.get(lane, most)) for lane in LANE_THREADS}
+    return {queue: min(most, _MAX_WAITING.get(queue, most)) for queue in QUEUE_THREADS}
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerPlan:
-    """What a worker is to be; it may travel to another process.
+    """Everything needed to create a worker; can be sent to another process.
 
     Attributes:
-        index: the index folder; it may be empty or missing.
-        settings: limits.
-        device: where the network runs and searches.
-        first_stage: what finds the candidates there.
-        warm: have each generation's files read into memory when it is opened.
-        fallback: a generation to begin with should the live one be unsound.
-        deadly: generations that are not opened, for they have ended other processes.
+        index: Index folder; may be empty or missing.
+        settings: Settings of the service.
+        device: Device on which the network runs and searches.
+        first_stage: Retrieval of the candidates on that device.
+        warm: Whether to read the files of each generation into memory when it is opened.
+        fallback: Generation to serve if the live one is invalid, or None.
+        crashing: Generations that are not opened because they crashed other processes, with the
+            reason for each.
     """
 
     index: Path
@@ -248,18 +248,18 @@ class WorkerPlan:
     first_stage: FirstStageName = "faiss"
     warm: bool = False
     fallback: int | None = None
-    deadly: Refusals = field(default_factory=dict[Attempt, str])
+    crashing: Refusals = field(default_factory=dict[Attempt, str])
 
     def make(self, on_call: OnCall = ignore_call, on_attempt: OnAttempt = lambda _: None) -> Worker:
-        """Make the worker; its index is not open yet.
+        """Create the worker without opening its index.
 
         Args:
-            on_call: told of each call of an engine, if one keeps the index, on whichever thread.
-            on_attempt: told what is about to be opened, see `LiveIndex`.
+            on_call: Called after each call of the vector database, on the calling thread.
+            on_attempt: Called before and after a generation is opened; see `LiveIndex`.
         """
         place = SearchDevice.choose(self.device, self.first_stage)
         detector = self._detector(place)
-        limits = self.settings.query_limits  # one for all: they share the memory for photos
+        limits = self.settings.query_limits  # shared, because they hold the memory for photos
         photos_root = self.settings.photos_root
         live = LiveIndex(
             self.index,
@@ -273,7 +273,7 @@ class WorkerPlan:
                 poll_s=self.settings.engine_poll_s,
                 on_call=on_call,
             ),
-            deadly=self.deadly,
+            crashing=self.crashing,
             on_attempt=on_attempt,
             photos_root=None if photos_root is None else PhotosRoot(photos_root),
         )

@@ -1,4 +1,4 @@
-"""The service's end of one worker process: sends it work, hears what became of it, sees it end."""
+"""The service's end of one worker process: sends work, receives results, detects its end."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_network.errors import WorkerDiedError
 from aladin_service.search.job import Answered
+from aladin_service.work.batch import Batch
 from aladin_service.work.crashing_generations import Attempt
 from aladin_service.work.job_queue import QueuedJob
 from aladin_service.work.live_index import LiveState
@@ -22,8 +23,8 @@ from aladin_service.work.messages import (
     Attempting,
     Begun,
     Done,
-    Forgiven,
     PlacesAnswered,
+    RetryCrashing,
     RunBatch,
     RunJob,
     Status,
@@ -32,25 +33,24 @@ from aladin_service.work.messages import (
     read_message,
 )
 from aladin_service.work.process_start import end_process, start_process
-from aladin_service.work.query_queue import Batch
 from aladin_service.work.worker import WorkerPlan
 
 _LOG = logging.getLogger(__name__)
 
-# How often a running batch is looked at: whether it hangs, and who has hung up meanwhile.
-_LOOK_S = 0.02
-# To import everything takes seconds on a busy machine, to load a large network some more.
+# Interval of the checks on a running batch: whether it hangs, and which clients have disconnected.
+_CHECK_S = 0.02
+# Importing everything takes seconds on a busy machine, and loading a large network takes longer.
 _START_S = 120.0
 
 
 @dataclass(eq=False)
 class _Sent:
-    """A batch or a job that the worker has been sent.
+    """A batch or a job that was sent to the worker.
 
     Attributes:
-        done: what it said; None where the worker ended before.
-        on_answer: told of each answered query.
-        begun_s: when the worker began with it, by `time.monotonic`; None: it has not.
+        done: Future of the worker's final message, or of None if the worker ended before.
+        on_answer: Called for each answered query of a batch.
+        begun_s: When the worker started it, by `time.monotonic`, or None if it has not.
     """
 
     done: asyncio.Future[Done | None]
@@ -58,20 +58,20 @@ class _Sent:
     begun_s: float | None = None
 
 
-# Given the worker, and what it said of its index before.
+# Called with the worker and its previous state.
 OnChange = Callable[["WorkerLink", LiveState | None], None]
 
 
 class WorkerLink:
-    """One worker process, from its start to its end; for the event loop alone.
+    """One worker process, from its start to its end; for the event loop only.
 
     Attributes:
-        place: that the process fills, for the log.
-        live: what it says of its index.
-        ready: set when it takes work for the first time, and when it ends without.
-        attempt: the generation that it is opening; None: none.
-        ended: set when it is gone; everything it had been sent is settled then.
-        pid: of the process; None before its start.
+        place: Number of the worker, for the log.
+        live: State of its index as last reported.
+        ready: Set when the worker first accepts work, and when it ends without having done so.
+        attempt: Generation that the worker is opening, or None.
+        ended: Set when the process is gone; everything it had been sent is then settled.
+        pid: Process id, or None before the start.
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class WorkerLink:
         on_change: OnChange,
         on_engine_call: OnCall = ignore_call,
     ) -> None:
-        """Start nothing yet.
+        """Create the link without starting a process.
 
         Args:
-            place: among the workers.
-            plan: of the worker.
-            on_change: called when it has said that its index is in another state, and at its end.
-            on_engine_call: told of each call that it has made of an engine.
+            place: Number of the worker.
+            plan: Plan of the worker.
+            on_change: Called when the worker has reported another state, and at its end.
+            on_engine_call: Called for each call of the vector database that the worker reports.
         """
         self.place = place
         self.live: LiveState | None = None
@@ -109,12 +109,12 @@ class WorkerLink:
 
     @property
     def takes_work(self) -> bool:
-        """Whether it is up."""
+        """Whether the worker accepts work."""
         return self.live is not None and not self.ended.is_set()
 
     @property
     def opened(self) -> Attempt | None:
-        """How it has opened what it answers from, as far as is known."""
+        """The attempt that opened the live generation of the worker, or None if unknown."""
         last = self._attempted
         if last is None or self.live is None or self.live.generation != last.generation:
             return None
@@ -122,16 +122,16 @@ class WorkerLink:
 
     @property
     def is_silent(self) -> bool:
-        """Whether it has given no sign of life for longer than it may."""
+        """Whether the worker has sent no message for longer than its timeout."""
         limit_s = _START_S if self.live is None else self._timeout_s
         return time.monotonic() - self._heard_s > limit_s
 
     async def start(self) -> None:
-        """Start the process; it takes work when `ready` is set.
+        """Start the process; it accepts work when `ready` is set.
 
         Raises:
-            OSError: the system has no room for another process.
-            EOFError: the server of forks has died.
+            OSError: If the system cannot create another process.
+            EOFError: If the fork server has died.
         """
         process, connected = await asyncio.to_thread(start_process, self._plan)
         self._process, self.pid = process, process.pid
@@ -140,28 +140,28 @@ class WorkerLink:
         self._listening = asyncio.create_task(self._listen(reader))
 
     async def answer(self, batch: Batch) -> bool:
-        """Have the worker answer a batch, and wait until it is through.
+        """Send a batch to the worker and wait until it is done.
 
         Returns:
-            Whether the batch is settled; False: the worker ended before it began with it.
+            Whether the batch is settled; False if the worker ended before it started the batch.
         """
         try:
             sent = self._send(lambda number: RunBatch(number, batch.jobs), batch.settle)
-        except Exception as error:  # of what cannot be pickled: nothing was sent
+        except Exception as error:  # the batch cannot be pickled, and nothing was sent
             batch.fail_rest(error)
             return True
         if sent is None:
             return False
         number, record = sent
-        told: set[int] = set()
+        reported: set[int] = set()
         while not record.done.done():
-            await asyncio.wait([record.done], timeout=_LOOK_S)
+            await asyncio.wait([record.done], timeout=_CHECK_S)
             begun_s = record.begun_s
             if begun_s is not None and time.monotonic() - begun_s > self._timeout_s:
                 self.kill(f"a batch took longer than {self._timeout_s:g} s")
             for place in range(len(batch.jobs)):
-                if place not in told and not record.done.done() and not batch.is_wanted(place):
-                    told.add(place)
+                if place not in reported and not record.done.done() and not batch.is_wanted(place):
+                    reported.add(place)
                     self._write(pack(Unwanted(number, place)))
         done = record.done.result()
         if done is None:
@@ -176,14 +176,14 @@ class WorkerLink:
         return True
 
     async def do(self, waiting: QueuedJob) -> bool:
-        """Have the worker do a job, and wait until it is through.
+        """Send a job to the worker and wait until it is done.
 
         Returns:
-            Whether the job is settled; False: the worker ended before it began with it.
+            Whether the job is settled; False if the worker ended before it started the job.
         """
         try:
             sent = self._send(lambda number: RunJob(number, waiting.job))
-        except Exception as error:  # of what cannot be pickled: nothing was sent
+        except Exception as error:  # the job cannot be pickled, and nothing was sent
             waiting.fail(error)
             return True
         if sent is None:
@@ -206,22 +206,22 @@ class WorkerLink:
             waiting.settle(done.result)
         return True
 
-    def forgive(self) -> None:
-        """Let it open again what has ended other workers."""
+    def retry_crashing(self) -> None:
+        """Let the worker retry generations that crashed other workers."""
         if self._writer is not None and not self.ended.is_set():
-            self._write(pack(Forgiven()))
+            self._write(pack(RetryCrashing()))
 
     def kill(self, why: str) -> None:
-        """End the process now, whatever it is at."""
+        """Kill the process, whatever it is doing."""
         if self._process is not None and not self.ended.is_set():
-            _LOG.error("worker %d (process %d) is killed: %s", self.place, self.pid, why)
+            _LOG.error("killing worker %d (process %d): %s", self.place, self.pid, why)
             self._process.kill()
 
     async def close(self) -> str:
-        """End the process if it has not ended, and forget it.
+        """End the process if it has not ended, and release its resources.
 
         Returns:
-            How it ended: the name of a signal, or its exit status.
+            How it ended: the name of a signal, or the exit status.
         """
         if self._writer is not None:
             self._writer.close()
@@ -239,10 +239,13 @@ class WorkerLink:
         message: Callable[[int], object],
         on_answer: Callable[[int, Answered | Exception], None] | None = None,
     ) -> tuple[int, _Sent] | None:
-        """Send work; None where the worker has ended.
+        """Send work to the worker.
+
+        Returns:
+            Number and record of the work, or None if the worker has ended.
 
         Raises:
-            Exception: as `pack`.
+            Exception: See `pack`.
         """
         if not self.takes_work:
             return None
@@ -262,11 +265,11 @@ class WorkerLink:
             while True:
                 message = await read_message(reader)
                 self._heard_s = time.monotonic()
-                self._hear(message)
+                self._handle(message)
         except EOFError:
             pass
         except Exception:
-            _LOG.exception("worker %d said what cannot be understood", self.place)
+            _LOG.exception("worker %d sent an invalid message", self.place)
         finally:
             self.ended.set()
             self.ready.set()
@@ -276,7 +279,7 @@ class WorkerLink:
             self._sent.clear()
             self._on_change(self, self.live)
 
-    def _hear(self, message: Any) -> None:
+    def _handle(self, message: Any) -> None:
         match message:
             case Status(live, engine_calls):
                 for call in engine_calls:
@@ -292,7 +295,7 @@ class WorkerLink:
                 self._sent[number].begun_s = time.monotonic()
             case PlacesAnswered(number, answers):
                 on_answer = self._sent[number].on_answer
-                assert on_answer is not None  # only batches have places
+                assert on_answer is not None  # only batches have positions
                 for place, answer in answers:
                     on_answer(place, answer)
             case Done(number):

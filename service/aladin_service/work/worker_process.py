@@ -1,11 +1,11 @@
-"""What runs in a worker process: it takes batches and jobs from the wire and answers them.
+"""A worker process: receives batches and jobs from the service and sends back the results.
 
-    main thread       reads messages, and ends the process when the service is gone
-    batch threads     one batch each at a time
-    job threads       one job each at a time, so that an upload never stands in front of queries
-    status thread     says that the process lives, and takes up new generations while it idles
+    main thread       receives messages, and exits when the service is gone
+    batch threads     answer one batch at a time each
+    job threads       run one job at a time each, so that uploads do not delay queries
+    status thread     reports that the process is alive, and opens new generations when it is idle
 
-Whatever the service does not hear the end of is lost with the process: it has told its clients.
+Work whose end has not been reported is lost with the process; the service informs its clients.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from aladin_service.work.messages import (
     Attempting,
     Begun,
     Done,
-    Forgiven,
     PlacesAnswered,
+    RetryCrashing,
     RunBatch,
     RunJob,
     Status,
@@ -55,33 +55,34 @@ from aladin_service.work.worker import JOB_THREADS, Worker, WorkerPlan, without_
 
 _LOG = logging.getLogger(__name__)
 
-# Between two signs of life. An index that is published while nobody asks is opened within it.
+# Interval between two status messages. An index that is published while there are no requests is
+# opened within it.
 STATUS_S = 0.5
-# The service's own process goes first: it has to refuse and to report also when every processor
-# encodes.
+# The main process has priority: it has to refuse requests and to report metrics even when all
+# processors encode.
 NICENESS = 5
 
-# Answers of a batch wait for each other so long: to send one wakes the service, which costs about
-# as much as half a search.
+# Answers of a batch are collected for so long: sending one wakes the main process, which costs
+# about as much as half a search.
 _GATHER_S = 0.002
 
 _PR_SET_PDEATHSIG = 1
 
 
 def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> NoReturn:
-    """Be a worker process, until the service closes its end of the wire or is gone.
+    """Run a worker until the service closes its end of the socket or ends.
 
     Args:
-        plan: of the worker.
-        connected: the worker's end of the wire.
-        logs: how to write the log.
+        plan: Plan of the worker.
+        connected: The worker's end of the socket.
+        logs: Log settings.
     """
     _end_with_the_service()
     limit_free_memory()
     os.nice(NICENESS)
     log_to_stderr(logs)
     silence_decoders()
-    # Each batch runs on a thread of its own: more threads inside it would only fight.
+    # Each batch has a thread of its own; more threads inside it would compete with the others.
     torch.set_num_threads(1)
     engine_calls: SimpleQueue[EngineCall] = SimpleQueue()
     wire = Wire(connected)
@@ -93,13 +94,14 @@ def run_worker(plan: WorkerPlan, connected: socket.socket, logs: LogSetup) -> No
 
 
 def try_plan(plan: WorkerPlan, logs: LogSetup) -> NoReturn:
-    """Open what is live as a worker does, and end: by what it does to the process, if it does.
+    """Open the live generation as a worker does, and exit.
 
-    The exit status is 0 where it can be served, and 1 where it cannot and an error says why.
+    The exit status is 0 if the generation can be served and 1 if opening it raises an error; a
+    damaged file may also crash the process.
 
     Args:
-        plan: of the worker.
-        logs: how to write the log.
+        plan: Plan of the worker.
+        logs: Log settings.
     """
     _end_with_the_service()
     os.nice(NICENESS)
@@ -109,32 +111,32 @@ def try_plan(plan: WorkerPlan, logs: LogSetup) -> NoReturn:
         worker = plan.make()
         worker.live.open()
         worker.check_detector()
-    except Exception:  # whoever asked meets it, too, and tells it
+    except Exception:  # the caller meets the same error and reports it
         os._exit(1)
     os._exit(0)
 
 
 @dataclass(eq=False)
 class _Batch:
-    """A batch, and which of its queries are not wanted any more."""
+    """A batch, and the positions of its queries that are no longer wanted."""
 
     message: RunBatch
     unwanted: set[int] = field(default_factory=set[int])
 
     def is_wanted(self, place: int) -> bool:
-        """Whether somebody waits for the answer."""
+        """Return whether a client waits for the answer."""
         return place not in self.unwanted
 
 
 @dataclass(eq=False)
 class _Job:
-    """A job, and whether its result is not wanted any more."""
+    """A job, and whether its result is no longer wanted."""
 
     message: RunJob
     unwanted: bool = False
 
     def is_wanted(self) -> bool:
-        """Whether somebody waits for the result."""
+        """Return whether a client waits for the result."""
         return not self.unwanted
 
 
@@ -143,25 +145,25 @@ class _WorkerProcess:
         self._worker = worker
         self._wire = wire
         self._engine_calls = engine_calls
-        self._batches: dict[int, _Batch] = {}  # from when they come until they are done
+        self._batches: dict[int, _Batch] = {}  # queued and running ones by number
         self._batch_queue: SimpleQueue[_Batch] = SimpleQueue()
         self._jobs: dict[int, _Job] = {}  # likewise
         self._job_queue: SimpleQueue[_Job] = SimpleQueue()
-        self._said: LiveState | None = None
-        self._saying = threading.Lock()
+        self._reported: LiveState | None = None
+        self._reporting = threading.Lock()
 
     def run(self, *, batch_threads: int) -> NoReturn:
         """Work until the service is gone."""
         _start_threads("batch", batch_threads, self._answer_next_batch)
         _start_threads("job", JOB_THREADS, self._do_next_job)
-        _start_threads("status", 1, self._say_status)
+        _start_threads("status", 1, self._send_status)
         try:
             self._report_if_new()
             while True:
                 self._receive()
         except (EOFError, BrokenPipeError):
-            # Not through the interpreter's own end, which would wait for threads that still work:
-            # nobody is there to be told, and what is on disk is whole at every moment.
+            # A regular exit of the interpreter would wait for threads that still work. No client
+            # waits for them, and the files on disk are consistent at every moment.
             os._exit(0)
 
     def _receive(self) -> None:
@@ -174,14 +176,14 @@ class _WorkerProcess:
                 job = self._jobs[message.number] = _Job(message)
                 self._job_queue.put(job)
             case Unwanted(number, place):
-                batch = self._batches.get(number)  # a thread may be through with it by now
+                batch = self._batches.get(number)  # None if a thread has finished it
                 if batch is not None:
                     batch.unwanted.add(place)
                 running = self._jobs.get(number)
                 if running is not None:
                     running.unwanted = True
-            case Forgiven():
-                self._worker.live.forgive()
+            case RetryCrashing():
+                self._worker.live.retry_crashing()
             case message:
                 raise AssertionError(f"unknown message {message!r}")
 
@@ -197,7 +199,7 @@ class _WorkerProcess:
             nonlocal answers, due_s
             self._report_if_new()
             if isinstance(answer, Exception):
-                answer = _for_the_service(answer)
+                answer = _sendable(answer)
             answers.append((place, answer))
             now = time.monotonic()
             if now >= due_s:
@@ -210,7 +212,7 @@ class _WorkerProcess:
         try:
             self._worker.answer(batch.message.jobs, emit, batch.is_wanted)
         except Exception as raised:
-            error = _for_the_service(raised)
+            error = _sendable(raised)
         del self._batches[number]
         self._wire.send(PlacesAnswered(number, answers), Done(number, error=error))
 
@@ -223,64 +225,64 @@ class _WorkerProcess:
         try:
             result = self._worker.do(message.job, job.is_wanted)
         except Exception as raised:
-            error = _for_the_service(raised)
+            error = _sendable(raised)
         del self._jobs[message.number]
         self._report_if_new()
         try:
             self._wire.send(Done(message.number, result, error))
         except OSError:
             raise
-        except Exception as raised:  # what cannot be pickled is no reason to end
-            self._wire.send(Done(message.number, error=_for_the_service(raised)))
+        except Exception as raised:  # a result that cannot be pickled is no reason to exit
+            self._wire.send(Done(message.number, error=_sendable(raised)))
 
-    def _say_status(self) -> None:
+    def _send_status(self) -> None:
         time.sleep(STATUS_S)
         self._worker.live.refresh()
         calls = tuple(self._engine_calls.get() for _ in range(self._engine_calls.qsize()))
         self._wire.send(Status(self._worker.live.state, calls))
 
     def _report_if_new(self) -> None:
-        """Tell of a new generation before any answer that comes from it."""
+        """Report a new generation before any answer that comes from it."""
         state = self._worker.live.state
-        with self._saying:
-            if state != self._said:
+        with self._reporting:
+            if state != self._reported:
                 self._wire.send(Status(state))
-                self._said = state
+                self._reported = state
 
 
 def _start_threads(name: str, count: int, work: Callable[[], None]) -> None:
-    """Have threads do a piece of work after the other.
+    """Start threads that call a function over and over.
 
-    Between two pieces a thread refers to nothing of the last one: an error's traceback would keep a
-    generation open, a photo its memory.
+    Between two calls a thread holds no reference to the last piece of work: an error's traceback
+    would keep a generation open, and a photo its memory.
     """
 
     def run() -> None:
         try:
             while True:
                 work()
-        except OSError:  # the service is gone; the main thread has seen it, too
+        except OSError:  # the service is gone, as the main thread has noticed
             os._exit(0)
         except BaseException:
-            # A worker with a thread less would look sound and answer less and less.
-            _LOG.exception("a thread of a worker process failed, so the process ends")
+            # A worker that lacks a thread would look healthy and answer fewer and fewer requests.
+            _LOG.exception("a thread of the worker process failed; the process exits")
             os._exit(1)
 
     for number in range(count):
         threading.Thread(target=run, name=f"{name}-{number}", daemon=True).start()
 
 
-def _for_the_service(error: Exception) -> Exception:
-    """Return what the service is told of an error; others than our own may not travel."""
+def _sendable(error: Exception) -> Exception:
+    """Return an error that can be pickled: errors of other packages become a traceback."""
     if not isinstance(error, AladinError):
         return UnforeseenError("".join(traceback.format_exception(error)))
     return without_traceback(error)
 
 
 def _end_with_the_service() -> None:
-    """Have the kernel kill this process with the one that forked it, which ends with the service.
+    """Have the kernel kill this process when its parent ends, which ends with the service.
 
-    The end of the wire tells the same, but not to a process that is stuck in native code.
+    The end of the socket signals the same, but a process that is stuck in native code misses it.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,8 +1,6 @@
-"""What the HTTP routes see of the workers, whether they are threads or processes.
+"""Workers as the HTTP routes see them, and the workers that are threads of the service's process.
 
-A thread that does blocking work for an event loop, one piece at a time.
-
-Workers that are threads of the service's own process: one worker, used by all of them.
+`service.work.processes` has the workers that are processes.
 """
 
 from __future__ import annotations
@@ -21,27 +19,36 @@ from aladin_network.errors import NoWorkerError, OverloadedError, ShuttingDownEr
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob
 from aladin_service.settings import ServiceSettings
+from aladin_service.work.batch import Batch
 from aladin_service.work.job_queue import JobQueues, QueuedJob, WorkerSlot
 from aladin_service.work.live_index import EngineStatus
-from aladin_service.work.query_queue import Batch, QueryQueue
-from aladin_service.work.worker import JOB_THREADS, LANE_THREADS, Job, Worker, max_waiting_jobs
+from aladin_service.work.query_queue import QueryQueue
+from aladin_service.work.worker import JOB_THREADS, QUEUE_THREADS, Job, Worker, max_waiting_jobs
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+# Seconds until a dead thread is replaced, so that a fault that kills every thread does not keep the
+# processors busy.
+_RESTART_S = 0.25
+# Seconds that work in progress may take when the service stops.
+_STOP_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkersHealth:
-    """How the workers are.
+    """State of the workers.
 
     Attributes:
-        wanted: workers that there should be.
-        alive: workers that take jobs now.
-        generation: the live one; None where no index is live.
-        refused: why the newest published generation was not taken up, None where it was; the
-            one before it is still live then.
-        engine: that keeps the index, as the worker says that is worst off; None: it is in files.
-        pids: of the worker processes that are alive, by their place; none where the workers are
-            threads.
+        wanted: Number of workers that should be running.
+        alive: Number of workers that accept jobs.
+        generation: Live generation, or None if no index is live.
+        refused: Reason why the newest published generation was refused, or None if it was not; the
+            previous one is still live then.
+        engine: Worst status of the vector database that any worker reports, or None if the index is
+            stored in files.
+        pids: Process ids of the live worker processes by worker number; empty for threads.
     """
 
     wanted: int
@@ -53,58 +60,56 @@ class WorkersHealth:
 
     @property
     def ready(self) -> bool:
-        """Whether every worker is there, an index is live and its engine answers."""
-        return self.alive == self.wanted and self.generation is not None and self.engine != "away"
+        """Whether all workers are alive, an index is live and its vector database responds."""
+        is_served = self.generation is not None and self.engine != "unavailable"
+        return self.alive == self.wanted and is_served
 
 
 class Workers(Protocol):
-    """Does the blocking work of requests; its methods are called from the event loop only."""
+    """Runs the blocking work of requests; the methods are called on the event loop only."""
 
     async def start(self) -> None:
-        """Start the workers; returns when they take jobs, be an index live or not."""
+        """Start the workers; returns when they accept jobs, whether or not an index is live."""
         ...
 
     async def stop(self) -> None:
-        """Finish the jobs that run, fail those that wait, and end the workers."""
+        """Finish running jobs, fail those that wait, and end the workers."""
         ...
 
     async def search(self, job: SearchJob) -> Answered:
-        """Answer one query, encoded together with others that wait; cancelling it withdraws it.
+        """Answer one query, batched with others; cancelling the call withdraws the query.
 
         Raises:
-            AladinError: whatever the engine raises of the query itself; no other query sees it.
-            IndexNotReadyError: no index is live.
-            EngineUnavailableError: the engine that keeps it does not answer.
-            OverloadedError: too many queries wait already.
-            WorkerDiedError: the worker ended while it ran this query.
-            NoWorkerError: for some seconds there has been no worker.
+            AladinError: Any error of this query alone.
+            IndexNotReadyError: If no index is live.
+            EngineUnavailableError: If the vector database does not respond.
+            OverloadedError: If too many queries wait.
+            WorkerDiedError: If the worker died while it ran this query.
+            NoWorkerError: If there has been no worker for some seconds.
         """
         ...
 
-    def refusal(self, lane: QueueName) -> OverloadedError | NoWorkerError | None:
-        """Say why a query of a lane would be refused now; None: it would be taken."""
+    def refusal(self, queue: QueueName) -> OverloadedError | NoWorkerError | None:
+        """Return the error with which a query would be refused now, or None if admitted."""
         ...
 
     async def call(self, job: Job[T]) -> T:
-        """Do one job that is no search.
+        """Run one job.
 
         Raises:
-            AladinError: whatever the job raises.
-            IndexNotReadyError: no index is live.
-            EngineUnavailableError: the engine that keeps it does not answer; of a change, part
-                may have been made.
-            OverloadedError: too many jobs wait already.
-            WorkerDiedError: the worker ended while it ran this job; it may have been done.
-            NoWorkerError: for some seconds there has been no worker; it was not begun.
+            AladinError: Any error of the job.
+            IndexNotReadyError: If no index is live.
+            EngineUnavailableError: If the vector database does not respond; a change may have been
+                applied in part.
+            OverloadedError: If too many jobs wait.
+            WorkerDiedError: If the worker died while it ran this job, which may have been done.
+            NoWorkerError: If there has been no worker for some seconds; the job was not started.
         """
         ...
 
     def health(self) -> WorkersHealth:
-        """Say how the workers are."""
+        """Return the state of the workers."""
         ...
-
-
-_LOG = logging.getLogger(__name__)
 
 
 class _Task(NamedTuple):
@@ -113,8 +118,8 @@ class _Task(NamedTuple):
     loop: asyncio.AbstractEventLoop
 
     def settle(self, result: object, error: Exception | None) -> None:
-        """Tell the event loop, from the thread."""
-        # The loop may be closed by now: then nobody waits.
+        """Settle the future on its event loop; called by the thread."""
+        # If the loop is closed, nobody waits for the result.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(_settle, self.future, result, error)
 
@@ -129,31 +134,31 @@ def _settle(future: asyncio.Future[Any], result: object, error: Exception | None
 
 
 class WorkerThread:
-    """Does what it is given, until it is closed or dies of what no work may raise."""
+    """A thread that runs functions one at a time, until it is closed or dies."""
 
     def __init__(self, name: str) -> None:
         """Start the thread.
 
         Args:
-            name: of the thread.
+            name: Name of the thread.
         """
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._dead = False
-        # A daemon: work that hangs in native code must not keep the service from ending.
+        # A daemon, because work that hangs in native code must not keep the process from exiting.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     @property
     def is_alive(self) -> bool:
-        """Whether it takes work."""
+        """Whether the thread accepts work."""
         return not self._dead
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Have the thread do a piece of work; cancelling the wait does not stop it.
+        """Run a function on the thread; cancelling the wait does not stop it.
 
         Raises:
-            WorkerDiedError: the thread died of it.
-            Exception: whatever the work raises.
+            WorkerDiedError: If the thread died while running the function.
+            Exception: Any error of the function.
         """
         loop = asyncio.get_running_loop()
         task = _Task(work, loop.create_future(), loop)
@@ -161,13 +166,13 @@ class WorkerThread:
         return cast(T, await task.future)
 
     def close(self) -> None:
-        """Have the thread end after what it does now."""
+        """End the thread after the functions that are queued."""
         self._tasks.put(None)
 
     def _work(self) -> None:
         while not self._dead and (task := self._tasks.get()) is not None:
             self._do(task)
-            # While the thread waits for the next one, nothing of this one stays in memory.
+            # Release its memory while the thread waits for the next one.
             del task
 
     def _do(self, task: _Task) -> None:
@@ -176,61 +181,55 @@ class WorkerThread:
         except Exception as error:
             task.settle(None, error)
         except BaseException:
-            # SystemExit and the like end a thread, wherever they come from.
-            _LOG.exception("the thread %s ends", self._thread.name)
+            # SystemExit and the like end a thread, whatever raised them.
+            _LOG.exception("thread %s ends", self._thread.name)
             self._dead = True
             task.settle(None, WorkerDiedError())
 
 
-# From a thread's death to its replacement: what kills every thread must not keep the machine busy.
-_RESTART_S = 0.25
-# What was taken before the service ends gets this long.
-_STOP_S = 10.0
-
-
 class ThreadWorkers:
-    """Gives what waits in the lines to threads: batches to some, single jobs to others."""
+    """Workers that are threads of this process; they share one `Worker`."""
 
     def __init__(self, worker: Worker, settings: ServiceSettings, metrics: Metrics) -> None:
-        """Start no thread yet.
+        """Create the workers without starting a thread.
 
         Args:
-            worker: closed by `stop`.
-            settings: how many batches may run, and how many queries and jobs may wait.
-            metrics: where batches, waiting queries and deaths are counted.
+            worker: Closed by `stop`.
+            settings: Limits on running batches and on waiting queries and jobs.
+            metrics: Counts batches, waiting queries and deaths of threads.
         """
         self._worker = worker
         self._metrics = metrics
-        self._lines = QueryQueue(settings, metrics)
+        self._queries = QueryQueue(settings, metrics)
         self._jobs = JobQueues(max_waiting_jobs(settings))
         self._query_threads = settings.query_threads
-        self._threads: dict[str, WorkerThread] = {}  # by the name of their place
+        self._threads: dict[str, WorkerThread] = {}  # by slot name
         self._query_slots: list[WorkerSlot[Batch]] = []
         self._job_slots: list[WorkerSlot[QueuedJob]] = []
 
     async def start(self) -> None:
-        """Start the threads, and open the index if there is one."""
+        """Start the threads, and open the index if one is published."""
         for number in range(self._query_threads):
             name = f"query-{number}"
             self._threads[name] = WorkerThread(name)
             self._query_slots.append(
-                WorkerSlot(self._lines.next_batch, partial(self._answer, name))
+                WorkerSlot(self._queries.next_batch, partial(self._answer, name))
             )
-        for lane, threads in LANE_THREADS.items():
-            take = self._jobs.line(lane).next_job
+        for queue, threads in QUEUE_THREADS.items():
+            take = self._jobs.queue(queue).next_job
             for number in range(threads):
-                name = f"{lane}-{number}"
+                name = f"{queue}-{number}"
                 self._threads[name] = WorkerThread(name)
                 self._job_slots.append(WorkerSlot(take, partial(self._do, name)))
         await self._threads["read-0"].run(self._worker.live.try_to_open)
 
     async def stop(self) -> None:
-        """Finish the queries that run or wait and the jobs that run, then close the index.
+        """Finish all queries and the running jobs, then close the index.
 
-        What takes longer than ten seconds is failed, and the index is left to the end of the
-        process: a thread may still be at it.
+        Whatever is still running after ten seconds fails, and the index stays open until the
+        process exits, because a thread may still use it.
         """
-        self._lines.close()
+        self._queries.close()
         self._jobs.close(ShuttingDownError())
         for slot in self._job_slots:
             slot.stop()
@@ -239,8 +238,8 @@ class ThreadWorkers:
         try:
             await asyncio.wait_for(ended, _STOP_S)
         except TimeoutError:
-            _LOG.error("queries or jobs are not through after %g s: they are cut off", _STOP_S)
-            self._lines.fail_waiting(ShuttingDownError())
+            _LOG.error("shutdown timeout (%g s): cancelling pending work", _STOP_S)
+            self._queries.fail_waiting(ShuttingDownError())
             for slot in slots:
                 await slot.abort()
             return
@@ -250,18 +249,18 @@ class ThreadWorkers:
 
     async def search(self, job: SearchJob) -> Answered:
         """Answer one query; see `Workers.search`."""
-        return await self._lines.answer(job)
+        return await self._queries.answer(job)
 
-    def refusal(self, lane: QueueName) -> OverloadedError | NoWorkerError | None:
-        """Say why a query would be refused; see `Workers.refusal`."""
-        return self._lines.refusal(lane)
+    def refusal(self, queue: QueueName) -> OverloadedError | NoWorkerError | None:
+        """Return the error of a refused query; see `Workers.refusal`."""
+        return self._queries.refusal(queue)
 
     async def call(self, job: Job[T]) -> T:
-        """Do one job; see `Workers.call`."""
+        """Run one job; see `Workers.call`."""
         return await self._jobs.do(job)
 
     def health(self) -> WorkersHealth:
-        """Say how the workers are."""
+        """Return the state of the workers."""
         state = self._worker.live.state
         return WorkersHealth(
             wanted=self._query_threads + JOB_THREADS,
@@ -297,7 +296,7 @@ class ThreadWorkers:
         await self._replace_if_dead(name)
 
     async def _replace_if_dead(self, name: str) -> None:
-        """Start a thread in the place of one that died; till then its slot takes nothing."""
+        """Replace a thread that died; its slot takes no work until then."""
         if self._threads[name].is_alive:
             return
         self._metrics.worker_died()

@@ -14,14 +14,13 @@ from aladin_index.engines.client import EngineQuery, FoundItem
 from aladin_index.engines.engine_index import EngineIndex, open_engine_index
 from aladin_index.engines.push import PushReport
 from aladin_index.generations.reader import SearchIndex
-from aladin_index.modality import Modality
 from aladin_index.search.backend import SecondStageQuery
 from aladin_index.search.results import SearchResult
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import Target
 from aladin_network.errors import EngineUnavailableError, InputError
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Modality, Target
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 
 TEXT = "two dogs run on the green grass"

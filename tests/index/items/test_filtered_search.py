@@ -10,14 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from aladin_index.format.disk import only_builder
-from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.reader import open_index
-from aladin_index.generations.writer import (
-    CollectionSource,
-    describe_model,
-    install_model,
-    write_generation,
-)
+from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings

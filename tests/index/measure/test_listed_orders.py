@@ -3,12 +3,11 @@ import pytest
 
 from aladin_index.measure.curve import ListedOrders, listed_rank
 from aladin_index.measure.evaluate import EvaluationQueries
-from aladin_index.modality import Modality
 from aladin_index.search.ranking import Ranking
 from aladin_index.search.results import Hit
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import Target
 from aladin_network.scoring.fusion import DirectionFusion
+from aladin_network.types import Modality, Target
 
 
 @pytest.mark.parametrize("num_candidates", [1, 2, 3, 6, 19, 27, 100])

@@ -24,8 +24,8 @@ from aladin_index.search.results import Hit, SearchResult
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration, TextLengths
 from aladin_network.errors import InputError
-from aladin_network.scoring.fusion import Direction
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Direction
 
 Search = Callable[..., SearchResult]
 

@@ -56,8 +56,8 @@ class Gate:
     def health(self) -> WorkersHealth:
         return WorkersHealth(wanted=1, alive=1, generation=1)
 
-    def refusal(self, lane: QueueName) -> OverloadedError | None:
-        del lane
+    def refusal(self, queue: QueueName) -> OverloadedError | None:
+        del queue
         return OverloadedError(0.001) if len(self.waiting) >= self.line else None
 
     async def search(self, job: SearchJob) -> Answered:

@@ -322,7 +322,7 @@ async def test_a_damaged_generation_does_not_take_the_place_of_a_sound_one(
         for _ in range(3):
             answer = await client.post("/v1/search/images", json={"text": "a dog"})
             assert (answer.status_code, answer.json()["generation"]) == (200, 1)
-    assert sum("cannot be opened" in record.message for record in caplog.records) == 1
+    assert sum("cannot open the index" in record.message for record in caplog.records) == 1
 
 
 async def test_the_new_routes_are_documented(service: Service) -> None:

@@ -94,12 +94,12 @@ async def test_a_worker_that_is_missing_flips_it_until_another_one_is_there() ->
 
 
 async def test_readiness_follows_the_engine_and_liveness_does_not() -> None:
-    workers = StandInWorkers(WorkersHealth(wanted=1, alive=1, generation=3, engine="away"))
+    workers = StandInWorkers(WorkersHealth(wanted=1, alive=1, generation=3, engine="unavailable"))
     async with served(workers) as (_, client):
         away = await client.get("/readyz")
         up = await client.get("/healthz")
         # A service that has not been able to open anything yet says the same.
-        workers.state = WorkersHealth(wanted=1, alive=1, generation=None, engine="away")
+        workers.state = WorkersHealth(wanted=1, alive=1, generation=None, engine="unavailable")
         never = await client.get("/readyz")
         workers.state = WorkersHealth(wanted=1, alive=1, generation=3, engine="up")
         back = await client.get("/readyz")

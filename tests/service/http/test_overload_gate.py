@@ -23,9 +23,9 @@ class FullWorkers:
         self.full = full
         self.asked: list[QueueName] = []
 
-    def refusal(self, lane: QueueName) -> OverloadedError | None:
+    def refusal(self, queue: QueueName) -> OverloadedError | None:
         """Refuse, or not."""
-        self.asked.append(lane)
+        self.asked.append(queue)
         return OverloadedError(0.3) if self.full else None
 
 

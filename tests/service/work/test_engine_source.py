@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from aladin_index.settings import Target
 from aladin_network.errors import (
     AladinError,
     EngineError,
@@ -20,6 +19,7 @@ from aladin_network.errors import (
     GenerationRefusedError,
     IndexNotReadyError,
 )
+from aladin_network.types import Target
 from aladin_service.intake.item_changes import TextToAdd
 from aladin_service.queries import SearchOptions, TextQuery
 from aladin_service.work import engine_source
@@ -50,7 +50,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def looking_threads() -> int:
-    return sum(thread.name == "engine-look" for thread in threading.enumerate())
+    return sum(thread.name == "engine-poll" for thread in threading.enumerate())
 
 
 def test_a_new_generation_is_taken_up_by_itself_and_the_old_one_stays_for_who_has_it(
@@ -82,7 +82,7 @@ def test_the_service_starts_before_the_engine(world: EngineWorld, live: LiveInde
     world.server.down = {"*"}
     with pytest.raises(EngineUnavailableError):
         live.open()
-    assert live.state == LiveState(None, engine="away")
+    assert live.state == LiveState(None, engine="unavailable")
     with pytest.raises(EngineUnavailableError):
         live.engine()
     world.server.down = set()
@@ -128,7 +128,7 @@ def test_an_engine_that_goes_is_noticed_without_a_request_and_back_without_a_han
 ) -> None:
     live.open()
     world.server.down = {"*"}
-    until(lambda: live.state.engine == "away")
+    until(lambda: live.state.engine == "unavailable")
     assert live.state.generation == 1  # it will be there again
     calls = len([name for name in world.server.calls if name == "search"])
     for ask in (live.engine, live.changer):
@@ -145,11 +145,11 @@ def test_it_is_back_when_searches_are_answered_not_when_it_greets(
 ) -> None:
     live.open()
     world.server.down = {"*"}
-    until(lambda: live.state.engine == "away")
+    until(lambda: live.state.engine == "unavailable")
     world.server.down = {"search"}
     looks = world.server.calls.count("live_generation")
     until(lambda: world.server.calls.count("live_generation") > looks + 3)
-    assert live.state.engine == "away"
+    assert live.state.engine == "unavailable"
     world.server.down = set()
     until(lambda: live.state.engine == "up")
 
@@ -162,7 +162,7 @@ def test_searches_that_fail_in_a_row_are_enough(world: EngineWorld) -> None:
         for _ in range(2):
             with pytest.raises(EngineUnavailableError):
                 engine.search(TextQuery("a dog"), "images", SearchOptions())
-        assert live.state.engine == "away"
+        assert live.state.engine == "unavailable"
         asked = len(world.server.calls)
         with pytest.raises(EngineUnavailableError):  # of a batch that had begun
             engine.search(TextQuery("a dog"), "images", SearchOptions())
@@ -203,7 +203,7 @@ def test_an_engine_that_refuses_ends_the_start(
     with closing(world.live_index(client)) as live:
         with pytest.raises(EngineError, match="wrong token"):
             live.open()
-        assert live.state.engine == "away"
+        assert live.state.engine == "unavailable"
 
 
 def test_damage_to_the_file_that_names_the_engine_is_told(
@@ -265,7 +265,7 @@ def test_a_look_that_ends_after_the_service_opens_nothing(
 
     monkeypatch.setattr(client, "check_health", hang)
     assert looks.wait(_LONG_S)
-    (thread,) = [each for each in threading.enumerate() if each.name == "engine-look"]
+    (thread,) = [each for each in threading.enumerate() if each.name == "engine-poll"]
     live.close()
     world.server.live = 2
     ends.set()

@@ -34,9 +34,10 @@ from aladin_network.errors import (
     WorkerDiedError,
 )
 from aladin_network.photos.memory import WithdrawnError, check_wanted
+from aladin_network.types import Target
 from aladin_service.intake.item_changes import TextToAdd
 from aladin_service.observe.metrics import Metrics
-from aladin_service.queries import Query, SearchOptions, Target, TextQuery
+from aladin_service.queries import Query, SearchOptions, TextQuery
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work import (
@@ -379,7 +380,7 @@ async def test_a_generation_that_ends_who_opens_it_is_refused_and_tried_aside(
         await until(lambda: workers.health().ready and workers.health().refused is not None)
         health = workers.health()
         assert health.generation == 1
-        assert "000002: a process ended while it opened it (SIGSEGV)" in (health.refused or "")
+        assert "000002: a process died while opening it (SIGSEGV)" in (health.refused or "")
         assert (await workers.search(search())).generation == 1
         with pytest.raises(GenerationRefusedError):
             await workers.call(AddTexts((TextToAdd(id="new", text="a dog"),), "error"))
@@ -440,7 +441,7 @@ async def test_a_generation_at_which_workers_end_again_and_again_gives_way_to_th
             with pytest.raises(WorkerDiedError):
                 await workers.call(EndWorker(signal.SIGSEGV))
         await until(lambda: workers.health().ready and workers.health().generation == 1)
-        assert "3 processes ended while they searched it" in (workers.health().refused or "")
+        assert "3 processes died while searching it" in (workers.health().refused or "")
         assert (await workers.search(search())).generation == 1
         with pytest.raises(GenerationRefusedError):
             await workers.call(AddTexts((TextToAdd(id="more", text="a dog"),), "error"))
@@ -492,7 +493,7 @@ async def test_workers_start_while_the_engine_is_away(index: Path, tmp_path: Pat
     try:
         await workers.start()
         health = workers.health()
-        assert (health.alive, health.engine, health.ready) == (2, "away", False)
+        assert (health.alive, health.engine, health.ready) == (2, "unavailable", False)
         with pytest.raises(EngineUnavailableError):
             await workers.search(search())
         with pytest.raises(EngineUnavailableError):

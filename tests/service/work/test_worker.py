@@ -26,13 +26,13 @@ from aladin_network.errors import (
 )
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Target
 from aladin_service.queries import (
     EmbeddingQuery,
     ItemQuery,
     PhotoQuery,
     Query,
     SearchOptions,
-    Target,
     TextQuery,
 )
 from aladin_service.search.job import Answered, SearchJob

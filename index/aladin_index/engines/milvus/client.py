@@ -57,8 +57,8 @@ from aladin_index.engines.milvus.rows import (
     row_of,
 )
 from aladin_index.format.engine_location import EngineLocation
-from aladin_index.settings import Target
 from aladin_network.errors import EngineError
+from aladin_network.types import Target
 
 _MAX_RESULTS = 16_384  # Milvus's own limit
 _NO_SUCH_ALIAS = 1600

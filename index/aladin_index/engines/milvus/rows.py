@@ -31,9 +31,9 @@ from aladin_index.engines.filter_fields import (
 )
 from aladin_index.engines.record import item_from_text, item_text, token_bytes, tokens_of
 from aladin_index.items.filters import And, Bound, Comparison, Equal, Exists, Filter, Not, Or, Range
-from aladin_index.settings import TokenDtype
 from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
 from aladin_network.errors import EngineError, InputError
+from aladin_network.types import TokenDtype
 
 TERMS, EXTENTS = "terms", "extents"
 

@@ -34,8 +34,8 @@ from aladin_index.engines.qdrant.points import (
     point_of,
 )
 from aladin_index.engines.qdrant.store import CollectionShape, Point, PointStore, TokenVectors
-from aladin_index.settings import TARGETS, Target
 from aladin_network.errors import EngineError
+from aladin_network.types import TARGETS, Target
 
 # A server answers a request of any size, but holds all of the answer in memory.
 _MAX_RESULTS = 10_000

@@ -77,7 +77,7 @@ async def readyz(service: Service) -> Readiness:
     health = await _health(service.workers)
     if health.alive < health.wanted:
         raise WorkersMissingError(health.alive, health.wanted)
-    if health.engine == "away":
+    if health.engine == "unavailable":
         raise EngineUnavailableError("engine", "it does not answer")
     if health.generation is None:
         why = " yet" if health.refused is None else ": what is published cannot be served"

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from aladin_network.errors import InputError
+from aladin_network.types import Target
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import Upload, json_request_docs, read_json_object, run_sized
 from aladin_service.http.error_responses import error_docs, invalid_input
@@ -33,7 +34,6 @@ from aladin_service.queries import (
     PhotoQuery,
     Query,
     SearchOptions,
-    Target,
     TextQuery,
 )
 from aladin_service.work.knn_jobs import WriteKnnMetadata, WriteKnnResults

@@ -54,9 +54,9 @@ class FakeWorkers:
         took_ms = TookMs(decode=0, encode=0, retrieve=0, rerank=0, total=0)
         return Answered(body=b'{"hits":[]}', generation=1, degraded=(), took_ms=took_ms)
 
-    def refusal(self, lane: QueueName) -> None:
+    def refusal(self, queue: QueueName) -> None:
         """Refuse nothing."""
-        del lane
+        del queue
 
     async def call(self, job: Job[Any]) -> Any:
         """Pretend to change the index."""

@@ -67,7 +67,7 @@ print(resident() - before)
 _HOLES = """
 import ctypes, time
 from pathlib import Path
-from aladin_service.work.process_setup import memory
+import aladin_service.work.process_setup as memory
 memory._TRIM_S = 0.01
 memory.limit_free_memory()
 library = ctypes.CDLL(None)
@@ -84,7 +84,7 @@ for piece in pieces[::2]:
     library.free(piece)
 before = resident()
 if sys.argv[1] == "given back":
-    memory.keep_giving_back()
+    memory.trim_memory_regularly()
 gone, until = 0, time.monotonic() + (10 if sys.argv[1] == "given back" else 0)
 while gone < 50e6 and time.monotonic() < until:
     time.sleep(0.01)
@@ -96,7 +96,7 @@ print(gone)
 # refers to any more goes; and what the collector has to look through.
 _FROZEN = """
 import gc, torch, weakref
-from aladin_service.work.process_setup import pass_over_what_is_loaded
+from aladin_service.work.process_setup import freeze_loaded_objects
 class Thing:
     pass
 gc.disable()
@@ -105,7 +105,7 @@ garbage.itself, kept.itself = garbage, kept
 seen = [weakref.ref(thing) for thing in (garbage, kept, alone)]
 del garbage
 loaded = len(gc.get_objects())
-pass_over_what_is_loaded()
+freeze_loaded_objects()
 del alone
 print(*(each() is not None for each in seen), len(gc.get_objects()) < loaded / 100)
 """

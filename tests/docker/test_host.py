@@ -1,4 +1,4 @@
-"""What a build is lent of a machine's configuration of pip."""
+"""The configuration of pip that a build takes from the machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_options_and_the_places_that_they_name_are_lent(
     for name in ("PIP_CERT", "PIP_DEFAULT_TIMEOUT", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
     target = tmp_path / "lent.conf"
-    mounts = program("host_pip").lend_pip(target)
+    mounts = program("host").lend_pip(target)
     lent = configparser.ConfigParser()
     lent.read(target)
     assert lent["global"]["timeout"] == "9"

@@ -1,19 +1,63 @@
-"""Makes an image that stands in for `python:3.11-slim-bookworm` where that cannot be pulled.
+"""Takes from this machine what a build cannot get: pip's configuration, and a base image.
 
-It is a minimal Debian of the release that runs here, and the Python that runs this file, at
-/usr/local as in the real one: enough to try the Dockerfile, nothing to be published.
+`lend_pip` writes the configuration of pip (certificates, indexes, folders of wheels) for use inside
+the build. `make_stand_in` makes a replacement of `python:3.11-slim-bookworm` where that image
+cannot be pulled: a minimal Debian of the release of this machine, with the Python that runs this
+file at /usr/local. It is enough to try the Dockerfile, and not for publication.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-# What the real image has besides what Python itself is linked with.
+# Options that name places of this machine only.
+_NOT_LENT = ("cache-dir", "log", "require-virtualenv")
+
+
+def lend_pip(target: Path) -> list[str]:
+    """Write pip's configuration, from its files and the environment, as one file.
+
+    Args:
+        target: File to write.
+
+    Returns:
+        Mounts in the form ``SOURCE:TARGET:ro``: the file, and every folder or file that it names.
+    """
+    listed = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
+    ).stdout
+    options: dict[str, list[str]] = {}
+    # The environment takes precedence over files, as in pip itself.
+    for line in sorted(listed.splitlines(), key=lambda line: line.startswith(":env:")):
+        name, _, value = line.partition("=")
+        option = name.split(".", 1)[1]
+        if option not in _NOT_LENT:
+            options[option] = str(ast.literal_eval(value)).split()
+    lines = [f"{option} = {' '.join(values)}\n" for option, values in options.items()]
+    target.write_text("[global]\n" + "".join(lines), encoding="utf-8")
+    places = {place for values in options.values() for value in values for place in _places(value)}
+    return [f"{target}:/etc/pip.conf:ro", *(f"{place}:{place}:ro" for place in sorted(places))]
+
+
+def _places(value: str) -> list[Path]:
+    """Return the folders and files of this machine that an option's value names."""
+    if value.startswith("file:"):
+        folder = Path(unquote(urlsplit(value).path))
+        # An index keeps its packages beside its pages.
+        return [folder.parent]
+    if re.match(r"/", value) and Path(value).exists():
+        return [Path(value)]
+    return []
+
+
+# Debian packages of the real image, apart from the libraries that Python is linked with.
 _PACKAGES = ("ca-certificates", "netbase", "tzdata")
 _NOT_COPIED = ("site-packages", "__pycache__", "test", "tests", "tkinter", "idlelib", "*.a")
 
@@ -22,11 +66,11 @@ def make_stand_in(archive: Path, work: Path) -> None:
     """Write the root file system of the image as a tar file.
 
     Args:
-        archive: to be written, whole or not at all.
-        work: folder for the file system itself.
+        archive: Tar file to write; it appears complete or not at all.
+        work: Folder for the file system while it is made.
 
     Raises:
-        subprocess.CalledProcessError: debootstrap failed.
+        subprocess.CalledProcessError: If debootstrap fails.
     """
     root = work / "stand-in-root"
     shutil.rmtree(root, ignore_errors=True)
@@ -60,14 +104,14 @@ def _codename() -> str:
 
 
 def _packages_of(prefix: Path) -> set[str]:
-    """Name the Debian packages with the libraries that this Python and its modules load."""
+    """Return the Debian packages that hold the libraries of this Python and its modules."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     modules = (prefix / "lib" / version / "lib-dynload").glob("*.so")
     files = [sys.executable, *(str(file) for file in modules if "tkinter" not in file.name)]
     linked = subprocess.run(["ldd", *files], check=True, stdout=subprocess.PIPE, text=True).stdout
     names: set[str] = set()
     for library in set(re.findall(r"=> (/\S+)", linked)):
-        # dpkg knows a file by the name that its package gave it: with or without /usr.
+        # dpkg lists a file under the path in its package, with or without /usr.
         for path in (library, f"/usr{library}"):
             owner = subprocess.run(
                 ["dpkg", "--search", path],
@@ -99,5 +143,5 @@ def _copy_python(prefix: Path, local: Path) -> None:
 
 
 def _no_device(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave out what an image cannot hold."""
+    """Skip device files, which an image cannot hold."""
     return None if entry.isdev() else entry

@@ -142,22 +142,22 @@ class Change(Nothing):
     """Belongs to the changes of an index."""
 
     @property
-    def lane(self) -> JobQueueName:
+    def queue(self) -> JobQueueName:
         return "write"
 
 
-async def test_a_full_lane_holds_up_no_other() -> None:
-    lines = JobQueues({"read": 1, "write": 1})
-    waiting = asyncio.create_task(lines.do(Nothing()))
+async def test_a_full_queue_delays_no_other() -> None:
+    queues = JobQueues({"read": 1, "write": 1})
+    waiting = asyncio.create_task(queues.do(Nothing()))
     await asyncio.sleep(0)
     with pytest.raises(OverloadedError):
-        await lines.do(Nothing())
-    worker = asyncio.create_task(serve(lines.line("write"), 1))
-    await lines.do(Change())
+        await queues.do(Nothing())
+    worker = asyncio.create_task(serve(queues.queue("write"), 1))
+    await queues.do(Change())
     await worker
     assert not waiting.done()
-    lines.close(ShuttingDownError())
+    queues.close(ShuttingDownError())
     with pytest.raises(ShuttingDownError):
         await waiting
     with pytest.raises(ShuttingDownError):
-        await lines.do(Change())
+        await queues.do(Change())

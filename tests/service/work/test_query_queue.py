@@ -1,4 +1,4 @@
-"""Waiting lines: who goes together, who goes first, who is refused, and who leaves."""
+"""Waiting queue: who goes together, who goes first, who is refused, and who leaves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from aladin_service.queries import (
 )
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.query_queue import Batch, QueryQueue, queue_of
+from aladin_service.work.batch import Batch
+from aladin_service.work.query_queue import QueryQueue, queue_of
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def open_lines(**settings: Any) -> QueryQueue:
+def new_queue(**settings: Any) -> QueryQueue:
     return QueryQueue(ServiceSettings(**settings), Metrics())
 
 
@@ -53,9 +54,9 @@ def job(query: Query) -> SearchJob:
     return SearchJob(query=query, target="images", options=SearchOptions(), received_s=received_s)
 
 
-def ask(lines: QueryQueue, *queries: Query) -> list[asyncio.Task[Answered]]:
-    """Have queries join the lines, in their order; not all tests look at each answer."""
-    tasks = [asyncio.create_task(lines.answer(job(query))) for query in queries]
+def ask(queue: QueryQueue, *queries: Query) -> list[asyncio.Task[Answered]]:
+    """Queue queries in their order; not all tests look at each answer."""
+    tasks = [asyncio.create_task(queue.answer(job(query))) for query in queries]
     for task in tasks:
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return tasks
@@ -96,7 +97,7 @@ async def turn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "lane"),
+    ("query", "name"),
     [
         (TextQuery("a"), "text"),
         (PhotoQuery(b"a"), "photo"),
@@ -104,28 +105,28 @@ async def turn() -> None:
         (EmbeddingQuery((1.0,)), "encoded"),
     ],
 )
-def test_queries_wait_with_their_own_kind(query: Query, lane: str) -> None:
-    assert queue_of(query) == lane
+def test_queries_wait_with_their_own_kind(query: Query, name: str) -> None:
+    assert queue_of(query) == name
 
 
 async def test_what_waits_goes_together_up_to_the_limit_and_each_gets_its_own_answer() -> None:
-    lines = open_lines(max_batch=3)
-    tasks = ask(lines, *texts("a", "b", "c", "d"))
+    queue = new_queue(max_batch=3)
+    tasks = ask(queue, *texts("a", "b", "c", "d"))
     await turn()
-    first = await lines.next_batch()
+    first = await queue.next_batch()
     assert named(first) == ["a", "b", "c"]
     answer_all(first)
-    second = await lines.next_batch()
+    second = await queue.next_batch()
     assert named(second) == ["d"]
     answer_all(second)
     assert await settled(tasks) == [b"0", b"1", b"2", b"0"]
 
 
 async def test_a_free_slot_takes_a_query_at_once() -> None:
-    lines = open_lines()
-    slot = asyncio.create_task(lines.next_batch())
+    queue = new_queue()
+    slot = asyncio.create_task(queue.next_batch())
     await turn()
-    tasks = ask(lines, TextQuery("a"))
+    tasks = ask(queue, TextQuery("a"))
     async with asyncio.timeout(5):
         batch = await slot
     assert named(batch) == ["a"]
@@ -133,51 +134,51 @@ async def test_a_free_slot_takes_a_query_at_once() -> None:
     assert await settled(tasks) == [b"0"]
 
 
-async def test_the_lane_whose_first_has_waited_longest_is_next(clock: Clock) -> None:
-    lines = open_lines(max_wait_ms=1e6)
+async def test_the_queue_whose_first_has_waited_longest_is_next(clock: Clock) -> None:
+    queue = new_queue(max_wait_ms=1e6)
     tasks: list[asyncio.Task[Answered]] = []
     for query in (TextQuery("a"), PhotoQuery(b"p"), ItemQuery("i"), TextQuery("b")):
-        tasks += ask(lines, query)
+        tasks += ask(queue, query)
         await turn()
         clock.now_s += 0.001
-    lanes: list[str] = []
+    names: list[str] = []
     for _ in range(3):
-        batch = await lines.next_batch()
+        batch = await queue.next_batch()
         assert batch is not None
-        lanes.append(batch.lane)
+        names.append(batch.queue)
         answer_all(batch)
-    assert lanes == ["text", "photo", "encoded"]  # b went with a
+    assert names == ["text", "photo", "encoded"]  # b went with a
     await settled(tasks)
 
 
 async def test_no_lane_is_passed_over_for_ever(clock: Clock) -> None:
-    lines = open_lines(max_batch=2, max_wait_ms=1e6)
-    tasks = ask(lines, *texts("a", "b", "c", "d"))
+    queue = new_queue(max_batch=2, max_wait_ms=1e6)
+    tasks = ask(queue, *texts("a", "b", "c", "d"))
     await turn()
     clock.now_s += 1
-    tasks += ask(lines, PhotoQuery(b"p"))
+    tasks += ask(queue, PhotoQuery(b"p"))
     await turn()
-    lanes: list[str] = []
+    names: list[str] = []
     for number in range(4):
         clock.now_s += 1
-        tasks += ask(lines, TextQuery(f"late {number}"))
+        tasks += ask(queue, TextQuery(f"late {number}"))
         await turn()
-        batch = await lines.next_batch()
+        batch = await queue.next_batch()
         assert batch is not None
-        lanes.append(batch.lane)
+        names.append(batch.queue)
         answer_all(batch)
-    assert lanes == ["text", "text", "photo", "text"]
-    lines.fail_waiting(WorkerDiedError())
+    assert names == ["text", "text", "photo", "text"]
+    queue.fail_waiting(WorkerDiedError())
     await settled(tasks)
 
 
 async def test_a_lone_query_waits_for_others_if_told_to_and_a_full_batch_does_not() -> None:
-    lines = open_lines(batch_wait_ms=60_000, max_batch=2)
-    slot = asyncio.create_task(lines.next_batch())
-    tasks = ask(lines, TextQuery("a"))
+    queue = new_queue(batch_wait_ms=60_000, max_batch=2)
+    slot = asyncio.create_task(queue.next_batch())
+    tasks = ask(queue, TextQuery("a"))
     await turn()
     assert not slot.done()
-    tasks += ask(lines, TextQuery("b"))
+    tasks += ask(queue, TextQuery("b"))
     async with asyncio.timeout(5):
         batch = await slot
     assert named(batch) == ["a", "b"]
@@ -186,9 +187,9 @@ async def test_a_lone_query_waits_for_others_if_told_to_and_a_full_batch_does_no
 
 
 async def test_the_wait_for_others_ends() -> None:
-    lines = open_lines(batch_wait_ms=20, max_batch=2)
-    slot = asyncio.create_task(lines.next_batch())
-    tasks = ask(lines, TextQuery("a"))
+    queue = new_queue(batch_wait_ms=20, max_batch=2)
+    slot = asyncio.create_task(queue.next_batch())
+    tasks = ask(queue, TextQuery("a"))
     started = time.monotonic()
     async with asyncio.timeout(5):
         batch = await slot
@@ -198,25 +199,25 @@ async def test_the_wait_for_others_ends() -> None:
 
 
 async def test_a_cancelled_query_leaves_the_line_at_once() -> None:
-    lines = open_lines(max_waiting=2)
-    tasks = ask(lines, *texts("a", "b"))
+    queue = new_queue(max_waiting=2)
+    tasks = ask(queue, *texts("a", "b"))
     await turn()
     tasks[0].cancel()
     await turn()
-    assert lines.waiting == 1
-    tasks += ask(lines, TextQuery("c"))  # has the place that came free
+    assert queue.waiting == 1
+    tasks += ask(queue, TextQuery("c"))  # has the place that came free
     await turn()
-    batch = await lines.next_batch()
+    batch = await queue.next_batch()
     assert named(batch) == ["b", "c"]
     answer_all(batch)
     assert await settled(tasks) == [asyncio.CancelledError, b"0", b"1"]
 
 
 async def test_a_query_that_is_cancelled_in_its_batch_is_not_wanted_and_harms_nobody() -> None:
-    lines = open_lines()
-    tasks = ask(lines, *texts("a", "b"))
+    queue = new_queue()
+    tasks = ask(queue, *texts("a", "b"))
     await turn()
-    batch = await lines.next_batch()
+    batch = await queue.next_batch()
     assert batch is not None
     tasks[0].cancel()
     await turn()
@@ -226,10 +227,10 @@ async def test_a_query_that_is_cancelled_in_its_batch_is_not_wanted_and_harms_no
 
 
 async def test_an_error_is_its_own_query_s_alone() -> None:
-    lines = open_lines()
-    tasks = ask(lines, *texts("a", "b", "c"))
+    queue = new_queue()
+    tasks = ask(queue, *texts("a", "b", "c"))
     await turn()
-    batch = await lines.next_batch()
+    batch = await queue.next_batch()
     assert batch is not None
     batch.settle(1, AladinError("of b"))
     batch.settle(0, answer_of("of a"))
@@ -239,51 +240,51 @@ async def test_an_error_is_its_own_query_s_alone() -> None:
 
 
 async def test_a_dead_worker_fails_those_without_an_answer_and_nobody_who_waits() -> None:
-    lines = open_lines(max_batch=2)
-    tasks = ask(lines, *texts("a", "b", "c"))
+    queue = new_queue(max_batch=2)
+    tasks = ask(queue, *texts("a", "b", "c"))
     await turn()
-    batch = await lines.next_batch()
+    batch = await queue.next_batch()
     assert batch is not None
     batch.settle(0, answer_of("in time"))
     batch.fail_rest(WorkerDiedError())
-    answer_all(await lines.next_batch())
+    answer_all(await queue.next_batch())
     assert await settled(tasks) == [b"in time", WorkerDiedError, b"0"]
 
 
 async def test_more_than_may_wait_are_refused_at_once() -> None:
-    lines = open_lines(max_waiting=2)
-    tasks = ask(lines, *texts("a", "b", "c"))
+    queue = new_queue(max_waiting=2)
+    tasks = ask(queue, *texts("a", "b", "c"))
     await turn()
     assert [task.done() for task in tasks] == [False, False, True]
-    answer_all(await lines.next_batch())
+    answer_all(await queue.next_batch())
     assert await settled(tasks) == [b"0", b"1", OverloadedError]
 
 
 async def test_a_free_slot_is_no_waiting_line() -> None:
-    lines = open_lines(max_waiting=0)
-    slots = [asyncio.create_task(lines.next_batch()) for _ in range(2)]
+    queue = new_queue(max_waiting=0)
+    slots = [asyncio.create_task(queue.next_batch()) for _ in range(2)]
     await turn()
-    tasks = ask(lines, TextQuery("a"), ItemQuery("b"), TextQuery("c"))
+    tasks = ask(queue, TextQuery("a"), ItemQuery("b"), TextQuery("c"))
     await turn()
     for slot in slots:
         answer_all(await slot)
     assert await settled(tasks) == [b"0", b"0", OverloadedError]
 
 
-async def learn(lines: QueryQueue, clock: Clock, size: int, seconds: float) -> None:
+async def learn(queue: QueryQueue, clock: Clock, size: int, seconds: float) -> None:
     """Have a batch of texts take some time."""
-    tasks = ask(lines, *texts(*map(str, range(size))))
+    tasks = ask(queue, *texts(*map(str, range(size))))
     await turn()
-    batch = await lines.next_batch()
+    batch = await queue.next_batch()
     clock.now_s += seconds
     answer_all(batch)
     assert await settled(tasks) == [str(place).encode() for place in range(size)]
 
 
-async def admitted(lines: QueryQueue, most: int) -> tuple[int, OverloadedError]:
+async def admitted(queue: QueryQueue, most: int) -> tuple[int, OverloadedError]:
     """Send texts until one is refused; return how many were not, and the refusal."""
     for number in range(most):
-        (task,) = ask(lines, TextQuery("one more"))
+        (task,) = ask(queue, TextQuery("one more"))
         await turn()
         if task.done():
             error = task.exception()
@@ -292,12 +293,12 @@ async def admitted(lines: QueryQueue, most: int) -> tuple[int, OverloadedError]:
     raise AssertionError("none was refused")
 
 
-async def run_at_once(lines: QueryQueue, clock: Clock, count: int, seconds: float) -> None:
+async def run_at_once(queue: QueryQueue, clock: Clock, count: int, seconds: float) -> None:
     """Have texts come together and be answered one by one, some time each."""
-    tasks = ask(lines, *texts(*map(str, range(count))))
+    tasks = ask(queue, *texts(*map(str, range(count))))
     await turn()
-    while lines.waiting:
-        batch = await lines.next_batch()
+    while queue.waiting:
+        batch = await queue.next_batch()
         clock.now_s += seconds
         answer_all(batch)
     await settled(tasks)
@@ -308,14 +309,14 @@ async def run_at_once(lines: QueryQueue, clock: Clock, count: int, seconds: floa
 async def test_so_many_are_let_in_as_are_answered_within_seven_times_a_lone_query_s_time(
     clock: Clock, lone_s: float
 ) -> None:
-    lines = open_lines(max_batch=1, max_waiting=64)
-    await learn(lines, clock, 1, lone_s)
+    queue = new_queue(max_batch=1, max_waiting=64)
+    await learn(queue, clock, 1, lone_s)
     let_in: list[int] = []
     for _ in range(60):
-        (number, error), waited = await admitted(lines, 100), 0
+        (number, error), waited = await admitted(queue, 100), 0
         assert error.retry_after_s == pytest.approx(7 * lone_s)
-        while lines.waiting:
-            batch = await lines.next_batch()
+        while queue.waiting:
+            batch = await queue.next_batch()
             clock.now_s += lone_s
             answer_all(batch)
             waited += 1
@@ -328,82 +329,82 @@ async def test_so_many_are_let_in_as_are_answered_within_seven_times_a_lone_quer
 
 
 async def test_a_single_slow_batch_turns_few_away(clock: Clock) -> None:
-    lines = open_lines(max_batch=8, max_waiting=120)
-    await learn(lines, clock, 1, 0.010)
-    await learn(lines, clock, 8, 60.0)  # a new generation was opened meanwhile
-    waiting, _ = await admitted(lines, 200)
+    queue = new_queue(max_batch=8, max_waiting=120)
+    await learn(queue, clock, 1, 0.010)
+    await learn(queue, clock, 8, 60.0)  # a new generation was opened meanwhile
+    waiting, _ = await admitted(queue, 200)
     assert waiting >= 8
-    lines.fail_waiting(WorkerDiedError())
+    queue.fail_waiting(WorkerDiedError())
 
 
 async def test_what_is_remembered_does_not_tell_what_a_query_takes(clock: Clock) -> None:
-    lines = open_lines(max_batch=1, max_waiting=64)
-    await learn(lines, clock, 1, 0.100)
+    queue = new_queue(max_batch=1, max_waiting=64)
+    await learn(queue, clock, 1, 0.100)
     for _ in range(50):
-        tasks = ask(lines, TextQuery("a"))
+        tasks = ask(queue, TextQuery("a"))
         await turn()
-        batch = await lines.next_batch()
+        batch = await queue.next_batch()
         clock.now_s += 0.001
         answer_all(batch, cached=True)
         await settled(tasks)
-    await run_at_once(lines, clock, 7, 0.100)
-    assert (await admitted(lines, 100))[0] == 64
-    lines.fail_waiting(WorkerDiedError())
+    await run_at_once(queue, clock, 7, 0.100)
+    assert (await admitted(queue, 100))[0] == 64
+    queue.fail_waiting(WorkerDiedError())
 
 
 async def test_a_text_may_wait_for_photos_as_long_as_a_photo_may(clock: Clock) -> None:
-    lines = open_lines(max_batch=1, max_waiting=64)
-    await learn(lines, clock, 1, 0.010)
+    queue = new_queue(max_batch=1, max_waiting=64)
+    await learn(queue, clock, 1, 0.010)
     for _ in range(20):
-        (photo,) = ask(lines, PhotoQuery(b"p"))
+        (photo,) = ask(queue, PhotoQuery(b"p"))
         await turn()
-        running = await lines.next_batch()
-        (text,) = ask(lines, TextQuery("a"))  # in 210 ms, which is more than seven times 10
+        running = await queue.next_batch()
+        (text,) = ask(queue, TextQuery("a"))  # in 210 ms, which is more than seven times 10
         await turn()
         clock.now_s += 0.200
         answer_all(running)
-        (next_photo,) = ask(lines, PhotoQuery(b"p"))
+        (next_photo,) = ask(queue, PhotoQuery(b"p"))
         await turn()
         for seconds in (0.010, 0.200):
-            batch = await lines.next_batch()
+            batch = await queue.next_batch()
             clock.now_s += seconds
             answer_all(batch)
         assert await settled([photo, text, next_photo]) == [b"0", b"0", b"0"]
-    assert (await admitted(lines, 100))[0] == 64
-    lines.fail_waiting(WorkerDiedError())
+    assert (await admitted(queue, 100))[0] == 64
+    queue.fail_waiting(WorkerDiedError())
 
 
 async def test_a_bound_in_milliseconds_stands_for_the_learned_one(clock: Clock) -> None:
-    lines = open_lines(max_batch=1, max_waiting=64, max_wait_ms=5000)
-    await learn(lines, clock, 1, 0.010)
-    await run_at_once(lines, clock, 50, 0.090)  # the last after 4.5 s
-    assert (await admitted(lines, 100))[0] == 64
-    lines.fail_waiting(WorkerDiedError())
+    queue = new_queue(max_batch=1, max_waiting=64, max_wait_ms=5000)
+    await learn(queue, clock, 1, 0.010)
+    await run_at_once(queue, clock, 50, 0.090)  # the last after 4.5 s
+    assert (await admitted(queue, 100))[0] == 64
+    queue.fail_waiting(WorkerDiedError())
 
 
 async def test_closed_lines_take_nobody_and_give_out_what_waits() -> None:
-    lines = open_lines()
-    idle_lines = open_lines()
+    queue = new_queue()
+    idle_lines = new_queue()
     idle_slot = asyncio.create_task(idle_lines.next_batch())
-    tasks = ask(lines, TextQuery("a"))
+    tasks = ask(queue, TextQuery("a"))
     await turn()
-    lines.close()
+    queue.close()
     idle_lines.close()
     with pytest.raises(ShuttingDownError):
-        await lines.answer(job(TextQuery("b")))
-    answer_all(await lines.next_batch())
+        await queue.answer(job(TextQuery("b")))
+    answer_all(await queue.next_batch())
     assert await settled(tasks) == [b"0"]
-    assert await lines.next_batch() is None
+    assert await queue.next_batch() is None
     assert await idle_slot is None
 
 
 async def test_a_slot_that_is_cancelled_loses_no_query() -> None:
-    lines = open_lines()
-    first = asyncio.create_task(lines.next_batch())
+    queue = new_queue()
+    first = asyncio.create_task(queue.next_batch())
     await turn()
-    second = asyncio.create_task(lines.next_batch())
+    second = asyncio.create_task(queue.next_batch())
     await turn()
-    tasks = ask(lines, TextQuery("a"))
+    tasks = ask(queue, TextQuery("a"))
     await asyncio.sleep(0)  # the query has joined, and called the first slot
     first.cancel()
     async with asyncio.timeout(5):
@@ -414,14 +415,14 @@ async def test_a_slot_that_is_cancelled_loses_no_query() -> None:
 
 async def test_what_waits_and_what_goes_together_is_counted() -> None:
     metrics = Metrics()
-    lines = QueryQueue(ServiceSettings(), metrics)
+    queue = QueryQueue(ServiceSettings(), metrics)
     read: Callable[[], str] = lambda: metrics.render().decode()  # noqa: E731
-    tasks = ask(lines, *texts("a", "b", "c"), ItemQuery("i"))
+    tasks = ask(queue, *texts("a", "b", "c"), ItemQuery("i"))
     await turn()
     assert 'aladin_queue_depth{lane="text"} 3.0' in read()
     assert 'aladin_queue_depth{lane="encoded"} 1.0' in read()
-    answer_all(await lines.next_batch())
+    answer_all(await queue.next_batch())
     assert 'aladin_queue_depth{lane="text"} 0.0' in read()
     assert 'aladin_batch_size_sum{lane="text"} 3.0' in read()
-    answer_all(await lines.next_batch())
+    answer_all(await queue.next_batch())
     await settled(tasks)

@@ -1,0 +1,105 @@
+"""When a generation is to blame for the end of workers, and when it is tried again."""
+
+from __future__ import annotations
+
+import pytest
+
+from aladin_service.work import crashing_generations as deadly_generations
+from aladin_service.work.crashing_generations import Attempt, CrashingGenerations, is_fault
+
+FIRST, SECOND = Attempt((1, 10), 1), Attempt((1, 11), 2)
+
+
+class Clock:
+    """Time that a test moves on.
+
+    Attributes:
+        now_s: what is read.
+    """
+
+    now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(deadly_generations, "time", clock)
+    return clock
+
+
+@pytest.mark.parametrize("how", ["SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGSYS"])
+def test_one_fault_while_it_is_opened_is_enough(how: str) -> None:
+    crashing = CrashingGenerations()
+    assert is_fault(how)
+    assert crashing.ended_opening(SECOND, how)
+    assert not crashing.ended_opening(SECOND, how)  # it is known
+    assert crashing.reasons == {SECOND: f"a process died while opening it ({how})"}
+    assert crashing.ended_opening(FIRST, how)
+    assert set(crashing.reasons) == {FIRST, SECOND}
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "exit status 1", "exit status 0"])
+def test_an_end_that_may_come_from_elsewhere_counts_when_it_comes_twice_in_a_row(how: str) -> None:
+    crashing = CrashingGenerations()
+    assert not is_fault(how)
+    assert not crashing.ended_opening(SECOND, how)
+    assert not crashing.ended_opening(FIRST, how)
+    assert not crashing.opened(SECOND)  # so it was not its fault
+    assert not crashing.ended_opening(SECOND, how)
+    assert crashing.reasons == {}
+    assert crashing.ended_opening(SECOND, how)
+    assert set(crashing.reasons) == {SECOND}
+
+
+def test_three_faults_within_a_minute_while_it_is_searched(clock: Clock) -> None:
+    crashing = CrashingGenerations()
+    for second in (100.0, 131.0, 160.1, 191.1):  # three of them always take longer
+        clock.now_s = second
+        assert not crashing.ended_searching(SECOND, "SIGSEGV")
+        assert not crashing.ended_searching(FIRST, "SIGKILL")
+    clock.now_s = 220.1
+    assert crashing.ended_searching(SECOND, "SIGBUS")
+    assert crashing.reasons == {SECOND: "3 processes died while searching it (last: SIGBUS)"}
+    assert not crashing.ended_searching(SECOND, "SIGBUS")
+    # That it can be opened is nothing new, so no trial is made of it.
+    clock.now_s = 1e9
+    assert not crashing.retry_is_due
+    assert not crashing.opened(SECOND)
+    crashing.retried("exit status 0")
+    assert set(crashing.reasons) == {SECOND}
+
+
+def test_a_trial_is_due_less_and_less_often_until_it_succeeds(clock: Clock) -> None:
+    crashing = CrashingGenerations()
+    assert not crashing.retry_is_due
+    crashing.ended_opening(SECOND, "SIGSEGV")
+    waits: list[float] = []
+    for how in ["SIGSEGV", "SIGKILL", "never started", "SIGBUS"] * 2:
+        before = clock.now_s
+        while not crashing.retry_is_due:
+            clock.now_s += 1
+        waits.append(clock.now_s - before)
+        assert not crashing.retried(how)
+    assert waits == [10, 20, 40, 80, 160, 320, 600, 600]
+    assert not crashing.retry_is_due
+    clock.now_s += 600
+    # It is refused in the ordinary way now, or sound: either way workers may open it.
+    assert crashing.retried("exit status 1")
+    assert crashing.reasons == {}
+    assert not crashing.retry_is_due
+    assert not crashing.ended_opening(SECOND, "SIGKILL")  # counted from the start
+    assert crashing.ended_opening(SECOND, "SIGSEGV")
+    clock.now_s += 10
+    assert crashing.retry_is_due
+
+
+def test_what_another_worker_has_opened_is_not_refused() -> None:
+    crashing = CrashingGenerations()
+    crashing.ended_opening(SECOND, "SIGSEGV")
+    assert not crashing.opened(FIRST)
+    assert crashing.opened(SECOND)
+    assert crashing.reasons == {}
+    assert not crashing.retry_is_due
