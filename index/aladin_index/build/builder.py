@@ -98,11 +98,13 @@ def build_index(
     """
     settings = settings or BuildSettings()
     progress = progress or NullProgress()
-    sources: dict[Target, Iterable[SourceItem | SkippedItem]] = {}
-    if images is not None:
-        sources["images"] = images
-    if texts is not None:
-        sources["texts"] = texts
+    given: dict[Target, Iterable[SourceItem | SkippedItem] | None] = {
+        "images": images,
+        "texts": texts,
+    }
+    sources: dict[Target, Iterable[SourceItem | SkippedItem]] = {
+        target: items for target, items in given.items() if items is not None
+    }
     if not sources:
         raise InputError("expected images, texts or both to index, got neither")
     check_folder(out)
@@ -127,16 +129,10 @@ def build_index(
         model = describe_model(checkpoint_folder, checkpoint.model_id)
         install_model(out, checkpoint_folder, model)
         with seconds.measure("list"):
-            sides: dict[Target, str] = {
-                target: catalogue.fingerprint(rows[target])
-                for target, catalogue in catalogues.items()
-            }
-        if regions is not None and "images" in sides:
-            sides["images"] += f" {region_fingerprint(regions)}"
+            contents = _content_fingerprints(catalogues, rows, regions)
         calibration = read_calibration(checkpoint_folder, checkpoint.model_id)
-        if calibration is None:
-            calibration = _live_calibration(out)
-        fingerprint = fingerprint_of(model, sides, settings, calibration)
+        calibration = calibration or _live_calibration(out)
+        fingerprint = fingerprint_of(model, contents, settings, calibration)
         if settings.resume and is_published(out, fingerprint):
             discard(out)
             return _report(out, live_generation(out), seconds.seconds)
@@ -150,6 +146,20 @@ def build_index(
         generation = build.run(model, calibration)
         discard(out)
     return _report(out, generation, seconds.seconds)
+
+
+def _content_fingerprints(
+    catalogues: Mapping[Target, Catalogue],
+    rows: Mapping[Target, range],
+    regions: RegionSource | None,
+) -> dict[Target, str]:
+    """Identify the items of a build, the state of their files and the regions of the photos."""
+    contents: dict[Target, str] = {
+        target: catalogue.fingerprint(rows[target]) for target, catalogue in catalogues.items()
+    }
+    if regions is not None and "images" in contents:
+        contents["images"] += f" {region_fingerprint(regions)}"
+    return contents
 
 
 class _Build:

@@ -182,15 +182,8 @@ def write_generation(
             counts = _write_sides(folder, fitted_photos.watch(sides), settings, progress)
         progress.note(**seconds.notes())
         with seconds.measure("ann"):
-            shapes: dict[Target, tuple[int, int]] = {
-                target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
-            }
-            anns = build_first_stages(folder, shapes, settings, progress)
+            entries = _collection_entries(folder, sides, counts, settings, progress)
         progress.note(**seconds.notes())
-        entries: dict[Target, CollectionEntry] = {
-            target: _side_entry(side, counts[target], anns[target], settings)
-            for target, side in sides.items()
-        }
         names = [
             name for target, entry in entries.items() for name in collection_files(target, entry)
         ]
@@ -247,7 +240,25 @@ def _write_sides(
     return counts
 
 
-def _side_entry(
+def _collection_entries(
+    folder: Path,
+    sides: Mapping[Target, CollectionSource],
+    counts: Mapping[Target, CollectionCounts],
+    settings: BuildSettings,
+    progress: Progress,
+) -> dict[Target, CollectionEntry]:
+    """Build the first stages of the written collections, and describe the collections."""
+    shapes: dict[Target, tuple[int, int]] = {
+        target: (counts[target].items, side.embedding_dim) for target, side in sides.items()
+    }
+    anns = build_first_stages(folder, shapes, settings, progress)
+    return {
+        target: _collection_entry(side, counts[target], anns[target], settings)
+        for target, side in sides.items()
+    }
+
+
+def _collection_entry(
     side: CollectionSource, counts: CollectionCounts, ann: AnnEntry, settings: BuildSettings
 ) -> CollectionEntry:
     return CollectionEntry(
