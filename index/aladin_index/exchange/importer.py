@@ -34,6 +34,7 @@ from aladin_index.exchange.layout import (
     METADATA,
     TEXTS_FOLDER,
     CollectionLayout,
+    ExchangeManifest,
     check_files,
     describe_paths,
     read_exchange_manifest,
@@ -242,9 +243,7 @@ def import_index(
     check_folder(out)
     checkpoint = load_checkpoint(checkpoint_folder)
     dims = Dims(checkpoint.model.matching.dim, checkpoint.model.alignment.dim)
-    manifest = read_exchange_manifest(folder)
-    if manifest is not None and manifest.model_id != checkpoint.model_id:
-        raise IndexMismatchError(f"{folder}: model", checkpoint.model_id, manifest.model_id)
+    manifest = _manifest_of(folder, checkpoint.model_id)
     calibration = None if manifest is None else manifest.calibration
     calibration = calibration or read_calibration(checkpoint_folder, checkpoint.model_id)
     sides: dict[Target, EncodedCollection] = {
@@ -280,6 +279,14 @@ def import_index(
         target: side.count - len(sources[target].left_out) for target, side in sides.items()
     }
     return ImportReport(generation=generation, counts=counts, left_out=left_out)
+
+
+def _manifest_of(folder: Path, model_id: str) -> ExchangeManifest | None:
+    """Read the folder's manifest, if it has one; refuse encodings of another model."""
+    manifest = read_exchange_manifest(folder)
+    if manifest is not None and manifest.model_id != model_id:
+        raise IndexMismatchError(f"{folder}: model", model_id, manifest.model_id)
+    return manifest
 
 
 def _sources(

@@ -35,6 +35,7 @@ from aladin_index.format.manifest import (
     SCHEMA_VERSION,
     AnnEntry,
     CollectionEntry,
+    FileEntry,
     MadeBy,
     Manifest,
     ModelEntry,
@@ -184,9 +185,6 @@ def write_generation(
         with seconds.measure("ann"):
             entries = _collection_entries(folder, sides, counts, settings, progress)
         progress.note(**seconds.notes())
-        names = [
-            name for target, entry in entries.items() for name in collection_files(target, entry)
-        ]
         with seconds.measure("write"):
             manifest = Manifest(
                 schema_version=SCHEMA_VERSION,
@@ -202,7 +200,7 @@ def write_generation(
                 fitted_photos_indexed=(
                     fitted_photos_indexed if made_by == "compact" else fitted_photos.share
                 ),
-                files=describe_files(folder, names),
+                files=_describe_collections(folder, entries),
             )
             write_manifest(folder, manifest)
             publish_generation(root, folder, generation, going_live)
@@ -238,6 +236,14 @@ def _write_sides(
             raise InputError(f"{target}: expected at least one item, got none{but}")
         write_json(folder / target / SKIPPED, side.left_out)
     return counts
+
+
+def _describe_collections(
+    folder: Path, entries: Mapping[Target, CollectionEntry]
+) -> dict[str, FileEntry]:
+    """Measure and hash the files of all collections."""
+    names = [name for target, entry in entries.items() for name in collection_files(target, entry)]
+    return describe_files(folder, names)
 
 
 def _collection_entries(
