@@ -15,10 +15,14 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from aladin_index.items.filters import parse_filter
 from aladin_network.errors import OverloadedError, TextTooLongError
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
-from aladin_service.http.error_responses import HUNG_UP, failure_of, invalid_input
+from aladin_service.http.error_responses import (
+    HUNG_UP,
+    failure_of,
+    invalid_input,
+)
 from aladin_service.http.state import Service, ServiceState
 from aladin_service.intake.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
-from aladin_service.observe.logs import current_request, note_search
+from aladin_service.observe.logs import CURRENT_REQUEST, SearchRecord
 from aladin_service.queries import (
     ItemQuery,
     PhotoQuery,
@@ -188,7 +192,7 @@ async def run_search(
         raise TextTooLongError(len(query.text), most, "characters")
     parse_filter(options.filter)
     job = SearchJob(query=query, target=target, options=options, received_s=time.monotonic())
-    request = current_request()
+    request = CURRENT_REQUEST.get()
     request_id = None if request is None else request.request_id
     try:
         answered = await service.workers.search(job)
@@ -203,5 +207,6 @@ async def run_search(
     service.slow_queries.answered(job, answered, request_id)
     queue = queue_of(query)
     service.metrics.answered(queue, answered)
-    note_search(queue, job, answered)
+    if request is not None:
+        request.searches.append(SearchRecord(queue, job, answered))
     return answered
