@@ -108,8 +108,15 @@ class JsonFormatter(logging.Formatter):
 
 LogFormat = Literal["text", "json"]
 
-# Whose informative messages are worth reading: what third parties log below warnings is not.
-_OURS = ("aladin", "training", "index", "service", "uvicorn")
+# Loggers whose INFO messages are shown; third parties are shown from WARNING on.
+_OURS = (
+    "aladin_network",
+    "aladin_training",
+    "aladin_index",
+    "aladin_service",
+    "service",  # service.access and service.audit, names that log pipelines may filter by
+    "uvicorn",
+)
 
 
 class LogSetup(NamedTuple):
