@@ -144,7 +144,7 @@ def started(index: Path, log: Path, *options: str) -> Generator[tuple[str, Path]
         until = time.monotonic() + 60
         while True:
             said = log.read_text(encoding="utf-8")
-            found = re.search(r" open (http://\S+) to search", said)
+            found = re.search(r"search page: (http://\S+);", said)
             if found is not None:
                 break
             assert process.poll() is None and time.monotonic() < until, said
