@@ -21,7 +21,7 @@ import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -34,6 +34,7 @@ from aladin_network.errors import InputError, ShapeError
 from aladin_network.files import atomic_file, write_json
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.types import QueryPrecision, QueryPrecisionSetting
 
 # Early maps of a convolutional network are large: beyond some MiB the allocator gives their memory
 # back after every layer, and most of the time goes into getting it again. A photo of MobileNetV2 on
@@ -101,14 +102,11 @@ def _device(model: AladinModel) -> torch.device:
     return next(model.parameters()).device
 
 
-Precision = Literal["float32", "bfloat16"]
-PrecisionName = Literal["auto", "float32", "bfloat16"]
-
 # Instructions that multiply bfloat16; without them it is emulated, slower than float32.
 _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
 
 
-def choose_precision(name: PrecisionName, device: torch.device) -> Precision:
+def choose_precision(name: QueryPrecisionSetting, device: torch.device) -> QueryPrecision:
     """Return the precision of a name.
 
     "auto" takes bfloat16 where the processor multiplies it. On one with AVX512-BF16 (EPYC, one
@@ -134,13 +132,13 @@ class QueryModels:
     What leaves them through `aladin_network.inference` is float32, as from the networks themselves.
     """
 
-    def __init__(self, precision: Precision = "float32") -> None:
+    def __init__(self, precision: QueryPrecision = "float32") -> None:
         """Copy nothing yet.
 
         Args:
             precision: float32 needs no copy.
         """
-        self._precision: Precision = precision
+        self._precision: QueryPrecision = precision
         self._copies: WeakKeyDictionary[AladinModel, AladinModel] = WeakKeyDictionary()
         self._lock = threading.Lock()
 

@@ -39,6 +39,7 @@ from aladin_network.scoring.scores import (
     paired_alignment_scores,
     paired_matching_scores,
 )
+from aladin_network.types import Modality
 
 E = TypeVar("E", bound=ImageEncoder | TextEncoder)
 
@@ -317,7 +318,7 @@ class AladinModel(nn.Module):
             raise ConfigError("attention: this network has no such head")
         return self.attention
 
-    def _heads(self, features: Features, modality: Literal["image", "text"]) -> Encoding:
+    def _heads(self, features: Features, modality: Modality) -> Encoding:
         tokens, mask = self.alignment(features, modality)
         return Encoding(self.matching(features, modality), tokens, mask)
 

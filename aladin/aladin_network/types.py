@@ -1,38 +1,74 @@
-"""The seam through which long work reports how far it is.
+"""Types and names that all packages share.
 
-Libraries call a `Progress`; the command line passes one that draws a bar or logs lines.
+Libraries report progress to a `Progress`; the command line passes one that draws a bar or logs
+lines.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
+
+# Kinds of items in an index.
+Target = Literal["images", "texts"]
+TARGETS: tuple[Target, ...] = ("images", "texts")
+
+# Kinds of inputs of the network, and of queries.
+Modality = Literal["text", "image"]
+MODALITY_OF: dict[Target, Modality] = {"images": "image", "texts": "text"}
+TARGET_OF: dict[Modality, Target] = {"text": "texts", "image": "images"}
+# Items whose words or regions the second stage can align with those of a query.
+OTHER_TARGET_OF: dict[Modality, Target] = {"text": "images", "image": "texts"}
+
+# Search across the modalities, named by the query's modality and the target's.
+Direction = Literal["text_to_image", "image_to_text"]
+DIRECTION_OF: dict[Modality, Direction] = {"text": "text_to_image", "image": "image_to_text"}
+
+# Treatment of a new item whose id is already in the index.
+OnDuplicate = Literal["error", "replace", "skip"]
+
+# Stored form of the second stage's tokens. "4bit" and "2bit" store a token as its nearest centroid
+# and a quantised residual.
+TokenDtype = Literal["float16", "int8", "4bit", "2bit"]
+TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit", "2bit")
+
+# Engines (vector databases) that can keep an index.
+EngineKind = Literal["milvus", "qdrant", "qdrant-edge"]
+ENGINE_KINDS: tuple[EngineKind, ...] = ("milvus", "qdrant", "qdrant-edge")
+
+# Device of the network and of searches, and what finds the candidates there.
+DeviceName = Literal["auto", "cpu", "cuda"]
+FirstStageName = Literal["faiss", "torch"]
+
+# Precision in which the texts of queries are encoded, and its setting.
+QueryPrecision = Literal["float32", "bfloat16"]
+QueryPrecisionSetting = Literal["auto", "float32", "bfloat16"]
 
 
 @runtime_checkable
 class Progress(Protocol):
-    """Receives the progress of one piece of long work at a time."""
+    """Interface for the progress of one long task at a time."""
 
     def start(self, total: int | None, unit: str) -> None:
-        """Begin a piece of work of `total` units (None: unknown)."""
+        """Begin a task of `total` units, or None if their number is unknown."""
         ...
 
     def advance(self, count: int = 1) -> None:
-        """Report `count` more units done."""
+        """Report that `count` more units are done."""
         ...
 
     def note(self, **numbers: float | str) -> None:
-        """Report figures worth reading beside the bar, e.g. ``loss=1.2``."""
+        """Report figures to show beside the progress bar, e.g. ``loss=1.2``."""
         ...
 
 
 class NullProgress:
-    """Reports nothing."""
+    """A progress interface that ignores all reports."""
 
     def start(self, total: int | None, unit: str) -> None:
-        """Ignore the start."""
+        """Ignore the start of a task."""
 
     def advance(self, count: int = 1) -> None:
-        """Ignore the units."""
+        """Ignore finished units."""
 
     def note(self, **numbers: float | str) -> None:
-        """Ignore the figures."""
+        """Ignore figures."""

@@ -26,17 +26,12 @@ import numpy as np
 import torch
 
 from aladin_index.format.disk import disk_errors, only_builder
-from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.reader import open_index
-from aladin_index.generations.writer import (
-    CollectionSource,
-    describe_model,
-    install_model,
-    write_generation,
-)
+from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import photo_of
-from aladin_index.settings import TARGETS, BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import codec_for
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
@@ -53,6 +48,7 @@ from aladin_network.files import atomic_folder
 from aladin_network.inference import encode_texts
 from aladin_network.model import AladinModel, text_encoder_class
 from aladin_network.photos.decoding import DEFAULT_LIMITS
+from aladin_network.types import TARGETS, Target
 from aladin_training.demo.scenes import draw_data_set
 from benchmarks.lib.synthetic import SyntheticPhotos
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, stand_in_source

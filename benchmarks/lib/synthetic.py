@@ -29,18 +29,14 @@ from torch.nn import functional as F
 
 from aladin_index.encode.item_encoders import StageSeconds
 from aladin_index.format.disk import disk_errors, only_builder
-from aladin_index.generations.collection_writer import EncodedPart
-from aladin_index.generations.writer import (
-    CollectionSource,
-    describe_model,
-    install_model,
-    write_generation,
-)
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.items.tables import StoredItem
-from aladin_index.settings import BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import codec_for
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
+from aladin_network.types import Target
 from benchmarks.lib.small_collection import small_model
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, Photos, Source
 

@@ -13,9 +13,9 @@ import torch
 
 from aladin_index.format.npy import map_npy, write_npy
 from aladin_index.plan.constants import FormConstants
-from aladin_index.settings import TOKEN_DTYPES, TokenDtype
 from aladin_index.tokens.alignment import alignment_with_candidates
 from aladin_index.tokens.store import TokenStore, codec_for
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
 from benchmarks.lib.synthetic import SyntheticPhotos
 from benchmarks.lib.synthetic_sources import TOKEN_DIM
 from benchmarks.lib.timing import one_thread, quiet_median_s, quiet_time

@@ -31,9 +31,10 @@ import numpy as np
 import torch
 
 from aladin_index.ann.faiss_library import faiss
-from aladin_index.devices.search_device import FirstStageName, SearchDevice
+from aladin_index.devices.search_device import SearchDevice
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.types import FirstStageName
 from benchmarks.lib.synthetic import SyntheticPhotos, TextQueries
 from benchmarks.lib.synthetic_sources import find_source
 from benchmarks.search.scale import QUICK_ITEMS, build, in_fresh_process

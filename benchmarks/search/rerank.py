@@ -47,7 +47,6 @@ from torch import Tensor
 
 from aladin_index.format.npy import map_npy, write_npy
 from aladin_index.kernel.binding import load_kernel
-from aladin_index.settings import TOKEN_DTYPES, TokenDtype
 from aladin_index.tokens.alignment import (
     alignment_of_queries,
     alignment_with_candidates,
@@ -55,6 +54,7 @@ from aladin_index.tokens.alignment import (
 )
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TokenStore
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
 from benchmarks.lib.timing import time_in_turn
 
 Score = Callable[[Any, Any], Any]

@@ -36,7 +36,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from aladin_index.settings import TOKEN_DTYPES, BuildSettings, TokenDtype
+from aladin_index.settings import BuildSettings
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
 from benchmarks.lib.processes import peak_rss_bytes
 from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index
 from benchmarks.lib.synthetic_sources import find_source

@@ -30,13 +30,12 @@ from numpy.typing import NDArray
 
 from aladin_index.ann.retrieval import largest
 from aladin_index.format.layout import MODEL, generation_folder, live_generation
-from aladin_index.modality import Modality
-from aladin_index.settings import TOKEN_DTYPES, Target, TokenDtype
 from aladin_index.tokens.alignment import alignment_with_all
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import TokenStore
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.scoring.fusion import Direction, Fusion
+from aladin_network.scoring.fusion import Fusion
+from aladin_network.types import TOKEN_DTYPES, Direction, Modality, Target, TokenDtype
 
 _TOP = 10
 _PHOTOS, _TOKENS_A_PHOTO = 1_000_000, 49

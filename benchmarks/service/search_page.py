@@ -27,7 +27,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from aladin_index.settings import Target
+from aladin_network.types import Target
 
 NO_CHROMIUM = (
     "no Chromium: expected its file in ALADIN_CHROMIUM, chromium or google-chrome on the PATH, "

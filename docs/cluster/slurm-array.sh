@@ -6,8 +6,8 @@
 #   build=$(sbatch --parsable docs/cluster/slurm-array.sh)
 #   PARTS=16 sbatch --dependency="afterok:$build" docs/cluster/slurm-merge.sh
 #
-# All nodes see these paths. For another number of parts: `sbatch --array=1-64 ...`, and PARTS=64.
-# A task that was killed, or sent back to the queue, goes on where it stopped.
+# All nodes mount these paths. For another number of parts: `sbatch --array=1-64 ...`, and PARTS=64.
+# A task that was killed or requeued continues where it stopped.
 #
 #SBATCH --job-name=aladin-build
 #SBATCH --array=1-16

@@ -11,7 +11,7 @@
 set -euo pipefail
 : "${INDEX:?the folder of the index}" "${PARTS:?the number of tasks of the array}"
 
-# In the order of the source; a part that is missing is refused.
+# In the order of the source; a missing part is an error.
 parts=()
 for ((part = 1; part <= PARTS; part++)); do
     parts+=("$INDEX.parts/$part")

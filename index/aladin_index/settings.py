@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from aladin_network.errors import ConfigError, InputError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
 
 MAX_METADATA_BYTES = 64 * 2**10
 # Distinct names of metadata fields that the items of one side may have if all get an index.
@@ -78,14 +79,6 @@ def _inside(container: object) -> list[object]:
 
 def _is_container(value: object) -> bool:
     return isinstance(value, (Mapping, list, tuple))
-
-
-Target = Literal["images", "texts"]
-# "4bit" and "2bit" hold a token as its nearest centroid and a quantised residual.
-TokenDtype = Literal["float16", "int8", "4bit", "2bit"]
-TOKEN_DTYPES: tuple[TokenDtype, ...] = ("float16", "int8", "4bit", "2bit")
-OnDuplicate = Literal["error", "replace", "skip"]
-TARGETS: tuple[Target, ...] = ("images", "texts")
 
 
 @dataclass(frozen=True, kw_only=True)

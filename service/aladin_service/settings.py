@@ -29,6 +29,7 @@ from aladin_network.photos.decoding import (
 )
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.region_files import RegionLimits
+from aladin_network.types import QueryPrecisionSetting
 
 if TYPE_CHECKING:
     from aladin_index.engines.connect import (
@@ -211,7 +212,7 @@ class ServiceSettings(BaseSettings):
     max_waiting: int = Field(default=128, ge=0)
     max_wait_ms: float | None = Field(default=None, gt=0)
     query_cache_bytes: int = Field(default=32 * 2**20, ge=0)
-    query_precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    query_precision: QueryPrecisionSetting = "auto"
     decode_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
     decode_memory_bytes: int = Field(default_factory=_decode_memory_bytes, ge=2**20)
     max_batch_queries: int = Field(default=256, ge=1)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Route, expect
 
-from aladin_index.settings import Target
+from aladin_network.types import Target
 from benchmarks.service.search_page import SearchPage, Way
 
 pytestmark = pytest.mark.browser

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 import typer.main
 
-from aladin_index.format.engine_location import ENGINE_KINDS, EngineLocation
+from aladin_index.format.engine_location import EngineLocation
+from aladin_network.types import ENGINE_KINDS
 from aladin_service.cli import app
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.access.proxies import TrustedProxies

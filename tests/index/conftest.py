@@ -20,10 +20,9 @@ from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS
 from aladin_index.format.manifest import AnnEntry, CollectionEntry
 from aladin_index.format.npy import write_npy
-from aladin_index.generations.collection_writer import EncodedPart
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import (
-    CollectionSource,
     GoingLive,
     describe_model,
     install_model,
@@ -32,11 +31,11 @@ from aladin_index.generations.writer import (
 from aladin_index.items.tables import StoredItem, write_items
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.search.stored_collection import StoredCollection, open_collection
-from aladin_index.settings import BuildSettings, TokenDtype
+from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
 from aladin_network.checkpoint import load_checkpoint
-from aladin_network.types import NullProgress
+from aladin_network.types import NullProgress, TokenDtype
 
 TEXTS = [
     "a small red circle above a striped blue square",

@@ -13,22 +13,17 @@ import torch
 from aladin_index.changes.writer import NewItems
 from aladin_index.encode.add import new_items
 from aladin_index.format.disk import only_builder
-from aladin_index.generations.collection_writer import EncodedPart
-from aladin_index.generations.writer import (
-    CollectionSource,
-    describe_model,
-    install_model,
-    write_generation,
-)
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.items.tables import StoredItem
-from aladin_index.modality import Modality
-from aladin_index.settings import BuildSettings, Target, TokenDtype
+from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Modality, Target, TokenDtype
 
 EMBEDDING_DIM, TOKEN_DIM = 16, 8
 # What an index takes for an id, and a database, an URL or a query language might not.

@@ -29,7 +29,7 @@ from aladin_network.checkpoint import read_model_id
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import CheckpointError, ConfigError
 from aladin_network.files import write_json
-from aladin_network.scoring.fusion import Direction
+from aladin_network.types import Direction
 
 # Least held-out AUROC of "is there a match at all" with which answers are judged. At .75, one of
 # four pairs of a query with a match and one without is told apart the wrong way round.

@@ -33,8 +33,8 @@ from aladin_network.calibration.measures import (
     reliability,
 )
 from aladin_network.errors import InputError
-from aladin_network.scoring.fusion import Direction, Fusion
-from aladin_network.types import NullProgress, Progress
+from aladin_network.scoring.fusion import Fusion
+from aladin_network.types import Direction, NullProgress, Progress
 
 OUT_OF_FOLD = "out of fold"
 _DIRECTIONS: tuple[Direction, Direction] = ("text_to_image", "image_to_text")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_network.scoring.fusion import Direction
+from aladin_network.types import Direction
 
 
 @dataclass(frozen=True, kw_only=True)

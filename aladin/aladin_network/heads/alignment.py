@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aladin_network.config import AlignmentHeadConfig
 from aladin_network.encoders.base import Features
+from aladin_network.types import Modality
 
 
 class AlignmentHead(nn.Module):
@@ -39,7 +38,7 @@ class AlignmentHead(nn.Module):
         self.zero_tokens = int(config.empty_fill == "zero")
 
     def forward(
-        self, features: Features, modality: Literal["image", "text"]
+        self, features: Features, modality: Modality
     ) -> tuple[Float[Tensor, "batch content dim"], Bool[Tensor, "batch content"]]:
         """Return the tokens of a batch and their mask, without the aggregate of element 0."""
         states, content = features.states[:, 1:], features.content[:, 1:]

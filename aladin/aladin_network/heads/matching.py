@@ -13,6 +13,7 @@ from aladin_network.config import MatchingHeadConfig
 from aladin_network.encoders.base import Features
 from aladin_network.errors import ConfigError
 from aladin_network.layers import TransformerStack, masked_max, masked_mean
+from aladin_network.types import Modality
 
 
 class MatchingHead(nn.Module):
@@ -48,9 +49,7 @@ class MatchingHead(nn.Module):
             self.projections["text"] = nn.Linear(poolings * text_width, config.dim)
         self.dim = config.dim if config.dim is not None else image_width
 
-    def forward(
-        self, features: Features, modality: Literal["image", "text"]
-    ) -> Float[Tensor, "batch dim"]:
+    def forward(self, features: Features, modality: Modality) -> Float[Tensor, "batch dim"]:
         """Return the embeddings of a batch."""
         states = self.stack(features.states, features.mask)
         pooled = torch.cat([self._pool(states, features, how) for how in self.config.pooling], 1)

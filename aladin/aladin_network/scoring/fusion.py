@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,8 +16,7 @@ from torch import Tensor
 
 from aladin_network.config import STRICT
 from aladin_network.scoring.metrics import Ranks, retrieval_ranks
-
-Direction = Literal["text_to_image", "image_to_text"]
+from aladin_network.types import Direction
 
 # Weights that are tried on the validation split.
 _GRID = [step / 20 for step in range(21)]

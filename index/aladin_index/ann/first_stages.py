@@ -34,9 +34,9 @@ from aladin_index.ann.search_width import choose_search_width, sample_queries
 from aladin_index.format.layout import ANN, EMBEDDINGS
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.format.npy import map_npy
-from aladin_index.settings import BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_network.errors import ConfigError
-from aladin_network.types import Progress
+from aladin_network.types import Progress, Target
 
 # With fewer vectors there is nothing to train on, and nothing to gain.
 _TRAINED_FROM = 1000

@@ -21,23 +21,19 @@ from aladin_index.build.plan import (
 )
 from aladin_index.build.shard_encoding import LocalEncoding, ShardEncoding, ShardWork
 from aladin_index.build.shards import Shard, ShardFormat, collection_source, read_shard
-from aladin_index.encode.item_encoders import RegionReader, SkippedItem, StageSeconds, check_regions
+from aladin_index.encode.item_encoders import RegionReader, StageSeconds, check_regions
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.layout import BUILD, generation_folder, live_generation
 from aladin_index.format.manifest import ModelEntry, read_manifest
-from aladin_index.format.records import read_skipped
-from aladin_index.generations.writer import (
-    CollectionSource,
-    describe_model,
-    install_model,
-    write_generation,
-)
-from aladin_index.settings import BuildSettings, Target
+from aladin_index.format.records import SkippedItem, read_skipped
+from aladin_index.generations.collection_writer import CollectionSource
+from aladin_index.generations.writer import describe_model, install_model, write_generation
+from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration, read_calibration
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import IndexNotReadyError, InputError
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress, Target
 
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
 

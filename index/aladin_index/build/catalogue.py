@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
-from aladin_index.encode.item_encoders import SkippedItem, StageSeconds
+from aladin_index.encode.item_encoders import StageSeconds
 from aladin_index.encode.source_items import (
     ImageItem,
     SourceItem,
@@ -23,9 +23,10 @@ from aladin_index.encode.source_items import (
     item_json,
 )
 from aladin_index.format.layout import NEW_CATALOGUE
-from aladin_index.settings import MAX_FILTER_FIELDS, BuildSettings, Target
+from aladin_index.format.records import SkippedItem
+from aladin_index.settings import MAX_FILTER_FIELDS, BuildSettings
 from aladin_network.errors import InputError
-from aladin_network.types import Progress
+from aladin_network.types import Progress, Target
 
 _UNITS: dict[Target, str] = {"images": "photos listed", "texts": "texts listed"}
 _BATCH = 1000

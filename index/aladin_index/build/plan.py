@@ -21,11 +21,12 @@ from aladin_index.format.layout import (
     published_generations,
 )
 from aladin_index.format.manifest import ModelEntry, read_manifest
-from aladin_index.settings import BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, IndexMismatchError, InputError
 from aladin_network.files import write_json
+from aladin_network.types import Target
 
 _PLAN = "plan.json"
 # Settings that change how a build runs, not what it makes; `part` is in the rows that are built.

@@ -2,7 +2,7 @@
 
 A build plans its shards, has those that are missing encoded, and goes on from their files:
 
-    encoding.encode(SideWork(target="images", ...), progress, seconds)  # all shards are there now
+    encoding.encode(ShardWork(target="images", ...), progress, seconds)  # all shards are there now
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from aladin_index.encode.item_encoders import (
     prepared_batches,
 )
 from aladin_index.encode.source_items import SourceItem
-from aladin_index.settings import BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_network.model import AladinModel
-from aladin_network.types import Progress
+from aladin_network.types import Progress, Target
 
 
 @dataclass(frozen=True, kw_only=True)

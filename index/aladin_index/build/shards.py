@@ -27,28 +27,21 @@ import torch
 from numpy.typing import DTypeLike, NDArray
 
 from aladin_index.build.catalogue import Catalogue
-from aladin_index.encode.item_encoders import (
-    Batch,
-    ItemEncoder,
-    Prepared,
-    SkippedItem,
-    StageSeconds,
-)
+from aladin_index.encode.item_encoders import Batch, ItemEncoder, Prepared, StageSeconds
 from aladin_index.encode.source_items import stored_form
+from aladin_index.format.layout import SKIPPED
 from aladin_index.format.npy import NpyWriter
-from aladin_index.generations.collection_writer import EncodedPart
-from aladin_index.generations.writer import CollectionSource
-from aladin_index.settings import TokenDtype
+from aladin_index.format.records import SkippedItem
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import FILE_OF, codec_for
 from aladin_network.files import atomic_folder
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
-from aladin_network.types import Progress
+from aladin_network.types import Progress, TokenDtype
 
 ROWS, SIZES_PX, EMBEDDINGS, LENGTHS = "rows.npy", "sizes_px.npy", "embeddings.npy", "lengths.npy"
 BOXES, BOX_COUNTS = "boxes.npy", "box_counts.npy"
-LEFT_OUT = "left_out.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +109,7 @@ def read_shard(folder: Path, format: ShardFormat) -> Shard | None:
     """Return a shard, or None if it was not finished."""
     if not folder.is_dir():
         return None
-    lines = json.loads((folder / LEFT_OUT).read_text(encoding="utf-8"))
+    lines = json.loads((folder / SKIPPED).read_text(encoding="utf-8"))
     return Shard(folder=folder, left_out=[SkippedItem(*line) for line in lines], format=format)
 
 
@@ -154,7 +147,7 @@ def write_shard(
                         files.append(usable, encoding)
                 progress.advance(len(batch))
                 progress.note(**seconds.notes())
-        (partial / LEFT_OUT).write_text(json.dumps(left_out), encoding="utf-8")
+        (partial / SKIPPED).write_text(json.dumps(left_out), encoding="utf-8")
     return Shard(folder=folder, left_out=left_out, format=format)
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from aladin_index.format.layout import CHANGES
 from aladin_index.items.tables import create_tables
-from aladin_index.settings import Target
 from aladin_network.files import atomic_file, make_folder
+from aladin_network.types import Target
 
 # `encodings` has a line for each line of `items`. The arrays of the tokens are those of
 # `aladin_index.tokens.codec.PackedTokens`. `removed` counts on, so that a reader can ask for what

@@ -2,21 +2,164 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aladin_index.changes.database import TOKEN_COLUMNS, open_to_read
+from aladin_index.format.locks import FileIdentity, identity_at
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection
-from aladin_index.items.tables import StoredItem
+from aladin_index.items.store import rows_passing
+from aladin_index.items.tables import StoredItem, columns_of, stored_item
+from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
+from aladin_network.errors import IndexCorruptError
 
-if TYPE_CHECKING:
-    from aladin_index.changes.reader import ChangesReader
+T = TypeVar("T")
+# SQLite's default limit of variables in one statement is 999 in older builds.
+_BATCH = 500
+
+
+class AddedItems:
+    """Reads items and tokens from a database of changes; safe to use from any number of threads."""
+
+    def __init__(self, path: Path, base_count: int, codec: TokenCodec) -> None:
+        """Open nothing yet.
+
+        Args:
+            path: The database; it need not exist yet.
+            base_count: Number of items in the generation, which is the first added row.
+            codec: Codec of the stored tokens.
+        """
+        self.path = path
+        self._base_count = base_count
+        self._codec = codec
+        self._lock = threading.Lock()
+        self._identity: FileIdentity | None = None  # identity of the open file
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the path now names another file than the open one."""
+        return self._identity is not None and self._identity != identity_at(self.path)
+
+    def connect(self) -> sqlite3.Connection:
+        """Open a connection, which `close` closes.
+
+        Raises:
+            IndexCorruptError: If the file is replaced during the call.
+            sqlite3.Error: If the file cannot be opened.
+        """
+        with self._lock:
+            if self._identity is None:
+                self._identity = identity_at(self.path)
+            connection = open_to_read(self.path)
+            self._connections.append(connection)
+            if self.is_replaced:
+                raise IndexCorruptError(self.path, "was replaced while it was read")
+            return connection
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        with self._lock:
+            for connection in self._connections:
+                connection.close()
+            self._connections.clear()
+            self._local = threading.local()
+
+    def tokens(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> TokenStore:
+        """Read the tokens of some rows, each given once.
+
+        Args:
+            rows: Rows of added items.
+            lengths: (rows,) Number of tokens of each.
+        """
+        columns = ", ".join(f'"{name}"' for name in TOKEN_COLUMNS)
+        lines = self._by_rows(f"SELECT row, {columns} FROM encodings", rows.tolist())
+        by_row = {line[0]: line[1:] for line in lines}
+        arrays = [
+            np.frombuffer(
+                b"".join(by_row[row][place] for row in rows.tolist()), dtype=array.dtype
+            ).reshape(-1, *array.row_shape)
+            for place, array in enumerate(self._codec.arrays)
+        ]
+        return TokenStore.from_arrays(self._codec, PackedTokens(*arrays), lengths)
+
+    def items_by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
+        """Read the items of some rows, in any order."""
+        lines = self._by_rows(f"SELECT {self._guarded(columns_of)} FROM items", rows)
+        return [stored_item(line) for line in lines]
+
+    def items_by_id(self, item_id: str) -> list[StoredItem]:
+        """Read all items that ever had an id."""
+        try:
+            columns = self._guarded(columns_of)
+            lines = self._read(f"SELECT {columns} FROM items WHERE id = ?", (item_id,))
+        except UnicodeEncodeError:  # a lone surrogate is part of no stored id
+            return []
+        return [stored_item(line) for line in lines]
+
+    def ids(self) -> list[tuple[str, int]]:
+        """Read the ids and rows of all that was ever added."""
+        return self._read("SELECT id, row FROM items")
+
+    def passing(self, filter: Filter, count: int) -> NDArray[np.bool_]:
+        """Find the added rows that pass a filter.
+
+        Args:
+            filter: to pass.
+            count: of the rows that were added first; the others are left aside.
+
+        Returns:
+            (count,), True at those that pass.
+        """
+
+        def find(connection: sqlite3.Connection) -> NDArray[np.int64]:
+            connection.execute("BEGIN")  # no row comes between the two statements
+            try:
+                last = connection.execute("SELECT MAX(row) FROM items").fetchone()[0]
+                end = self._base_count if last is None else last + 1
+                return rows_passing(connection, filter, range(self._base_count, end))
+            finally:
+                connection.execute("COMMIT")
+
+        rows = self._guarded(find) - self._base_count
+        mask = np.zeros(count, dtype=np.bool_)
+        mask[rows[rows < count]] = True
+        return mask
+
+    def _by_rows(self, select: str, rows: Sequence[int]) -> list[Any]:
+        lines: list[Any] = []
+        for start in range(0, len(rows), _BATCH):
+            batch = rows[start : start + _BATCH]
+            marks = ",".join("?" * len(batch))
+            lines += self._read(f"{select} WHERE row IN ({marks})", tuple(batch))
+        return lines
+
+    def _read(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        return self._guarded(lambda connection: connection.execute(statement, values).fetchall())
+
+    def _guarded(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+            if connection is None:
+                connection = self._local.connection = self.connect()
+            return read(connection)
+        except sqlite3.Error as error:
+            raise self.damaged(error) from error
+
+    def damaged(self, error: sqlite3.Error) -> IndexCorruptError:
+        """Return the error that reports an unreadable database."""
+        return IndexCorruptError(self.path, f"cannot be read ({error})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +169,7 @@ class CollectionChanges:
     Rows below `base_count` are the generation's, those from there on were added, in this order.
 
     Attributes:
-        reader: of the database that the changes are in; reads tokens and items when asked.
+        added: Reads the tokens and items of added rows on request.
         base_count: number of items of the generation.
         embeddings: (added, d_match) float32 of all that was ever added.
         token_counts: (added,) int64, number of tokens of each.
@@ -34,7 +177,7 @@ class CollectionChanges:
         sequence: number of the last removal, for those who ask what came after.
     """
 
-    reader: ChangesReader
+    added: AddedItems
     base_count: int
     embeddings: NDArray[np.float32]
     token_counts: NDArray[np.int64]
@@ -101,7 +244,7 @@ class CollectionChanges:
             passing: rows of the generation that pass it.
             filter: to pass.
         """
-        mask = np.concatenate([passing.mask, self.reader.passing(filter, len(self.embeddings))])
+        mask = np.concatenate([passing.mask, self.added.passing(filter, len(self.embeddings))])
         return Selection(mask if self.live is None else mask & self.live.mask)
 
     def embeddings_of(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -114,17 +257,17 @@ class CollectionChanges:
 
     def tokens(self, rows: NDArray[np.int64]) -> TokenStore:
         """Read the tokens of added rows; they are rows 0, 1, 2 ... of what is returned."""
-        return self.reader.tokens(rows)
+        return self.added.tokens(rows, self.lengths(rows))
 
     def by_rows(self, rows: Sequence[int]) -> list[StoredItem]:
         """Read added items, in any order."""
-        return self.reader.items_by_rows(rows)
+        return self.added.items_by_rows(rows)
 
     def by_id(self, item_id: str) -> StoredItem | None:
         """Read the added item with this id that is live; None where there is none."""
-        found = self.reader.items_by_id(item_id)
+        found = self.added.items_by_id(item_id)
         return next((item for item in found if self.is_live(item.row)), None)
 
     def ids(self) -> list[tuple[str, int]]:
         """Read the ids and rows of all that was ever added."""
-        return [(item_id, row) for item_id, row in self.reader.ids() if row < self.rows]
+        return [(item_id, row) for item_id, row in self.added.ids() if row < self.rows]

@@ -24,11 +24,12 @@ from aladin_index.items.tables import (
     field_names,
     unknown_fields,
 )
-from aladin_index.settings import MAX_FILTER_FIELDS, TARGETS, Target
+from aladin_index.settings import MAX_FILTER_FIELDS
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_index.tokens.store import TokenStore, feedback_from, read_centroids
 from aladin_network.errors import IndexMismatchError, InputError, NoSuchTargetError
+from aladin_network.types import TARGETS, Target
 
 _LIVE_ROW = "SELECT row FROM items WHERE id = ? AND row NOT IN (SELECT row FROM removed)"
 

@@ -19,8 +19,8 @@ from aladin_index.format.locks import changes_lock
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.tables import StoredItem, insert_items
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.settings import OnDuplicate, Target
 from aladin_network.errors import DuplicateItemError, IndexWriteError, ShapeError, UnknownItemError
+from aladin_network.types import OnDuplicate, Target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,9 +24,9 @@ from aladin_index.build.shard_encoding import LocalEncoding, ShardWork
 from aladin_index.build.shards import ShardFormat, read_shard, shard_files
 from aladin_index.encode.item_encoders import RegionReader, StageSeconds
 from aladin_index.encode.source_items import ImageItem, SourceItem
-from aladin_index.settings import BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import CHECKPOINT_FILES, load_checkpoint
-from aladin_network.types import NullProgress
+from aladin_network.types import NullProgress, Target
 
 _REMOVALS, _REMOVAL_PAUSE_S = 10, 0.2
 # An encoding may differ in its last bits with each of these.

@@ -1,4 +1,4 @@
-"""Both stages on a device of torch: exact search, and re-ranking beside it."""
+"""Both stages on a torch device: exhaustive search and re-ranking."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor
 
 from aladin_index.ann.retrieval import with_margin
 from aladin_index.items.selection import Selection
-from aladin_index.modality import Modality
 from aladin_index.tokens.alignment import split_items
 from aladin_index.tokens.store import TokenStore
 from aladin_network.scoring.scores import maxsim
+from aladin_network.types import Modality
 
 # Vectors that are compared at a time: with float16 scores 2 MiB.
 _ROWS_AT_A_TIME = 2**20

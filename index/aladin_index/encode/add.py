@@ -13,20 +13,20 @@ from aladin_index.encode.item_encoders import (
     NumberedItem,
     Prepared,
     RegionReader,
-    SkippedItem,
     StageSeconds,
     encoder_of,
     prepared_batches,
 )
 from aladin_index.encode.source_items import SourceItem, check_item, stored_form
+from aladin_index.format.records import SkippedItem
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits, OnDuplicate, Target
+from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
 from aladin_network.errors import DuplicateItemError, InputError
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
 from aladin_network.scoring.scores import Encoding
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, OnDuplicate, Progress, Target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
-from aladin_index.settings import Target
+from aladin_index.format.records import SkippedItem
 from aladin_network.encoders.base import RegionInput
 from aladin_network.errors import ImageError, InputError
 from aladin_network.inference import encode_images, encode_texts, tokenize
@@ -28,18 +28,7 @@ from aladin_network.photos.decoding import ImageLimits, decoded_image
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.scores import Encoding
-
-
-class SkippedItem(NamedTuple):
-    """An item that cannot be used.
-
-    Attributes:
-        id: the user's own.
-        reason: in words.
-    """
-
-    id: str
-    reason: str
+from aladin_network.types import Target
 
 
 class Prepared(NamedTuple):

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.items.tables import StoredItem, pack_boxes
-from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits, Target, check_metadata
+from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits, check_metadata
 from aladin_network.errors import InputError
 from aladin_network.photos.files import CONTROL_CHARACTER, ListedPhotos, PhotoFile, PhotosRoot
+from aladin_network.types import Target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.settings import TARGETS, Target
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_network.errors import ConfigError
+from aladin_network.types import TARGETS, Target
 
 
 @dataclass(frozen=True, kw_only=True)

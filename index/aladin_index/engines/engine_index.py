@@ -1,7 +1,4 @@
-"""An index that an engine keeps, as a searcher sees it.
-
-What an index in an engine holds.
-"""
+"""An index in an engine: the backend of a searcher, and facts about what the engine holds."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from aladin_index.format.engine_location import EngineLocation
 from aladin_index.format.layout import MODEL
 from aladin_index.format.manifest import CollectionEntry, Manifest, check_lengths
 from aladin_index.items.filters import Filter
-from aladin_index.settings import Target
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import (
@@ -28,6 +24,7 @@ from aladin_network.errors import (
     IndexMismatchError,
     NoSuchTargetError,
 )
+from aladin_network.types import Target
 
 
 @dataclass(frozen=True, kw_only=True)

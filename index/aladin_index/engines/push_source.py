@@ -1,6 +1,7 @@
-"""An index of files as it is pushed to an engine: all that is live in it at one moment.
+"""The source of a push: all items of an index of files that are live at one moment.
 
-How far an engine has to look to find what is nearest, measured with what is pushed to it.
+`NearestSoFar` collects the exact nearest items of sample queries while the items are read, to
+choose the search width in the engine that finds enough of them.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from aladin_index.format.manifest import Manifest, RecallPoint
 from aladin_index.generations.collection_writer import EncodedPart, live_parts
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.settings import TARGETS, Target
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_index.tokens.store import feedback_from
 from aladin_network.config import dump_config
+from aladin_network.types import TARGETS, Target
 
 # What the engine finds is compared with the exact nearest of so many items.
 _RECALL_QUERIES = 100

@@ -1,10 +1,6 @@
-"""What an engine keeps of a generation beside its items: a few named pieces of bytes.
+"""What an engine stores of a generation, as bytes and text: its record, items and tokens.
 
-The generations of an index in an engine, as those see them who read and change them.
-
-An item as the text that any engine can keep.
-
-Tokens in their stored form as one piece of bytes, as engines keep them.
+The record is a set of small named byte strings: the manifest, and the codebooks of the tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +19,6 @@ from numpy.typing import NDArray
 from aladin_index.engines.client import EngineClient
 from aladin_index.format.manifest import SCHEMA_VERSION, Manifest
 from aladin_index.items.tables import StoredItem
-from aladin_index.settings import Target
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_network.config import dump_config, parse_config
@@ -34,6 +29,7 @@ from aladin_network.errors import (
     IndexNotReadyError,
     ShapeError,
 )
+from aladin_network.types import Target
 
 # Pieces; the first one makes a generation whole.
 MANIFEST, SOURCE, CHANGED = "manifest.json", "source.json", "changed"

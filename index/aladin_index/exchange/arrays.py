@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.exchange.layout import CollectionLayout
-from aladin_index.settings import TokenDtype
 from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import code_bytes
 from aladin_network.errors import DataError, IndexMismatchError
+from aladin_network.types import TokenDtype
 
 # float16 rounds a component by up to 1 in 2,048; what was never normalised is far off.
 _NORM_TOLERANCE = 1e-2

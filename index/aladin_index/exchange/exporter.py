@@ -25,11 +25,10 @@ from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, EncodedP
 from aladin_index.generations.reader import open_index
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.settings import Target
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import ConfigError, IndexWriteError, InputError
 from aladin_network.files import atomic_folder
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress, Target
 
 # Tokens of 49 regions and 128 dimensions in int8 make files of 600 MiB.
 ROWS_A_PART = 100_000

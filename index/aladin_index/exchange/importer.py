@@ -15,7 +15,6 @@ import numpy as np
 
 from aladin_index.ann.first_stages import check_first_stages
 from aladin_index.build.plan import fingerprint_of
-from aladin_index.encode.item_encoders import SkippedItem
 from aladin_index.encode.source_items import PhotoPlaces
 from aladin_index.exchange.arrays import (
     StoredTokens,
@@ -35,22 +34,18 @@ from aladin_index.exchange.layout import (
 )
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.manifest import FileEntry
-from aladin_index.generations.collection_writer import EncodedPart
-from aladin_index.generations.writer import (
-    CollectionSource,
-    describe_model,
-    install_model,
-    write_generation,
-)
+from aladin_index.format.records import SkippedItem
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
+from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.settings import BuildSettings, Target, TokenDtype
+from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_network.calibration.calibration import read_calibration
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import DataError, IndexMismatchError
 from aladin_network.photos.files import PhotoFile
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress, Target, TokenDtype
 
 # As of `aladin_index.tokens.store`: enough for a codebook of full size, and to know queries by.
 _TOKEN_SAMPLE, _QUERY_SAMPLE = 2**16, 2**13

@@ -21,9 +21,9 @@ from aladin_index.encode.source_items import check_id
 from aladin_index.exchange.arrays import check_rows
 from aladin_index.exchange.layout import CollectionLayout
 from aladin_index.items.tables import StoredItem
-from aladin_index.settings import Target
 from aladin_network.errors import DataError, InputError
 from aladin_network.photos.files import CAPTIONS, PHOTO, first_of, metadata_of
+from aladin_network.types import Target
 
 # Columns of an export, with the names of their Arrow types. The first two are clip-retrieval's;
 # `file` is where a photo's bytes are, with `offset` and `length` where it lies in a larger file;

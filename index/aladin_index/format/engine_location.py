@@ -11,7 +11,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict
@@ -19,12 +19,11 @@ from pydantic import ConfigDict
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, IndexCorruptError, IndexMismatchError
 from aladin_network.files import write_json
+from aladin_network.types import ENGINE_KINDS, EngineKind
 
 ENGINE_FILE = "engine.json"
 SCHEMA_VERSION = 1
 
-EngineKind = Literal["milvus", "qdrant", "qdrant-edge"]
-ENGINE_KINDS: tuple[EngineKind, ...] = ("milvus", "qdrant", "qdrant-edge")
 # Of these some are read in this process, from a folder.
 _SCHEMES: dict[EngineKind, tuple[str, ...]] = {
     "milvus": ("http", "https"),

@@ -32,9 +32,9 @@ PUBLISHING = ".publishing"
 NEW_CATALOGUE, NEW_GENERATION = ".catalogue.partial", ".generation.partial"
 CHANGES, PHOTOS, CHANGES_LOCK = "changes", "photos", ".changes.lock"
 EVALUATIONS = "evaluations"
-# Files of each collection of a generation, beside its tokens.
+# Files of the images, or of the texts, of a generation; those of the tokens: `tokens.store`.
 ANN, EMBEDDINGS, ITEMS = "ann.faiss", "embeddings.npy", "items.sqlite"
-LEFT_OUT = "left_out.json"
+SKIPPED = "left_out.json"
 
 
 def generation_folder(root: Path, generation: int) -> Path:

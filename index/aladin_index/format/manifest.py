@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from aladin_index.settings import TARGETS, Target, TokenDtype
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.config import STRICT, dump_config, parse_config
 from aladin_network.errors import ConfigError, IndexCorruptError, IndexMismatchError
 from aladin_network.files import write_json
+from aladin_network.types import TARGETS, Target, TokenDtype
 
 SCHEMA_VERSION = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
-from aladin_index.encode.item_encoders import SkippedItem
-from aladin_index.format.layout import LEFT_OUT
+from aladin_index.format.layout import SKIPPED
 from aladin_network.errors import IndexCorruptError
+
+
+class SkippedItem(NamedTuple):
+    """An item that cannot be used.
+
+    Attributes:
+        id: the user's own.
+        reason: in words.
+    """
+
+    id: str
+    reason: str
 
 
 def read_skipped(folder: Path) -> list[SkippedItem]:
@@ -19,7 +31,7 @@ def read_skipped(folder: Path) -> list[SkippedItem]:
     Raises:
         IndexCorruptError: the list cannot be read.
     """
-    path = folder / LEFT_OUT
+    path = folder / SKIPPED
     try:
         lines = json.loads(path.read_text(encoding="utf-8"))
         return [SkippedItem(str(item_id), str(reason)) for item_id, reason in lines]

@@ -9,25 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from aladin_index.format.layout import EMBEDDINGS, ITEMS
+from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, SKIPPED
+from aladin_index.format.manifest import CollectionEntry, Tuning
 from aladin_index.format.npy import NpyWriter, write_npy
+from aladin_index.format.records import SkippedItem
 from aladin_index.items.tables import StoredItem, write_items
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.settings import Target
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
-from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS
+from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, token_files
 from aladin_network.calibration.calibration import Calibration, hash_photo
-from aladin_network.types import Progress
-
-if TYPE_CHECKING:
-    from aladin_index.generations.writer import CollectionSource
+from aladin_network.types import Progress, Target
 
 
 class EncodedPart(NamedTuple):
@@ -46,6 +44,28 @@ class EncodedPart(NamedTuple):
     lengths: NDArray[np.int64]
 
 
+@dataclass(frozen=True, kw_only=True)
+class CollectionSource:
+    """Where one side of a new generation comes from.
+
+    Attributes:
+        embedding_dim: size of an embedding.
+        codec: that packed the tokens of the parts.
+        parts: the items in the order of their rows; read once. Ids are unique, which whoever
+            makes the parts has seen to.
+        left_out: items that could not be used; read when all parts were.
+        count: number of items, if it is known; for the progress alone.
+        tuning: of the second stage, to be kept from an earlier generation; None: not tuned.
+    """
+
+    embedding_dim: int
+    codec: TokenCodec
+    parts: Iterable[EncodedPart]
+    left_out: Sequence[SkippedItem] = ()
+    count: int | None = None
+    tuning: Tuning | None = None
+
+
 class CollectionCounts(NamedTuple):
     """How much was written.
 
@@ -56,6 +76,12 @@ class CollectionCounts(NamedTuple):
 
     items: int
     tokens: int
+
+
+def collection_files(target: Target, entry: CollectionEntry) -> list[str]:
+    """List the files of one side by their paths below the generation's folder."""
+    names = [ANN, EMBEDDINGS, *token_files(entry.token_dtype), OFFSETS, ITEMS, SKIPPED]
+    return [f"{target}/{name}" for name in names]
 
 
 def write_collection(

@@ -23,16 +23,16 @@ from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.locks import changes_lock
 from aladin_index.format.manifest import DIGEST, Manifest
-from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, live_parts
+from aladin_index.generations.collection_writer import ITEMS_AT_A_TIME, CollectionSource, live_parts
 from aladin_index.generations.earlier import drop_generations, drop_photos
 from aladin_index.generations.history import PendingChanges, describe_changes, rolled_back_changes
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.generations.writer import CollectionSource, write_generation
+from aladin_index.generations.writer import write_generation
 from aladin_index.items.tables import insert_items
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.settings import BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_network.errors import InputError
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress, Target
 
 logger = logging.getLogger(__name__)
 

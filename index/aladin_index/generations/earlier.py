@@ -26,8 +26,8 @@ from aladin_index.format.locks import changes_lock, sole_use
 from aladin_index.format.manifest import check_lengths, read_manifest
 from aladin_index.generations.history import PendingChanges, pending_changes
 from aladin_index.items.uploaded_photos import sweep_photos
-from aladin_index.settings import TARGETS, Target
 from aladin_network.errors import InputError, SearchIndexError
+from aladin_network.types import TARGETS, Target
 
 
 class RollbackReport(NamedTuple):

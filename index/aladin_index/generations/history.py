@@ -22,9 +22,9 @@ from aladin_index.format.layout import (
 )
 from aladin_index.format.locks import changes_lock
 from aladin_index.format.manifest import MANIFEST, Manifest, read_manifest
-from aladin_index.settings import TARGETS, Target
 from aladin_network.errors import IndexCorruptError, IndexMismatchError, SearchIndexError
 from aladin_network.files import atomic_file, make_folder
+from aladin_network.types import TARGETS, Target
 
 if TYPE_CHECKING:
     from aladin_index.generations.writer import GoingLive

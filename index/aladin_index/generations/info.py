@@ -29,9 +29,9 @@ from aladin_index.format.layout import (
 from aladin_index.format.manifest import MANIFEST, CollectionEntry, Manifest, read_manifest
 from aladin_index.generations.history import PendingChanges, pending_changes
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.settings import Target
 from aladin_index.tokens.store import token_files
 from aladin_network.calibration.calibration import Calibration
+from aladin_network.types import Target
 
 
 class MemoryEstimate(NamedTuple):

@@ -23,16 +23,16 @@ from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.layout import ITEMS, MODEL, NEW_CATALOGUE, generation_folder
 from aladin_index.format.manifest import DIGEST
 from aladin_index.format.records import read_skipped
-from aladin_index.generations.collection_writer import EncodedPart, live_parts
+from aladin_index.generations.collection_writer import CollectionSource, EncodedPart, live_parts
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.generations.writer import CollectionSource, install_model, write_generation
+from aladin_index.generations.writer import install_model, write_generation
 from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.settings import TARGETS, BuildSettings, Target
+from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import IndexMismatchError, InputError
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import TARGETS, NullProgress, Progress, Target
 
 _IDS_AT_A_TIME = 1000
 

@@ -19,14 +19,10 @@ from aladin_index.devices.search_device import SearchDevice
 from aladin_index.format.layout import MODEL, generation_folder
 from aladin_index.format.locks import GenerationLease, lease_generation, lease_live_generation
 from aladin_index.format.manifest import Manifest, check_lengths, read_manifest
+from aladin_index.generations.collection_writer import collection_files
 from aladin_index.items.filters import Filter
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.search.stored_collection import (
-    StoredCollection,
-    collection_files,
-    open_collection,
-)
-from aladin_index.settings import Target
+from aladin_index.search.stored_collection import StoredCollection, open_collection
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import (
     CheckpointError,
@@ -34,6 +30,7 @@ from aladin_network.errors import (
     IndexMismatchError,
     NoSuchTargetError,
 )
+from aladin_network.types import Target
 
 
 def read_ahead(path: Path) -> None:

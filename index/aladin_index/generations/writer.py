@@ -6,26 +6,25 @@ A build, a merge, an import and a compaction differ in where the encoded items c
 
     with disk_errors(root), only_builder(root):
         install_model(root, checkpoint_folder, model)
-        write_generation(root, {"images": SideSource(...)}, model, settings, fingerprint)
+        write_generation(root, {"images": CollectionSource(...)}, model, settings, fingerprint)
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
 from aladin_index.ann.first_stages import build_first_stages
-from aladin_index.encode.item_encoders import SkippedItem, StageSeconds
+from aladin_index.encode.item_encoders import StageSeconds
 from aladin_index.format.layout import (
     CURRENT,
     GENERATIONS,
-    LEFT_OUT,
     MODEL,
     NEW_GENERATION,
     PUBLISHING,
+    SKIPPED,
     generation_folder,
     live_generation,
     published_generations,
@@ -39,25 +38,23 @@ from aladin_index.format.manifest import (
     MadeBy,
     Manifest,
     ModelEntry,
-    Tuning,
     describe_files,
     read_manifest,
     write_manifest,
 )
 from aladin_index.generations.collection_writer import (
     CollectionCounts,
-    EncodedPart,
+    CollectionSource,
     FittedPhotos,
+    collection_files,
     write_collection,
 )
-from aladin_index.search.stored_collection import collection_files
-from aladin_index.settings import BuildSettings, Target
-from aladin_index.tokens.codec import TokenCodec
+from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import CHECKPOINT_FILES
 from aladin_network.errors import CheckpointError, IndexMismatchError, InputError
 from aladin_network.files import atomic_file, atomic_folder, sync, write_json
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import NullProgress, Progress, Target
 
 # Entered when the new generation is in its place and not yet live, left when it is live.
 GoingLive = Callable[[int], AbstractContextManager[None]]
@@ -128,28 +125,6 @@ def publish_generation(
     with going_live(generation) if going_live else changes_lock(root):
         set_live_generation(root, generation)
     (root / PUBLISHING).unlink()
-
-
-@dataclass(frozen=True, kw_only=True)
-class CollectionSource:
-    """Where one side of a new generation comes from.
-
-    Attributes:
-        embedding_dim: size of an embedding.
-        codec: that packed the tokens of the parts.
-        parts: the items in the order of their rows; read once. Ids are unique, which whoever
-            makes the parts has seen to.
-        left_out: items that could not be used; read when all parts were.
-        count: number of items, if it is known; for the progress alone.
-        tuning: of the second stage, to be kept from an earlier generation; None: not tuned.
-    """
-
-    embedding_dim: int
-    codec: TokenCodec
-    parts: Iterable[EncodedPart]
-    left_out: Sequence[SkippedItem] = ()
-    count: int | None = None
-    tuning: Tuning | None = None
 
 
 def write_generation(
@@ -268,7 +243,7 @@ def _write_sides(
             if first is not None:
                 but = f"; {len(side.left_out)} left out, e.g. {first.id!r}: {first.reason}"
             raise InputError(f"{target}: expected at least one item, got none{but}")
-        write_json(folder / target / LEFT_OUT, side.left_out)
+        write_json(folder / target / SKIPPED, side.left_out)
     return counts
 
 

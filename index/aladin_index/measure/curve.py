@@ -1,7 +1,4 @@
-"""The first page of a search for several numbers of candidates, the tokens scored once.
-
-What two-stage search finds with more and more candidates, and what that costs.
-"""
+"""Quality and time of two-stage search against the number of candidates; tokens are scored once."""
 
 from __future__ import annotations
 
@@ -29,16 +26,14 @@ from aladin_index.measure.curve_points import (
     search_times,
 )
 from aladin_index.measure.evaluate import EvaluationQueries, Question
-from aladin_index.modality import DIRECTION_OF, Modality
 from aladin_index.search.backend import Collection
 from aladin_index.search.ranking import Ranking, rank_in_blocks
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import Target
 from aladin_network.errors import InputError
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.scoring.metrics import Ranks
 from aladin_network.scoring.scores import Encoding
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import DIRECTION_OF, Modality, NullProgress, Progress, Target
 
 # Of a cosine: the ANN's and those of the items beyond its candidates are summed in other orders.
 _ROUNDING = 1e-6

@@ -1,6 +1,6 @@
-"""Publishes the live generation anew with other entries in its manifest, sharing its files.
+"""Publishes the live generation anew with other manifest entries or another calibration.
 
-Stores a calibration in an index: a new generation with the files and changes of the live one.
+The new generation shares the files of the live one, and has its changes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from aladin_index.format.manifest import (
 )
 from aladin_index.generations.history import with_changes_of
 from aladin_index.generations.writer import publish_generation
-from aladin_index.settings import Target
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import IndexMismatchError
+from aladin_network.types import Target
 
 
 def publish_entries(

@@ -1,4 +1,4 @@
-"""Finds, on real queries, how an index has to be searched for the quality that is asked for."""
+"""Finds, with real queries, the search settings that reach the requested quality."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ from aladin_index.measure.fidelity import (
     two_stage_ms,
 )
 from aladin_index.measure.publish_entries import publish_entries
-from aladin_index.modality import Modality
 from aladin_index.search.stored_collection import StoredCollection
-from aladin_index.settings import Target
 from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.fusion import Direction, DirectionFusion
-from aladin_network.types import NullProgress, Progress
+from aladin_network.scoring.fusion import DirectionFusion
+from aladin_network.types import Direction, Modality, NullProgress, Progress, Target
 
 # Numbers of candidates that the curve has, below the most allowed.
 _CURVE = (10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750)

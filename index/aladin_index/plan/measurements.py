@@ -1,4 +1,4 @@
-"""Real indexes that plans are held against.
+"""Measurements of real indexes, which plans are compared with.
 
 ``measurements.json`` beside this module was written by ``python -m benchmarks.search.plan_check``.
 """
@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict
 
 from aladin_index.plan.constants import Machine
-from aladin_index.settings import TokenDtype
 from aladin_network.config import STRICT, parse_config
 from aladin_network.errors import InputError
+from aladin_network.types import TokenDtype
 
 PACKAGED_MEASUREMENTS = Path(__file__).with_name("measurements.json")
 

@@ -1,12 +1,12 @@
-"""What a plan is made for: how many items, how large, and how they are to be searched."""
+"""The workload of a plan: number and size of the items, and how they are searched."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from aladin_index.settings import TOKEN_DTYPES, TokenDtype
 from aladin_network.errors import ConfigError
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,9 +19,8 @@ from torch import Tensor
 from aladin_index.format.manifest import CollectionEntry, Manifest
 from aladin_index.items.filters import Filter
 from aladin_index.items.tables import StoredItem
-from aladin_index.modality import Modality
-from aladin_index.settings import Target
 from aladin_network.checkpoint import Checkpoint
+from aladin_network.types import Modality, Target
 
 
 class Ordered(NamedTuple):

@@ -18,11 +18,10 @@ from aladin_index.format.manifest import CollectionEntry
 from aladin_index.items.filters import Filter
 from aladin_index.items.selection import Selection
 from aladin_index.items.tables import StoredItem
-from aladin_index.modality import Modality
 from aladin_index.search.backend import Ordered, SecondStageQuery
 from aladin_index.search.stored_collection import StoredCollection
-from aladin_index.settings import Target
 from aladin_index.tokens.alignment import alignment_with_candidates, token_similarities
+from aladin_network.types import Modality, Target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from aladin_index.ann.ann_index import EXACT_UP_TO, AnnIndex
 from aladin_index.ann.retrieval import FirstStage, exact_search, retrieve
-from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS, LEFT_OUT
+from aladin_index.format.layout import ANN, EMBEDDINGS, ITEMS
 from aladin_index.format.manifest import CollectionEntry
 from aladin_index.format.npy import map_npy
 from aladin_index.items.selection import Selection
 from aladin_index.items.store import ItemStore
-from aladin_index.settings import Target
 from aladin_index.tokens.alignment import SecondStage, TokenAlignment
-from aladin_index.tokens.store import OFFSETS, TokenStore, token_files
+from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import IndexCorruptError
+from aladin_network.types import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +94,6 @@ class StoredCollection:
         rest[head] = False
         tail, tail_scores = exact_search(self.embeddings, query, count - len(head), Selection(rest))
         return np.concatenate([head, tail]), np.concatenate([head_scores, tail_scores])
-
-
-def collection_files(target: Target, entry: CollectionEntry) -> list[str]:
-    """List the files of one side by their paths below the generation's folder."""
-    names = [ANN, EMBEDDINGS, *token_files(entry.token_dtype), OFFSETS, ITEMS, LEFT_OUT]
-    return [f"{target}/{name}" for name in names]
 
 
 def open_collection(folder: Path, target: Target, entry: CollectionEntry) -> StoredCollection:

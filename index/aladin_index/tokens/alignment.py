@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aladin_index.kernel.binding import Kernel, KernelError, Queries, load_kernel
-from aladin_index.modality import Modality
 from aladin_index.tokens.store import TokenBlock, TokenStore
 from aladin_network.errors import IndexCorruptError
-from aladin_network.types import NullProgress, Progress
+from aladin_network.types import Modality, NullProgress, Progress
 
 # Tokens that are scored at a time. 4,096 of 128 float32 values are 2 MiB, which stay in a core's
 # cache between the copy and the product: measured in turn, 1,000 photos of 49 regions took 4.2 ms

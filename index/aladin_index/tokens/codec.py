@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.ann.faiss_library import faiss
-from aladin_index.settings import TokenDtype
 from aladin_index.tokens.quantisation import (
     Bits,
     ErrorFeedback,
@@ -29,6 +28,7 @@ from aladin_index.tokens.quantisation import (
     round_to_levels,
 )
 from aladin_network.errors import ConfigError, ShapeError
+from aladin_network.types import TokenDtype
 
 # Bits a dimension of the forms that are made of a centroid and a residual.
 CODE_BITS: dict[TokenDtype, Bits] = {"4bit": 4, "2bit": 2}

@@ -26,10 +26,10 @@ from torch import Tensor
 
 from aladin_index.format.npy import map_npy
 from aladin_index.kernel.binding import NativeTokens
-from aladin_index.settings import TokenDtype
 from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
 from aladin_index.tokens.quantisation import ErrorFeedback
 from aladin_network.errors import IndexCorruptError, ShapeError
+from aladin_network.types import TokenDtype
 
 TOKENS, SCALES, OFFSETS = "tokens.npy", "scales.npy", "offsets.npy"
 CENTROID_IDS, CENTROIDS = "centroid_ids.npy", "centroids.npy"

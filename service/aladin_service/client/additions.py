@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aladin_network.errors import InputError
+from aladin_network.types import OnDuplicate, Target
 from aladin_service.client.answers import Added
 from aladin_service.client.calls import Call, content_body, form_body, read_as
 from aladin_service.client.pictures import (
@@ -16,7 +17,6 @@ from aladin_service.client.pictures import (
     picture_bytes,
 )
 from aladin_service.client.retries import Again
-from aladin_service.queries import OnDuplicate, Target
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from aladin_network.errors import InputError
+from aladin_network.types import Target
 from aladin_service.client.answers import Deleted, Item, LiveIndexInfo
 from aladin_service.client.pictures import (
     PictureSource,
@@ -25,7 +26,6 @@ from aladin_service.client.pictures import (
 )
 from aladin_service.client.retries import Again
 from aladin_service.client_errors import ServiceUnreachableError
-from aladin_service.queries import Target
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)

@@ -9,7 +9,8 @@ from typing import Any, TypedDict
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from aladin_service.client.answers import SearchAnswer
+from aladin_index.search.results import SearchAnswer
+from aladin_network.types import Target
 from aladin_service.client.calls import (
     Call,
     content_body,
@@ -21,7 +22,6 @@ from aladin_service.client.calls import (
 from aladin_service.client.connection import ErrorDetail, error_of
 from aladin_service.client.pictures import PictureSource, can_be_sent_again, json_list_chunks
 from aladin_service.client_errors import ServiceError
-from aladin_service.queries import Target
 
 
 class SearchFields(TypedDict, total=False):

@@ -16,25 +16,29 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="RECIPE...",
-            help='Recipes, or folders of them (files beginning with "_" aside).',
+            help='Recipes, or folders of recipes (files starting with "_" are ignored).',
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the comparison; may hold a part.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the comparison; a partial one is continued.")
+    ],
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each recipe.")] = 3,
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", metavar="NAME", help="Recipe to compare with; the first one."),
+        typer.Option(
+            "--baseline", metavar="NAME", help="Recipe to compare with. [default: the first]"
+        ),
     ] = None,
     split: Annotated[str, typer.Option("--split", help="Split to evaluate on.")] = "val",
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Runs trained at a time.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Runs to train in parallel.")] = 1,
     overrides: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a value of every recipe; may be repeated."
+            "--set", metavar="KEY=VALUE", help="Change a value in every recipe; repeatable."
         ),
     ] = None,
     report_only: Annotated[
-        bool, typer.Option("--report-only", help="Report what is finished; train nothing.")
+        bool, typer.Option("--report-only", help="Report the finished runs; train nothing.")
     ] = False,
     no_step_times: Annotated[
         bool, typer.Option("--no-step-times", help="Do not time a training step of each recipe.")
@@ -42,10 +46,10 @@ def compare(
 ) -> None:
     """Train recipes with several seeds and report what each gains.
 
-    In: RECIPEs with the data sets that they name. Trains what is missing in the folder --out and
-    goes on with what was interrupted; a stage that several runs begin with is trained once. Out:
-    report.md and report.html in --out, and the path of the first on stdout. A run that fails
-    does not end the others: it is named in the report and on stderr, and the exit code is 1.
+    In: RECIPEs and the data sets they name. Missing runs are trained in the folder --out, and
+    interrupted ones continued; a stage that several runs start with is trained once. Out:
+    report.md and report.html in --out, and the path of the former on stdout. A failed run does not
+    stop the others: it is named in the report and on stderr, and the exit code is 1.
     """
     from aladin_training.comparison.compare import compare as compare_plan
     from aladin_training.comparison.plan import load_plan

@@ -14,19 +14,19 @@ from aladin_service.commands.serve import HostOption, PortOption
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", help="Folder of the demo; what is done in it is not redone.")
+        Path, typer.Option("--out", help="Folder of the demo; completed steps are not repeated.")
     ] = Path("aladin-demo"),
     serve: Annotated[
-        bool, typer.Option("--serve/--no-serve", help="Serve the index after the table.")
+        bool, typer.Option("--serve/--no-serve", help="Serve the index after printing the table.")
     ] = True,
     host: HostOption = "127.0.0.1",
     port: PortOption = 8000,
 ) -> None:
-    """Show the whole path in a few minutes, without any download.
+    """Run the whole pipeline in a few minutes, without any download.
 
     In: nothing. Out: in the folder --out a data set of drawn scenes with captions, a network
-    trained on them and an index of the test scenes; on stdout a table of what each way of
-    searching finds; then the HTTP service of the index, until stopped.
+    trained on them and an index of the test scenes; on stdout a table with the results of each way
+    to search; then the HTTP service of the index, until stopped.
     """
     from aladin_service.demo import run_demo
     from aladin_service.reports.tables import metrics_table, print_table

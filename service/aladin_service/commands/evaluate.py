@@ -11,67 +11,73 @@ import typer
 
 from aladin_network.errors import InputError
 from aladin_service.commands.options import (
-    SPLIT_HELP,
+    CheckpointArgument,
+    DataArgument,
+    JsonOption,
     RegionLabelsOption,
     RegionsOption,
+    SplitOption,
     chosen_split,
     opened_regions,
 )
 from aladin_service.commands.progress import stderr_progress
 
+IndexOption = Annotated[
+    Path | None, typer.Option("--index", help="Also measure searches of this index.")
+]
+FoldsOption = Annotated[
+    int,
+    typer.Option(
+        "--folds",
+        min=0,
+        help="Also average over N contiguous blocks of photos (COCO's 1K: 5). 0 or 1: do not.",
+        metavar="N",
+    ),
+]
+CurveOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--curve",
+        metavar="FILE",
+        dir_okay=False,
+        help="Also measure the two stages of --index with more and more candidates, and plot "
+        "recall against their number and against ms: .png, .svg or .pdf; .json has numbers.",
+    ),
+]
+CurveCandidatesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--curve-candidates",
+        metavar="N,N,...",
+        help="Numbers of candidates on the curve; 1, the index's default and all items are "
+        "always included. [default: 2,5,10,20,50,100,200,500]",
+    ),
+]
+
 
 def evaluate(
-    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="Folder of a network.")],
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="Data set with captions, of any format.")
-    ],
-    split: Annotated[str, typer.Option("--split", help=SPLIT_HELP)] = "test",
-    index: Annotated[
-        Path | None, typer.Option("--index", help="Also measure the search through this index.")
-    ] = None,
-    folds: Annotated[
-        int,
-        typer.Option(
-            "--folds",
-            min=0,
-            help="Also average over N contiguous blocks of photos, COCO's 1K: 5. 0 or 1: do not.",
-            metavar="N",
-        ),
-    ] = 0,
-    curve: Annotated[
-        Path | None,
-        typer.Option(
-            "--curve",
-            metavar="FILE",
-            dir_okay=False,
-            help="Also measure the two stages of --index with more and more candidates, and draw "
-            "recall against their number and against ms: .png, .svg or .pdf; .json has numbers.",
-        ),
-    ] = None,
-    curve_candidates: Annotated[
-        str | None,
-        typer.Option(
-            "--curve-candidates",
-            metavar="N,N,...",
-            help="Numbers of candidates of the curve; 1, the index's default and all items are "
-            "always there. [default: 2,5,10,20,50,100,200,500]",
-        ),
-    ] = None,
+    checkpoint: CheckpointArgument,
+    data: DataArgument,
+    split: SplitOption = "test",
+    index: IndexOption = None,
+    folds: FoldsOption = 0,
+    curve: CurveOption = None,
+    curve_candidates: CurveCandidatesOption = None,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not a table.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure how well captions find their photos, and photos their captions.
 
     In: CHECKPOINT, and the photos and captions of DATA; with --index also an index of the same
     photos and captions, built with the same network. Out: on stdout recall at 1, 5 and 10 in
-    percent, median and mean rank and rsum, both ways, of the embeddings alone (matching), the
-    alignment and the fused score of all pairs; for each head also how far it keeps pairs that
-    belong together from others (mean difference, cross-retrieval rank). With --folds also the
-    mean over blocks. With --index also the two stages as served, how far they agree with an
-    exhaustive search, and what they gain over matching, with its 95 % interval; all of it is kept
-    with the index. With --curve also R@1 and rsum from one candidate, which is matching alone, to
-    all, the exhaustive order, with their intervals and the time of a search.
+    percent, median and mean rank and rsum, in both directions, of the embeddings alone (matching),
+    the alignment and the fused score of all pairs; for each head also how well it separates
+    matching pairs from others (mean difference, cross-retrieval rank). With --folds also the mean
+    over blocks. With --index also the two stages as served, how far they agree with an exhaustive
+    search, and what they gain over matching, with its 95 % interval; the results are stored with
+    the index. With --curve also R@1 and rsum from one candidate, which is matching alone, to all,
+    the exhaustive order, with their intervals and the search time.
     """
     from aladin_index.measure.curve import DEFAULT_NUMBERS, check_numbers
     from aladin_service.measure.evaluate import evaluate_system, keep_evaluation

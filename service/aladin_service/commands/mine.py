@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,13 +17,7 @@ from aladin_service.commands.options import (
 from aladin_service.commands.progress import stderr_progress
 from aladin_training.config.defaults import FEATURE_CACHE, NUM_IMAGES, NUM_TEXTS
 
-
-class Score(StrEnum):
-    """Which score of the network finds the negatives."""
-
-    matching = "matching"
-    alignment = "alignment"
-    attention = "attention"
+Score = Literal["matching", "alignment", "attention"]
 
 
 def mine(
@@ -36,7 +29,7 @@ def mine(
     ],
     out: Annotated[Path, typer.Option("--out", help="File of the negatives; safetensors.")],
     split: Annotated[str, typer.Option("--split", help=SPLIT_HELP)] = "train",
-    score: Annotated[Score, typer.Option("--score", help="Score to mine by.")] = Score.matching,
+    score: Annotated[Score, typer.Option("--score", help="Score to mine by.")] = "matching",
     texts: Annotated[
         int, typer.Option("--texts", min=1, help="Captions to keep for each photo.")
     ] = NUM_TEXTS,
@@ -44,7 +37,7 @@ def mine(
         int, typer.Option("--images", min=1, help="Photos to keep for each caption.")
     ] = NUM_IMAGES,
     memory_mb: Annotated[
-        int, typer.Option("--memory-mb", min=1, help="MiB of scores held at any time.")
+        int, typer.Option("--memory-mb", min=1, help="Maximum MiB of scores held in memory.")
     ] = 512,
     cache: Annotated[
         Path, typer.Option("--cache", help="Folder for the outputs of frozen encoders.")
@@ -55,9 +48,9 @@ def mine(
     """Find the hardest negatives of every training photo and caption, for offline sampling.
 
     In: CHECKPOINT, and the photos and captions of DATA. Out: in the file --out, for each photo
-    the captions and for each caption the photos that score highest and do not belong to it; on
-    stdout, the path of the file. A file that holds the same already is left as it is; one mined
-    from other data, by another network or with other settings is never replaced.
+    the captions and for each caption the photos that score highest and do not belong to it; the
+    path of the file is printed on stdout. An existing file with the same content is kept; a file
+    mined from other data, by another network or with other settings is never replaced.
     """
     from aladin_network.files import check_writable
     from aladin_training.mining.miner import mine_file
@@ -71,7 +64,7 @@ def mine(
             chosen_split(split),
             out,
             cache=cache.expanduser(),
-            score=score.value,
+            score=score,
             num_texts=texts,
             num_images=images,
             memory_budget_bytes=memory_mb * 2**20,

@@ -1,31 +1,14 @@
-"""The detector of the commands that take photos, for networks that read regions.
-
-Options of the commands that can use a graphics card.
-
-Options of the commands that take a data set, for networks that read ready-made regions.
-
-The form of the log of commands that run as services do.
-
-Arguments that several commands of ``aladin index`` take.
-
-Amounts of memory as people write them.
-
-The option for the size of items' metadata, of commands that take new items.
-
-Options of the commands that may have a Ray cluster do their work.
-
-What ``--split`` of the command line means.
-"""
+"""Options and arguments that several commands share, and what turns them into values."""
 
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.observe.logs import LogFormat, log_setup, log_to_stderr
 
 if TYPE_CHECKING:
@@ -34,24 +17,81 @@ if TYPE_CHECKING:
     from aladin_network.encoders.base import ImageEncoder
     from aladin_training.data.regions import RegionStore
 
+# Networks, data sets and their regions.
+
+CheckpointArgument = Annotated[
+    Path, typer.Argument(metavar="CHECKPOINT", help="Folder of a network.")
+]
+DataArgument = Annotated[
+    Path, typer.Argument(metavar="DATA", help="Data set with captions, of any format.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+ALL_SPLITS = "all"
+SPLIT_HELP = f"Split of DATA; {ALL_SPLITS!r} takes every photo."
+SplitOption = Annotated[str, typer.Option("--split", help=SPLIT_HELP)]
+PartOfDataOption = Annotated[
+    str | None,
+    typer.Option("--split", help="Split of the data set to take. [default: all of it]"),
+]
+RegionsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--regions",
+        metavar="PATH",
+        help="Precomputed regions of the photos, for networks that read them: .tsv of VinVL or "
+        "bottom-up attention, folder of .npz or .npy files, HDF5, or precomp folder of SCAN. The "
+        "photos' files may then be missing.",
+    ),
+]
+RegionLabelsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--region-labels",
+        metavar="FILE",
+        help="Labels of --regions if they are in a file of their own: .tsv such as "
+        "predictions.tsv, or .json.",
+    ),
+]
 DETECTOR_HELP = (
     "Finds the regions of photos, for networks that read regions: folder or hub name of an object "
-    "detector of the DETR family, windows=CLASSIFIER, or MODULE:NAME=SOURCE of your own; options "
-    "follow after commas, as threshold=0.3."
+    "detector of the DETR family, windows=CLASSIFIER, or MODULE:NAME=SOURCE for one of your own; "
+    "options follow after commas, such as threshold=0.3."
 )
 DetectorOption = Annotated[
     str | None,
     typer.Option(
         "--detector",
         metavar="D",
-        help=f"{DETECTOR_HELP} If omitted, as ALADIN_DETECTOR says.",
+        help=f"{DETECTOR_HELP} Default: ALADIN_DETECTOR.",
         show_default=False,
     ),
 ]
 
 
+def chosen_split(word: str) -> str | None:
+    """Return the split to read, or None for every photo."""
+    return None if word == ALL_SPLITS else word
+
+
+def opened_regions(regions: Path | None, labels: Path | None) -> RegionStore | None:
+    """Open the regions of --regions and --region-labels; None without these options.
+
+    Raises:
+        InputError: If there are labels without regions.
+        DataError: If a file cannot be used.
+    """
+    from aladin_network.errors import InputError
+    from aladin_training.data.regions import open_regions
+
+    if regions is None:
+        if labels is not None:
+            raise InputError("--region-labels: expected also --regions, which they belong to")
+        return None
+    return open_regions(regions, labels)
+
+
 def named_detector(detector: str | None) -> str | None:
-    """Return the name of the detector that --detector, or ALADIN_DETECTOR, gives."""
+    """Return the detector named by --detector or, without it, by ALADIN_DETECTOR."""
     if detector is not None:
         return detector
     from aladin_service.settings import read_settings
@@ -62,21 +102,21 @@ def named_detector(detector: str | None) -> str | None:
 def detector_for(
     encoder: ImageEncoder, detector: str | None, device: str = "cpu"
 ) -> Detector | None:
-    """Load the detector of a model that reads regions.
+    """Load the detector of a network that reads regions.
 
     Args:
-        encoder: of the model.
-        detector: as --detector gives it; None: as ALADIN_DETECTOR does, which a model that reads
-            photos leaves alone.
-        device: where to run it.
+        encoder: Image encoder of the network.
+        detector: Value of --detector. If None, ALADIN_DETECTOR names the detector; networks that
+            read photos ignore that setting.
+        device: Device to run the detector on.
 
     Returns:
-        None where there is none.
+        The detector, or None if none is named.
 
     Raises:
-        ConfigError: there is no such detector, an option of it is impossible, or it is not the
-            one that the model was trained with.
-        CheckpointError: its weights cannot be loaded.
+        ConfigError: If there is no such detector, one of its options is impossible, or the network
+            was trained with another one.
+        CheckpointError: If the detector's weights cannot be loaded.
     """
     if detector is None and encoder.reads == "photo":
         return None
@@ -91,111 +131,101 @@ def detector_for(
     return found
 
 
-class Device(StrEnum):
-    """Where the network runs, and searches."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class FirstStage(StrEnum):
-    """What finds the candidates."""
-
-    faiss = "faiss"
-    torch = "torch"
-
+# Devices.
 
 SearchDeviceOption = Annotated[
-    Device,
+    DeviceName,
     typer.Option(
         "--device",
-        help="Where the network and the searches run; auto takes a CUDA card if there is one. A "
-        "card that cannot search is left to itself with one warning.",
+        help="Where the network and the searches run; auto uses a CUDA device if there is one. If "
+        "the device cannot search, the CPU does, after one warning.",
     ),
 ]
 FirstStageOption = Annotated[
-    FirstStage,
+    FirstStageName,
     typer.Option(
         "--first-stage",
-        help="faiss searches the index as it was built, on a card a copy of it; torch compares "
-        "with every item, and re-ranks on the card too.",
+        help="faiss searches the index as it was built, or a copy of it on the GPU; torch compares "
+        "with every item, and re-ranks on the GPU too.",
     ),
 ]
 WarmOption = Annotated[
     bool,
-    typer.Option("--warm", help="Have the index's files read into memory before the first query."),
+    typer.Option("--warm", help="Read the index's files into memory before the first query."),
 ]
 
 
-def network_device(device: Device) -> str:
-    """Return the name by which torch knows the device that a network is to run on.
+def network_device(device: DeviceName) -> str:
+    """Return torch's name of the device to run a network on.
 
     Raises:
-        ConfigError: there is no CUDA card, and one is asked for.
+        ConfigError: If "cuda" is requested and there is no CUDA device.
     """
     import torch
 
     from aladin_network.errors import ConfigError
 
-    if device is Device.cpu or torch.cuda.is_available():
-        return "cpu" if device is Device.cpu else "cuda"
-    if device is Device.cuda:
+    if device == "cpu" or torch.cuda.is_available():
+        return "cpu" if device == "cpu" else "cuda"
+    if device == "cuda":
         raise ConfigError("--device cuda: PyTorch finds no CUDA device here; give cpu or auto")
     return "cpu"
 
 
-RegionsOption = Annotated[
-    Path | None,
+# A Ray cluster.
+
+RayOption = Annotated[
+    str | None,
     typer.Option(
-        "--regions",
-        metavar="PATH",
-        help="Ready-made regions of the photos, for networks that read these: VinVL's or bottom-up "
-        "attention's .tsv, a folder of .npz or .npy files, HDF5, or SCAN's precomp folder. Files "
-        "of photos may then be missing.",
+        "--ray",
+        metavar="ADDRESS",
+        help="Encode on the nodes of a Ray cluster: HOST:PORT of its head or auto, on a machine "
+        "of the cluster; ray://HOST:PORT from elsewhere; local for this machine's cores.",
     ),
 ]
-RegionLabelsOption = Annotated[
-    Path | None,
+RayWorkersOption = Annotated[
+    int | None,
     typer.Option(
-        "--region-labels",
-        metavar="FILE",
-        help="Labels of --regions where they lie apart: .tsv such as predictions.tsv, or .json.",
+        "--ray-workers",
+        min=1,
+        help="Number of workers; each loads the network and encodes shard after shard. [default: "
+        "as many as the nodes can hold, nodes that join later included]",
     ),
+]
+RayCpusOption = Annotated[
+    int | None,
+    typer.Option("--ray-cpus", min=1, help="Cores and reader threads per worker. [default: 1]"),
 ]
 
 
-def opened_regions(regions: Path | None, labels: Path | None) -> RegionStore | None:
-    """Open what --regions and --region-labels name; None: nothing.
+def check_ray_options(ray: str | None, workers: int | None, cpus: int | None) -> None:
+    """Refuse options for workers without --ray.
 
     Raises:
-        InputError: there are labels without regions.
-        DataError: a file cannot be used.
+        InputError: If --ray is missing.
     """
     from aladin_network.errors import InputError
-    from aladin_training.data.regions import open_regions
 
-    if regions is None:
-        if labels is not None:
-            raise InputError("--region-labels: expected also --regions, which they belong to")
-        return None
-    return open_regions(regions, labels)
+    for name, value in (("--ray-workers", workers), ("--ray-cpus", cpus)):
+        if ray is None and value is not None:
+            raise InputError(f"{name}: expected also --ray, whose workers it is about")
 
 
-def set_log_format(chosen: LogFormat | None = None) -> None:
-    """Write the log from here on as its readers want it.
+def workers_device(ray: Any, device: DeviceName) -> str:
+    """Return torch's name of the device of each worker.
 
     Args:
-        chosen: on the command line; None: as ALADIN_LOG_FORMAT says.
-
-    Raises:
-        ConfigError: a variable ALADIN_... is impossible.
+        ray: Module returned by `aladin_index.cluster.ray_encoding.connected`.
+        device: With "auto" every worker gets a CUDA device if any node has one.
     """
-    from aladin_service.settings import read_settings
+    from aladin_index.cluster.ray_encoding import has_gpus
 
-    format = read_settings().log_format if chosen is None else chosen
-    log_to_stderr(log_setup()._replace(format=format))
+    if device == "auto":
+        return "cuda" if has_gpus(ray) else "cpu"
+    return device
 
+
+# Indexes.
 
 IndexArgument = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
 PhotosRootOption = Annotated[
@@ -205,17 +235,19 @@ PhotosRootOption = Annotated[
         metavar="DIR",
         exists=True,
         file_okay=False,
-        help="Take only photos inside of this folder, after all links are followed. [default: "
-        "photos from anywhere, with a warning of those outside of the source's folder]",
+        help="Accept only photos inside this folder, links resolved. [default: photos from "
+        "anywhere, with a warning about those outside the source's folder]",
     ),
 ]
 PlotOption = Annotated[
     Path | None,
     typer.Option(
-        "--plot", metavar="FILE.png", dir_okay=False, help="Draw both curves of each side."
+        "--plot",
+        metavar="FILE.png",
+        dir_okay=False,
+        help="Draw both curves of the images and of the texts.",
     ),
 ]
-
 
 _FACTORS = {"": 1, "B": 1} | {
     f"{prefix}{form}": base**power
@@ -225,10 +257,10 @@ _FACTORS = {"": 1, "B": 1} | {
 
 
 def parse_bytes(text: str) -> int:
-    """Read a number of bytes: ``8GiB`` (8 x 1024^3), ``1.5 GB`` (1.5 x 1000^3), ``4096``.
+    """Parse a number of bytes: ``8GiB`` (8 x 1024^3), ``1.5 GB`` (1.5 x 1000^3), ``4096``.
 
     Raises:
-        BadParameter: it is none.
+        BadParameter: If `text` is not a size.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
     if match is None or match[2] not in _FACTORS:
@@ -253,71 +285,29 @@ MaxMetadataOption = Annotated[
 
 
 def metadata_limits(max_bytes: int | None) -> MetadataLimits:
-    """Return the limits of metadata.
+    """Return the limits for metadata.
 
     Args:
-        max_bytes: value of the option.
+        max_bytes: Value of --max-metadata, or None for the default.
     """
     from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
 
     return DEFAULT_METADATA_LIMITS if max_bytes is None else MetadataLimits(max_bytes=max_bytes)
 
 
-RayOption = Annotated[
-    str | None,
-    typer.Option(
-        "--ray",
-        metavar="ADDRESS",
-        help="Encode on the nodes of a Ray cluster: HOST:PORT of its head or auto, on a machine "
-        "of the cluster; ray://HOST:PORT from elsewhere; local for this machine's cores.",
-    ),
-]
-RayWorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--ray-workers",
-        min=1,
-        help="Workers; each holds the network and encodes one shard after the other. [default: as "
-        "many as the nodes hold, also those that join later]",
-    ),
-]
-RayCpusOption = Annotated[
-    int | None,
-    typer.Option("--ray-cpus", min=1, help="Cores of a worker, and its readers. [default: 1]"),
-]
+# Logs.
 
 
-def check_ray_options(ray: str | None, workers: int | None, cpus: int | None) -> None:
-    """Refuse options of workers where there are none.
-
-    Raises:
-        InputError: --ray is missing.
-    """
-    from aladin_network.errors import InputError
-
-    for name, value in (("--ray-workers", workers), ("--ray-cpus", cpus)):
-        if ray is None and value is not None:
-            raise InputError(f"{name}: expected also --ray, whose workers it is about")
-
-
-def workers_device(ray: Any, device: Device) -> str:
-    """Return the name by which torch knows the device of each worker.
+def set_log_format(chosen: LogFormat | None = None) -> None:
+    """Set the format of the log from here on.
 
     Args:
-        ray: of `aladin_index.cluster.ray_encoding.connected`.
-        device: auto takes a CUDA card each where nodes have any.
+        chosen: Format given on the command line, or None for that of ALADIN_LOG_FORMAT.
+
+    Raises:
+        ConfigError: If a variable ALADIN_... has an impossible value.
     """
-    from aladin_index.cluster.ray_encoding import has_gpus
+    from aladin_service.settings import read_settings
 
-    if device is Device.auto:
-        return "cuda" if has_gpus(ray) else "cpu"
-    return device.value
-
-
-ALL_SPLITS = "all"
-SPLIT_HELP = f"Split of DATA; {ALL_SPLITS!r} takes every photo."
-
-
-def chosen_split(word: str) -> str | None:
-    """Return the split that the readers take; None: every photo."""
-    return None if word == ALL_SPLITS else word
+    format = read_settings().log_format if chosen is None else chosen
+    log_to_stderr(log_setup()._replace(format=format))

@@ -7,21 +7,23 @@ from typing import Annotated
 
 import typer
 
-from aladin_service.commands.options import Device, network_device, set_log_format
+from aladin_network.types import DeviceName
+from aladin_service.commands.index.reports import print_generation
+from aladin_service.commands.options import network_device, set_log_format
 from aladin_service.commands.progress import stderr_progress
-from aladin_service.reports.index_facts import print_generation
 
 
 def prepare(
     index: Annotated[
-        Path, typer.Argument(metavar="INDEX", help="Folder of the index; made if it is missing.")
+        Path,
+        typer.Argument(metavar="INDEX", help="Folder of the index; created if it does not exist."),
     ],
     photos: Annotated[
         Path | None,
         typer.Option(
             "--photos",
             metavar="SRC",
-            help="Photos, with captions or without, as of `index build`. [default: the demo's]",
+            help="Photos with or without captions, as of `index build`. [default: the demo's]",
         ),
     ] = None,
     model: Annotated[
@@ -31,23 +33,23 @@ def prepare(
         ),
     ] = None,
     demo: Annotated[
-        Path, typer.Option("--demo", help="Folder of the demo; what is done in it is not redone.")
+        Path, typer.Option("--demo", help="Folder of the demo; completed steps are not repeated.")
     ] = Path("aladin-demo"),
     scenes: Annotated[
         int, typer.Option("--scenes", min=3, help="Scenes that the demo draws.")
     ] = 3000,
     device: Annotated[
-        Device, typer.Option("--device", help="Where the network encodes the photos.")
-    ] = Device.cpu,
+        DeviceName, typer.Option("--device", help="Where the network encodes the photos.")
+    ] = "cpu",
 ) -> None:
-    """See to it that there is an index to serve: the first job on a new machine.
+    """Create the index if it does not exist: the first job on a new machine.
 
-    In: --photos and --model. Where there is no model, or its folder is empty, the network of the
-    demo is trained in --demo; where there are no photos, the index is that of the demo's test
-    scenes. Out: INDEX with a live generation; on stdout, what it holds.
+    In: --photos and --model. Without a model, or if its folder is empty, the demo's network is
+    trained in --demo; without photos, the index is that of the demo's test scenes. Out: INDEX with
+    a live generation, whose contents are printed on stdout.
 
-    An index with a live generation is left as it is. Killed at any moment and run again, the job
-    goes on where it was.
+    An index with a live generation is not changed. The job can be killed at any moment: run again,
+    it continues.
     """
     from aladin_service.preparation import prepare_index
 

@@ -6,17 +6,16 @@ import json
 import time
 from contextlib import closing
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from aladin_index.search.options import SearchOptions
 from aladin_network.errors import InputError
+from aladin_network.types import Target
 from aladin_service.commands.options import (
     DetectorOption,
-    Device,
-    FirstStage,
     FirstStageOption,
     SearchDeviceOption,
     detector_for,
@@ -27,27 +26,13 @@ from aladin_service.commands.search_drawing import (
     draw_there,
     write_drawing,
 )
-from aladin_service.queries import (
-    ItemQuery,
-    PhotoQuery,
-    RegionsQuery,
-    SearchOptions,
-    Target,
-    TextQuery,
-)
+from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 
 if TYPE_CHECKING:
     from aladin_index.devices.search_device import SearchDevice
+    from aladin_index.search.results import SearchAnswer
     from aladin_service.client import Search
-    from aladin_service.client.answers import SearchAnswer
     from aladin_service.evidence.pairs import PairQuery
-
-
-class TargetName(StrEnum):
-    """What to search for."""
-
-    images = "images"
-    texts = "texts"
 
 
 def search(
@@ -85,7 +70,7 @@ def search(
         ),
     ] = None,
     target: Annotated[
-        TargetName | None,
+        Target | None,
         typer.Option("--target", help="What to find; else texts for a photo, images for the rest."),
     ] = None,
     k: Annotated[
@@ -146,8 +131,8 @@ def search(
         ),
     ] = None,
     detector: DetectorOption = None,
-    device: SearchDeviceOption = Device.cpu,
-    first_stage: FirstStageOption = FirstStage.faiss,
+    device: SearchDeviceOption = "cpu",
+    first_stage: FirstStageOption = "faiss",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the JSON that the HTTP service answers.")
     ] = False,
@@ -174,7 +159,7 @@ def search(
         raise InputError(f"expected exactly one of TEXT, a photo and --id, got {given}")
     found: Target = "texts" if is_photo else "images"
     if target is not None:
-        found = target.value
+        found = target
     if k is None:
         k = 10 if out is None else 1
     if out is not None:
@@ -190,7 +175,7 @@ def search(
         min_probability=min_probability,
     )
     if url is not None:
-        if (device, first_stage) != (Device.cpu, FirstStage.faiss):
+        if (device, first_stage) != ("cpu", "faiss"):
             raise typer.BadParameter("--device and --first-stage: a service has its own")
         if detector is not None:
             raise typer.BadParameter("--detector: a service has its own")
@@ -206,7 +191,7 @@ def search(
         from aladin_index.devices.search_device import SearchDevice
 
         query = _query(text, image, regions, item_id)
-        place = SearchDevice.choose(device.value, first_stage.value)
+        place = SearchDevice.choose(device, first_stage)
         answer = _search_here(Path(index), query, found, options, place, detector, out)
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))
@@ -233,7 +218,6 @@ def _search_here(
 ) -> SearchAnswer:
     from aladin_index.open import open_backend
     from aladin_index.search.searcher import TwoStageSearcher
-    from aladin_service.search.answering import SearchEngine
     from aladin_service.search.encoder import QueryEncoder
     from aladin_service.settings import QueryLimits, engine_options
 
@@ -250,8 +234,7 @@ def _search_here(
         with closing(QueryEncoder(QueryLimits(), detector=finder)) as encoder:
             received_s = time.monotonic()
             encoded = encoder.encode_one(searcher, query)
-        engine = SearchEngine(searcher, QueryLimits())
-        answer = engine.find(encoded, target, options, received_s)
+        answer = searcher.search(encoded, target, options, received_s)
         if out is not None:
             write_drawing(out, draw_here(searcher, query, encoded, answer))
         return answer

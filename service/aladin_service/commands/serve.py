@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,25 +9,72 @@ import typer
 
 from aladin_service.commands.options import (
     DetectorOption,
-    Device,
-    FirstStage,
     FirstStageOption,
     SearchDeviceOption,
     WarmOption,
     set_log_format,
 )
-
-
-class LogFormat(StrEnum):
-    """How a log is written."""
-
-    text = "text"
-    json = "json"
-
+from aladin_service.observe.logs import LogFormat
 
 HostOption = Annotated[str, typer.Option("--host", help="Address to listen on.")]
 PortOption = Annotated[
     int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+]
+
+
+ReadOnlyOption = Annotated[
+    bool, typer.Option("--read-only", help="Refuse to add and to delete items.")
+]
+KeysOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--keys",
+        metavar="FILE",
+        dir_okay=False,
+        help="Require a key of this file; aladin key creates them.",
+    ),
+]
+AllowAnonymousOption = Annotated[
+    bool,
+    typer.Option("--allow-anonymous", help="Allow searching and reading without a key."),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        help="Processes that encode and search, sharing one copy of the index in memory; 1: "
+        "threads of one process. Default: ALADIN_WORKERS.",
+        show_default=False,
+    ),
+]
+WaitOption = Annotated[
+    bool,
+    typer.Option(
+        "--wait",
+        help="Start before INDEX has a live generation: /readyz reports this, and searches are "
+        "answered as soon as one is published.",
+    ),
+]
+ServedPhotosRootOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--photos-root",
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        help="Show only photos inside this folder, links resolved, and uploaded ones. Default: "
+        "ALADIN_PHOTOS_ROOT.",
+        show_default=False,
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat | None,
+    typer.Option(
+        "--log-format",
+        help="Log for people (text) or programs (json). Default: ALADIN_LOG_FORMAT.",
+        show_default=False,
+    ),
 ]
 
 
@@ -41,76 +87,29 @@ def serve(
     ],
     host: HostOption = "127.0.0.1",
     port: PortOption = 8000,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Refuse to add and to delete items.")
-    ] = False,
-    keys: Annotated[
-        Path | None,
-        typer.Option(
-            "--keys",
-            metavar="FILE",
-            dir_okay=False,
-            help="Answer those alone that have a key of this file; aladin key makes them.",
-        ),
-    ] = None,
-    allow_anonymous: Annotated[
-        bool,
-        typer.Option("--allow-anonymous", help="Let everybody search and read without a key."),
-    ] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            min=1,
-            help="Processes that encode and search, on one copy of the index in memory; 1: threads "
-            "of one process. If omitted, as ALADIN_WORKERS says.",
-            show_default=False,
-        ),
-    ] = None,
-    device: SearchDeviceOption = Device.cpu,
-    first_stage: FirstStageOption = FirstStage.faiss,
+    read_only: ReadOnlyOption = False,
+    keys: KeysOption = None,
+    allow_anonymous: AllowAnonymousOption = False,
+    workers: WorkersOption = None,
+    device: SearchDeviceOption = "cpu",
+    first_stage: FirstStageOption = "faiss",
     warm: WarmOption = False,
     detector: DetectorOption = None,
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help="Start before INDEX has a live generation: /readyz says so, and searches are "
-            "answered from the moment one is published.",
-        ),
-    ] = False,
-    photos_root: Annotated[
-        Path | None,
-        typer.Option(
-            "--photos-root",
-            metavar="DIR",
-            exists=True,
-            file_okay=False,
-            help="Show only photos inside of this folder, after all links are followed, and those "
-            "that were uploaded. If omitted, as ALADIN_PHOTOS_ROOT says.",
-            show_default=False,
-        ),
-    ] = None,
-    log_format: Annotated[
-        LogFormat | None,
-        typer.Option(
-            "--log-format",
-            help="Log for people, or for programs; if omitted, as ALADIN_LOG_FORMAT says.",
-            show_default=False,
-        ),
-    ] = None,
+    wait: WaitOption = False,
+    photos_root: ServedPhotosRootOption = None,
+    log_format: LogFormatOption = None,
 ) -> None:
     """Answer searches over HTTP until stopped, and add and delete items.
 
-    In: INDEX, which holds its model too; a folder without a live generation is an error, unless
-    --wait is given. Later generations, and what other processes add and delete, are taken up
-    while it runs. Of an index that an engine keeps, any number of services may answer; while the
-    engine is away they run and say so at /readyz. FILE of API keys is read again when it changes;
-    without one the service listens on this machine's own address only, where everybody may do
-    everything. Settings are read from the environment variables ALADIN_..., see
+    In: INDEX, which contains its model; a folder without a live generation is an error unless
+    --wait is given. New generations, and additions and deletions by other processes, are picked up
+    at run time. An index kept by an engine can be served by any number of services; while the
+    engine is unavailable they keep running and report it at /readyz. The FILE of API keys is
+    reloaded when it changes; without it the service listens on the loopback address only, where
+    everything is permitted. Settings are read from the environment variables ALADIN_..., see
     service/SERVING.md.
 
-    Out: the HTTP service, with a page to search at / and its description at /docs; its log on
+    Out: the HTTP service, with a search page at / and API documentation at /docs; its log on
     stderr.
     """
     from aladin_service.work.process_setup import limit_kernel_cache
@@ -118,7 +117,7 @@ def serve(
     limit_kernel_cache()  # before the next line imports torch, which reads it then
     from aladin_service.http.server import serve_index
 
-    set_log_format(None if log_format is None else log_format.value)
+    set_log_format(None if log_format is None else log_format)
     serve_index(
         index,
         host,
@@ -127,8 +126,8 @@ def serve(
         read_only=read_only,
         keys=keys,
         allow_anonymous=allow_anonymous,
-        device=device.value,
-        first_stage=first_stage.value,
+        device=device,
+        first_stage=first_stage,
         warm=warm,
         detector=detector,
         wait=wait,

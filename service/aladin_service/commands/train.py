@@ -20,25 +20,27 @@ def train(
     recipe: Annotated[
         Path, typer.Argument(metavar="RECIPE", help="A recipe in TOML: data, network, stages.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the run; made if it is missing.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the run; created if it does not exist.")
+    ],
     overrides: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a value of the recipe; may be repeated."
+            "--set", metavar="KEY=VALUE", help="Change a value in the recipe; repeatable."
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the interrupted run in --out.")
+        bool, typer.Option("--resume", help="Continue the interrupted run in --out.")
     ] = False,
 ) -> None:
-    """Train a network by a recipe.
+    """Train a network from a recipe.
 
-    In: RECIPE, and the data set and encoders that it names. Out: in the folder --out, for every
-    stage the best and the last checkpoint, TensorBoard logs and a plot; on stdout, the path
-    of the final checkpoint.
+    In: RECIPE, and the data set and encoders it names. Out: in the folder --out, the best and the
+    last checkpoint, TensorBoard logs and a plot of every stage; the path of the final checkpoint
+    is printed on stdout.
 
-    On several GPUs, or in several processes, which take each step together and see the same
-    files: torchrun --nproc-per-node N -m aladin_service train RECIPE --out DIR
+    On several GPUs, or in several processes that share each step and see the same files:
+    torchrun --nproc-per-node N -m aladin_service train RECIPE --out DIR
     """
     from aladin_training.config.recipe import load_recipe
     from aladin_training.parallel.distributed import distributed_job, is_main_process
@@ -57,7 +59,7 @@ def train(
 
 @contextmanager
 def silence() -> Generator[Progress]:
-    """Keep this process from talking: another one of its job does."""
+    """Silence this process: another process of the job reports."""
     logging.disable(logging.WARNING)
     try:
         yield NullProgress()

@@ -1,1 +1,1 @@
-"""Pictures of the evidence for a score: a photo with regions, and its text with numbers."""
+"""Drawings of the evidence for a score: a photo with regions, and a text with scores."""

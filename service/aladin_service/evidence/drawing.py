@@ -1,13 +1,12 @@
-"""The colours of a drawing of evidence: for all kinds of eyes, and with text that can be read.
+"""Colours, typeface and marks of a drawing of evidence, and their rendering to pixels.
 
-The one typeface of the drawings: DejaVu Sans, which comes with matplotlib.
+A drawing is laid out as data first: a page of marks (texts, rectangles, the photo), which
+`draw_page` renders. The colours can be told apart by colour-blind readers, and text on them is
+legible.
 
-It has the Latin, Greek, Cyrillic, Hebrew and Arabic alphabets, and no Chinese, Japanese or Korean
-characters and few emoji: these are drawn as the empty box that stands for a missing character.
-
-What is drawn where, as data: a page of marks, which a drawing makes into pixels.
-
-From a page of marks to pixels.
+The typeface is DejaVu Sans, which is installed with matplotlib. It contains the Latin, Greek,
+Cyrillic, Hebrew and Arabic alphabets, no Chinese, Japanese or Korean characters, and few emoji;
+missing characters are drawn as an empty box.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ INK: Colour = (34, 34, 34)
 FAINT_INK: Colour = (85, 85, 85)
 PANEL: Colour = (238, 238, 238)
 GRID: Colour = (190, 190, 190)
-# Of words that speak against the photo: no region's colour.
+# The colour of words that count against the photo; no region has it.
 AGAINST: Colour = (150, 150, 150)
 
-# Of Okabe and Ito ("Color Universal Design", 2008), without black, which is the ink.
+# From Okabe and Ito ("Color Universal Design", 2008), without black, which is the text colour.
 PALETTE: tuple[Colour, ...] = (
     (230, 159, 0),  # orange
     (86, 180, 233),  # sky blue
@@ -42,12 +41,12 @@ PALETTE: tuple[Colour, ...] = (
     (213, 94, 0),  # vermilion
 )
 
-# Tints of a colour: of the least share and of the largest. The least is still seen on white.
+# The tints of the smallest and of the largest share. The smallest is still visible on white.
 _LEAST, _MOST = 0.12, 1.0
 
 
 def colour_of(place: int) -> Colour:
-    """Return the colour of the region at a place; after the last colour the first comes again."""
+    """Return the colour of a region by its number; colours repeat after the last one."""
     return PALETTE[place % len(PALETTE)]
 
 
@@ -55,8 +54,8 @@ def tint(colour: Colour, strength: float) -> Colour:
     """Mix a colour with white.
 
     Args:
-        colour: of a region.
-        strength: 0 to 1; 1 gives the colour itself.
+        colour: Colour of a region.
+        strength: From 0 to 1; 1 is the colour itself.
     """
     part = _LEAST + (_MOST - _LEAST) * strength
     red, green, blue = (round(255 + (value - 255) * part) for value in colour)
@@ -64,7 +63,7 @@ def tint(colour: Colour, strength: float) -> Colour:
 
 
 def ink_on(background: Colour) -> Colour:
-    """Return black or white, whichever is read better; the contrast is never below 4.5."""
+    """Return black or white, whichever has more contrast; the contrast is at least 4.5."""
     return max((BLACK, WHITE), key=lambda ink: contrast(ink, background))
 
 
@@ -90,30 +89,30 @@ def _linear(value: float) -> float:
 
 _FILE = "DejaVuSans.ttf"
 _BOLD_FILE = "DejaVuSans-Bold.ttf"
-# No font has a glyph for it: Unicode keeps it free of characters.
+# No font has a glyph for it: Unicode reserves it as a noncharacter.
 _NO_CHARACTER = "\uffff"
 _PROBE_PX = 16
 
 
 @cache
 def font(size_px: int, bold: bool = False) -> ImageFont.FreeTypeFont:
-    """Return the typeface at a size.
+    """Load the typeface at a size.
 
     Args:
-        size_px: height of a line without what is between lines, about.
-        bold: the bold cut.
+        size_px: Approximate height of a line without line spacing.
+        bold: Whether to load the bold weight.
     """
     return ImageFont.truetype(_folder() / (_BOLD_FILE if bold else _FILE), size_px)
 
 
 def width_px(text: str, size_px: int, bold: bool = False) -> float:
-    """Return how wide a line of text is."""
+    """Return the width of a line of text."""
     return font(size_px, bold).getlength(text)
 
 
 def shortened(text: str, size_px: int, most_px: float) -> str:
-    """Return a text, cut and ended by an ellipsis where it is wider than `most_px`."""
-    # No letter is narrower than a tenth of its size, so that long texts cost no more than others.
+    """Return a text, truncated with an ellipsis if it is wider than `most_px`."""
+    # No letter is narrower than a tenth of its size: this limits the cost of long texts.
     text = text if len(text) <= 10 * most_px else text[: int(10 * most_px)]
     if width_px(text, size_px) <= most_px:
         return text
@@ -128,13 +127,13 @@ def shortened(text: str, size_px: int, most_px: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text as one line: without what has no picture of its own, or turns others around."""
+    """Return a text as one line, without invisible and direction-changing characters."""
     kept = (" " if character.isspace() else character for character in text)
     return "".join(c for c in kept if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
 
 
 def is_missing(text: str) -> bool:
-    """Whether the typeface lacks a character of a text."""
+    """Return whether the typeface lacks a character of a text."""
     return any(_is_missing(character) for character in set(text) if not character.isspace())
 
 
@@ -151,14 +150,14 @@ def _drawn(character: str) -> bytes:
 
 @cache
 def _folder() -> Path:
-    # Not by importing it: matplotlib takes longer to load than a drawing to draw.
+    # matplotlib is not imported: loading it takes longer than rendering a drawing.
     spec = find_spec("matplotlib")
     assert spec is not None  # a dependency
     assert spec.origin is not None
     return Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
 
 
-# Left, top, right, bottom, in pixels of the page.
+# Left, top, right and bottom, in pixels of the page.
 PixelBox = tuple[float, float, float, float]
 
 
@@ -166,12 +165,12 @@ class Text(NamedTuple):
     """A line of text.
 
     Attributes:
-        x: where it begins.
-        baseline: where its letters stand.
-        text: never empty.
-        size_px: of the typeface.
-        colour: of the letters.
-        bold: whether in the bold cut.
+        x: Left edge.
+        baseline: Vertical position of the baseline.
+        text: Non-empty text.
+        size_px: Size of the typeface.
+        colour: Colour of the letters.
+        bold: Whether the bold weight is used.
     """
 
     x: float
@@ -186,11 +185,11 @@ class Rectangle(NamedTuple):
     """A box.
 
     Attributes:
-        box: its outer edge.
-        fill: None: what is below shows.
-        outline: None: it has none.
-        width_px: of the outline.
-        dashed: whether the outline is.
+        box: Outer edge.
+        fill: Fill colour, or None if the rectangle is transparent.
+        outline: Outline colour, or None if there is no outline.
+        width_px: Width of the outline.
+        dashed: Whether the outline is dashed.
     """
 
     box: PixelBox
@@ -201,10 +200,10 @@ class Rectangle(NamedTuple):
 
 
 class Photo(NamedTuple):
-    """The photo.
+    """The place of the photo.
 
     Attributes:
-        box: that it fills.
+        box: Area that the photo fills.
     """
 
     box: PixelBox
@@ -214,12 +213,12 @@ Mark = Text | Rectangle | Photo
 
 
 class Page(NamedTuple):
-    """Everything that is drawn, from the back to the front.
+    """A laid-out drawing.
 
     Attributes:
-        width_px: of the whole.
-        height_px: of the whole.
-        marks: in the order in which they are drawn.
+        width_px: Width of the drawing.
+        height_px: Height of the drawing.
+        marks: Marks in drawing order, from back to front.
     """
 
     width_px: int
@@ -228,7 +227,7 @@ class Page(NamedTuple):
 
     @property
     def texts(self) -> list[str]:
-        """What can be read on it, in the order in which it is drawn."""
+        """All texts of the page, in drawing order."""
         return [mark.text for mark in self.marks if isinstance(mark, Text)]
 
 
@@ -236,14 +235,14 @@ _DASH_PX, _GAP_PX = 7, 5
 
 
 def draw_page(page: Page, photo: Image.Image | None) -> Image.Image:
-    """Draw a page.
+    """Render a page.
 
     Args:
-        page: its marks.
-        photo: upright RGB, of any size; None only where the page has no place for one.
+        page: Page to render.
+        photo: Upright RGB photo of any size; None only if the page has no place for one.
 
     Returns:
-        RGB, of the page's size.
+        RGB image of the page's size.
     """
     picture = Image.new("RGB", (page.width_px, page.height_px), WHITE)
     pen = ImageDraw.Draw(picture)
@@ -260,7 +259,7 @@ def draw_page(page: Page, photo: Image.Image | None) -> Image.Image:
             case Rectangle():
                 _draw_rectangle(pen, mark)
             case Photo():
-                assert photo is not None  # as the page was laid out
+                assert photo is not None  # the page has a place for it
                 left, top, right, bottom = (round(edge) for edge in mark.box)
                 size = right - left, bottom - top
                 picture.paste(photo.resize(size, Image.Resampling.LANCZOS), (left, top))
@@ -269,7 +268,7 @@ def draw_page(page: Page, photo: Image.Image | None) -> Image.Image:
 
 def _draw_rectangle(pen: ImageDraw.ImageDraw, mark: Rectangle) -> None:
     left, top, right, bottom = mark.box
-    # Pillow draws the last pixel too; a region of a photo like a thread is thinner than one.
+    # Pillow includes the last pixel; regions of extremely narrow photos are thinner than a pixel.
     edges = (left, top, max(left, right - 1), max(top, bottom - 1))
     if not mark.dashed:
         pen.rectangle(edges, fill=mark.fill, outline=mark.outline, width=mark.width_px)

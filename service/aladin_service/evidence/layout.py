@@ -1,7 +1,4 @@
-"""The photo of a drawing, with the boxes of the regions that words matched.
-
-Where everything of a drawing is: the photo above, its text with the numbers below.
-"""
+"""The layout of a drawing: the photo with its regions, and the text with its scores below."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ LABEL_PX = 22
 _LABEL_HEIGHT_PX = 32
 _LABEL_INSIDE_PX = 7
 _LINE_PX, _HALO_PX = 5, 2
-# Neighbouring cells have an edge in common: each box keeps off it, so that both are seen.
+# Neighbouring cells share an edge: boxes are inset so that both outlines are visible.
 _INSET_PX = 4
 
 
@@ -45,13 +42,13 @@ def photo_marks(
     *,
     has_photo: bool,
 ) -> list[Mark]:
-    """Draw a photo's place with the boxes of its regions.
+    """Lay out the photo with the boxes of its regions.
 
     Args:
-        frame: the photo's place.
-        regions: that words matched.
-        all_boxes: of all regions; drawn where there is no photo.
-        has_photo: else a plain panel takes its place.
+        frame: Place of the photo.
+        regions: Regions that words matched.
+        all_boxes: Boxes of all regions, drawn if there is no photo.
+        has_photo: Whether the photo is available; if not, a plain panel replaces it.
     """
     marks: list[Mark] = []
     if has_photo:
@@ -62,14 +59,14 @@ def photo_marks(
     boxed = [
         (region, _inset(_placed(region.box, frame))) for region in regions if region.box is not None
     ]
-    # Large boxes first: a region within another one is never hidden.
+    # Large boxes first, so that a region inside another one is never hidden.
     boxed.sort(key=lambda each: -_area(each[1]))
     for region, box in boxed:
         marks.append(Rectangle(_grown(box, _HALO_PX), outline=WHITE, width_px=_HALO_PX))
         marks.append(Rectangle(box, outline=region.colour, width_px=_LINE_PX))
         inner = _grown(box, -_LINE_PX)
         marks.append(Rectangle(inner, outline=WHITE, width_px=_HALO_PX))
-    # The labels of small boxes have the fewest places to be, and so the first choice.
+    # Small boxes have the fewest places for a label, so their labels are placed first.
     taken: list[PixelBox] = []
     for region, box in reversed(boxed):
         label = _label(region, box[2] - box[0])
@@ -90,7 +87,7 @@ def _label(region: Region, width: float) -> str:
 
 
 def _free_spot(box: PixelBox, width: float, taken: Sequence[PixelBox]) -> PixelBox:
-    """Return where a label may be: a corner of its box that no other label has."""
+    """Return the place of a label: a corner of its box that no other label overlaps."""
     left, top, right, bottom = box
     spots = [
         (x, y, x + width, y + _LABEL_HEIGHT_PX)
@@ -116,7 +113,7 @@ def _placed(box: Box, frame: PixelBox) -> PixelBox:
 
 
 def _inset(box: PixelBox) -> PixelBox:
-    """Shrink a box, unless it is too small for that."""
+    """Shrink a box unless it is too small."""
     small = min(box[2] - box[0], box[3] - box[1]) < 6 * _INSET_PX
     return box if small else _grown(box, -_INSET_PX)
 
@@ -132,7 +129,7 @@ def _area(box: PixelBox) -> float:
     return (box[2] - box[0]) * (box[3] - box[1])
 
 
-# What a photo is fitted into, whether it is larger or smaller, and the least width of its page.
+# The photo is scaled up or down to fit this size; the page has at least the width below.
 PHOTO_PX = (1000, 680)
 _LEAST_WIDTH_PX = 760
 _MARGIN_PX = 32
@@ -140,11 +137,13 @@ _SUM_PX, _NOTE_PX = 22, 17
 _LINE_HEIGHT = 1.5
 
 _HOW_TO_READ = (
-    "Below each word: its cosine with the region that fits it best; that region's letter, and the "
-    "word's share of the sizes of all cosines. Darker: a larger share. Dashed: below zero, taken "
-    "off the score."
+    "Below each word: its cosine with its best region; the letter of that region, and the word's "
+    "share of the sum of all absolute cosines. Darker: a larger share. Dashed: a negative cosine, "
+    "which lowers the score."
 )
-_MISSING = "□: a character that the typeface lacks; the file's own data have the whole text."
+_MISSING = (
+    "□: a character missing from the typeface; the metadata of this file contain the whole text."
+)
 
 
 def lay_out(
@@ -157,10 +156,10 @@ def lay_out(
     """Lay out the drawing of a pair.
 
     Args:
-        pair: whose evidence is drawn.
-        size_px: width and height of the photo; None: not known, and then nothing takes its place.
-        all_boxes: of all of its regions; drawn where there is no photo.
-        has_photo: else a plain panel takes its place.
+        pair: Pair with its evidence.
+        size_px: Width and height of the photo, or None if unknown; the photo is then omitted.
+        all_boxes: Boxes of all regions of the photo, drawn if the photo is not available.
+        has_photo: Whether the photo is available; if not, a plain panel replaces it.
     """
     wide, high = (0, 0) if size_px is None else _fitted(size_px)
     width = max(wide, _LEAST_WIDTH_PX)
@@ -186,7 +185,7 @@ def lay_out(
 
 
 def _fitted(size_px: tuple[int, int]) -> tuple[int, int]:
-    """Return how large a photo is drawn."""
+    """Return the width and height at which a photo is drawn."""
     wide, high = size_px
     factor = min(PHOTO_PX[0] / wide, PHOTO_PX[1] / high)
     return max(1, round(wide * factor)), max(1, round(high * factor))
@@ -195,17 +194,17 @@ def _fitted(size_px: tuple[int, int]) -> tuple[int, int]:
 def _about(
     pair: ExplainedPair, regions: Sequence[Region], width: float, *, has_photo: bool
 ) -> list[str]:
-    """Name the pair, and say of what is not drawn why it is not."""
+    """Return lines that name the pair and explain what is not drawn."""
     photo = "uploaded photo" if pair.photo_id is None else f"photo {printable(pair.photo_id)}"
     lines = [shortened(photo, _NOTE_PX, width)]
     if pair.text_id is not None:
         lines.append(shortened(f"text {printable(pair.text_id)}", _NOTE_PX, width))
     if not has_photo:
-        lines.append("The photo cannot be shown.")
-    # Where no box shows which region is meant, its number says so.
+        lines.append("The photo is not available.")
+    # Regions without a box are identified by their number.
     unplaced = [f"{each.letter} is region {each.number}" for each in regions if each.box is None]
     if unplaced:
-        lines.append("Its size is not known, nor where its regions are: " + ", ".join(unplaced))
+        lines.append("Photo size and region boxes are unknown: " + ", ".join(unplaced))
     return lines
 
 
@@ -229,7 +228,7 @@ def _lines(
     *,
     bold: bool = False,
 ) -> float:
-    """Set paragraphs in lines; returns where the last one ends."""
+    """Add the lines of paragraphs to the marks, and return the bottom of the last line."""
     colour = INK if bold else FAINT_INK
     y = top
     for paragraph in paragraphs:

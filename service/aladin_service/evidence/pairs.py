@@ -1,4 +1,4 @@
-"""From a query and an item of the other modality to the drawing of their evidence."""
+"""The evidence for a query and an item of the other modality, from its lookup to its drawing."""
 
 from __future__ import annotations
 
@@ -11,42 +11,41 @@ from typing import NamedTuple
 from PIL import Image
 
 from aladin_index.items.tables import StoredItem
-from aladin_index.modality import OTHER_TARGET_OF, TARGET_OF, Modality
 from aladin_index.search.backend import Collection
 from aladin_index.search.evidence import region_boxes, score_pair
+from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import Box
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import ImageError, InputError, UnknownItemError
 from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
 from aladin_network.photos.files import PhotoFile, PhotosRoot
 from aladin_network.photos.memory import DecodingMemory
-from aladin_service.client.answers import Evidence
+from aladin_network.types import OTHER_TARGET_OF, TARGET_OF, Modality
 from aladin_service.evidence.drawing import draw_page
 from aladin_service.evidence.layout import PHOTO_PX, lay_out
 from aladin_service.evidence.png import ExplainedPair, write_png
 from aladin_service.photos.photo_bytes import PhotoGoneError, photo_version, served_photo
 from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
-from aladin_service.search.encoder import EncodedQuery
 
 PairQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery
 
 
 class Pair(NamedTuple):
-    """A query, and the item whose evidence for it is asked for.
+    """A query and the item for which evidence is requested.
 
     Attributes:
-        query: what was asked with.
-        modality: of the query.
-        asked: the query where it is an item of the index, else None.
-        side: that holds the item.
-        item: of the other modality than the query.
-        photo: where the photo's bytes are, or the bytes; None where the index was not told.
+        query: Query.
+        modality: Modality of the query.
+        query_item: Item that is the query, or None if the query is a text or a photo.
+        collection: Collection of the item.
+        item: Item of the other modality.
+        photo: File or bytes of the photo, or None if the index does not have it.
     """
 
     query: PairQuery
     modality: Modality
-    asked: StoredItem | None
-    side: Collection
+    query_item: StoredItem | None
+    collection: Collection
     item: StoredItem
     photo: PhotoFile | bytes | None
 
@@ -57,21 +56,21 @@ def find_pair(
     item_id: str,
     photos_root: PhotosRoot | None = None,
 ) -> Pair:
-    """Look up what belongs to a pair; nothing is encoded.
+    """Look up the items and the photo of a pair without encoding anything.
 
     Args:
-        searcher: of the index.
-        query: a text or a photo.
-        item_id: of a photo for a text, of a text for a photo.
-        photos_root: folder outside of which no photo of the index is shown, or None.
+        searcher: Searcher of the index.
+        query: Text or photo, or the id of one.
+        item_id: Id of a photo if the query is a text, of a text if it is a photo.
+        photos_root: Folder outside of which no photo of the index is shown, or None.
 
     Raises:
-        UnknownItemError: no item has this id, or the query's.
-        NoSuchTargetError: the index has no such side.
-        InputError: the two are of one modality.
+        UnknownItemError: If no item has this id or that of the query.
+        NoSuchTargetError: If the index has no items of the other modality.
+        InputError: If the query and the item have the same modality.
     """
     index = searcher.index
-    asked: StoredItem | None = None
+    query_item: StoredItem | None = None
     modality: Modality
     match query:
         case TextQuery():
@@ -79,11 +78,11 @@ def find_pair(
         case PhotoQuery() | RegionsQuery():
             modality = "image"
         case ItemQuery(asked_id):
-            asked, modality = searcher.find_item(asked_id)
-    side = index.side(OTHER_TARGET_OF[modality])
-    item = side.items.by_id(item_id)
+            query_item, modality = searcher.find_item(asked_id)
+    collection = index.side(OTHER_TARGET_OF[modality])
+    item = collection.items.by_id(item_id)
     if item is None:
-        _refuse_alike(searcher, modality, item_id)
+        _check_modality(searcher, modality, item_id)
         raise UnknownItemError(OTHER_TARGET_OF[modality], item_id)
     photo: PhotoFile | bytes | None
     if isinstance(query, PhotoQuery):
@@ -91,32 +90,32 @@ def find_pair(
     elif isinstance(query, RegionsQuery):
         photo = query.photo
     else:
-        shown = item if modality == "text" else asked
+        shown = item if modality == "text" else query_item
         photo = None if shown is None else served_photo(index.path, shown, photos_root)
-    return Pair(query, modality, asked, side, item, photo)
+    return Pair(query, modality, query_item, collection, item, photo)
 
 
-def _refuse_alike(searcher: TwoStageSearcher, modality: Modality, item_id: str) -> None:
-    """Refuse an id that is there, among the items that are of the query's own modality."""
+def _check_modality(searcher: TwoStageSearcher, modality: Modality, item_id: str) -> None:
+    """Raise an error if the id belongs to an item of the query's own modality."""
     target = TARGET_OF[modality]
     index = searcher.index
     if target in index.manifest.targets and index.side(target).items.by_id(item_id) is not None:
         wanted = OTHER_TARGET_OF[modality]
         raise InputError(
-            f"id: expected one of the {wanted}, {item_id!r} is one of the {target};"
-            " evidence is between a text and a photo"
+            f"id: expected one of the {wanted}, but {item_id!r} is one of the {target};"
+            " evidence requires a text and a photo"
         )
 
 
 def drawing_version(searcher: TwoStageSearcher, pair: Pair) -> str:
-    """Name what the drawing of a pair looks like now: another name where anything of it changes.
+    """Return a version of the drawing of a pair, which changes whenever the drawing would.
 
     Args:
-        searcher: of the index.
-        pair: of that index.
+        searcher: Searcher of the index.
+        pair: Pair of a query and an item of that index.
 
     Returns:
-        64 hexadecimal digits, that tell nothing.
+        64 hexadecimal digits that reveal nothing about the contents.
     """
     photo = pair.photo
     shown = photo
@@ -130,7 +129,7 @@ def drawing_version(searcher: TwoStageSearcher, pair: Pair) -> str:
     words = pair.query.text if isinstance(pair.query, TextQuery) else None
     manifest = searcher.index.manifest
     parts = (version("aladin-search"), manifest.model.id, searcher.index.generation)
-    state = repr((parts, words, pair.asked, pair.item, shown))
+    state = repr((parts, words, pair.query_item, pair.item, shown))
     return hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -140,48 +139,45 @@ def draw_pair(
     """Draw the evidence for a pair.
 
     Args:
-        searcher: of the index.
-        pair: of that index.
-        encoded: the pair's query.
-        memory: Where the memory to decode the photo is reserved.
+        searcher: Searcher of the index.
+        pair: Pair of a query and an item of that index.
+        encoded: Encoding of the pair's query.
+        memory: Budget from which the memory to decode the photo is reserved.
 
     Returns:
         A PNG file, see `aladin_service.evidence.png`.
 
     Raises:
-        InputError: the index has no tokens.
-        ImageTooLargeError: The photo takes more memory than there is.
-        OverloadedError: The memory did not become free in time.
-        WithdrawnError: Nobody waits for the drawing any more.
+        InputError: If the index has no tokens.
+        ImageTooLargeError: If decoding the photo takes more memory than the budget.
+        OverloadedError: If the memory did not become free in time.
+        WithdrawnError: If the client has disconnected.
     """
     model = searcher.index.checkpoint.model
     text = encoded.text if pair.modality == "text" else pair.item.text
     size_px = pair.item.size_px if pair.modality == "text" else encoded.size_px
     scores = score_pair(
         model,
-        encoded.encoding,
+        encoded,
         pair.modality,
-        pair.side,
+        pair.collection,
         pair.item,
-        encoded.text,
-        encoded.size_px,
-        encoded.boxes,
     )
-    asked_id = None if pair.asked is None else pair.asked.id
+    query_id = None if pair.query_item is None else pair.query_item.id
     explained = ExplainedPair(
         text=text or "",
-        text_id=asked_id if pair.modality == "text" else pair.item.id,
-        photo_id=pair.item.id if pair.modality == "text" else asked_id,
+        text_id=query_id if pair.modality == "text" else pair.item.id,
+        photo_id=pair.item.id if pair.modality == "text" else query_id,
         generation=searcher.index.generation,
         match=scores.match,
         align=scores.align,
-        evidence=[Evidence.model_validate(entry) for entry in scores.evidence],
+        evidence=scores.evidence,
     )
     with _decoded(pair.photo, memory) as photo:
         boxes: list[Box] = []
         if photo is None and size_px is not None:
             if pair.modality == "text":
-                regions, own = len(pair.side.tokens(pair.item.row)), pair.item.region_boxes
+                regions, own = len(pair.collection.tokens(pair.item.row)), pair.item.region_boxes
             else:
                 regions, own = encoded.encoding.item_tokens(0).shape[0], encoded.boxes
             boxes = region_boxes(model, regions, size_px, own)
@@ -195,10 +191,10 @@ def draw_pair(
 def _decoded(
     photo: PhotoFile | bytes | None, memory: DecodingMemory
 ) -> Generator[Image.Image | None]:
-    """Decode what is drawn, for as long as it is drawn; None where it cannot be shown."""
+    """Decode the photo while it is drawn; yields None if it is not available."""
     with ExitStack() as stack:
         shown: Image.Image | None = None
-        # The encoder has refused an upload over the limits; the rest are the index's own.
+        # Uploads were checked against the limits when they were encoded; the rest are the index's.
         with suppress(ImageError):
             if photo is not None:
                 data = photo if isinstance(photo, bytes) else photo.read(DEFAULT_LIMITS.max_bytes)

@@ -1,7 +1,4 @@
-"""The evidence for one text and one photo: what a drawing of it shows, and carries as JSON.
-
-Drawings of evidence as PNG files, which also carry the numbers as JSON.
-"""
+"""The evidence for a pair of a text and a photo, and PNG files with its drawing and data."""
 
 from __future__ import annotations
 
@@ -11,44 +8,50 @@ from collections.abc import Sequence
 from PIL import Image, PngImagePlugin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from aladin_index.search.results import Evidence
 from aladin_network.errors import InputError
-from aladin_service.client.answers import Evidence
 from aladin_service.evidence.drawing import WHITE
 
 
 class ExplainedPair(BaseModel):
-    """A text and a photo, both stages' scores of the two, and the evidence for the second's."""
+    """A text and a photo, the scores of both stages, and the evidence for the alignment score."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
     text: str
-    text_id: str | None = Field(description="Of the index; null for words that were typed.")
-    photo_id: str | None = Field(description="Of the index; null for a photo that was uploaded.")
-    generation: int = Field(description="Of the index.")
+    text_id: str | None = Field(
+        description="Item id of the text, or null if the text was given in the query."
+    )
+    photo_id: str | None = Field(
+        description="Item id of the photo, or null if the photo was uploaded."
+    )
+    generation: int = Field(description="Generation of the index.")
     match: float = Field(description="Cosine of the two embeddings.")
-    align: float = Field(description="Sum of the evidence's scores.")
-    evidence: list[Evidence] = Field(description="Each word's best region, in the text's order.")
+    align: float = Field(description="Alignment score, the sum of the scores of the evidence.")
+    evidence: list[Evidence] = Field(
+        description="Best region of each word, in the order of the text."
+    )
 
 
 class ExplainedPairs(BaseModel):
-    """What a PNG carries as JSON: the pairs that it shows, from top to bottom."""
+    """The JSON data in a PNG file: the pairs that it shows, from top to bottom."""
 
     pairs: list[ExplainedPair]
 
 
-# Of the file's text chunk (tEXt).
+# Keyword of the text chunk (tEXt) with the JSON data.
 KEYWORD = "aladin-evidence"
 
-# In print a word is then as large as in a book.
+# Printed at this resolution, words have the size of a book's text.
 _DOTS_PER_INCH = (220, 220)
 
 
 def write_png(picture: Image.Image, pairs: Sequence[ExplainedPair]) -> bytes:
-    """Write a drawing with the evidence that it shows.
+    """Write a drawing and its evidence as a PNG file.
 
     Args:
-        picture: the drawing.
-        pairs: that it shows, from top to bottom.
+        picture: Drawing.
+        pairs: Pairs that it shows, from top to bottom.
     """
     info = PngImagePlugin.PngInfo()
     evidence = ExplainedPairs(pairs=list(pairs)).model_dump_json(ensure_ascii=True)
@@ -59,25 +62,25 @@ def write_png(picture: Image.Image, pairs: Sequence[ExplainedPair]) -> bytes:
 
 
 def read_evidence(png: bytes) -> list[ExplainedPair]:
-    """Return the evidence that a drawing shows, with all of its digits.
+    """Read the evidence in a PNG file, at full precision.
 
     Args:
-        png: as `write_png` or `stack_pngs` wrote it.
+        png: File written by `write_png` or `stack_pngs`.
 
     Raises:
-        InputError: this is no such drawing.
+        InputError: If the file is not a drawing of evidence.
     """
     return _open(png)[1]
 
 
 def stack_pngs(pngs: Sequence[bytes]) -> bytes:
-    """Put drawings below one another in one file.
+    """Combine drawings into one file, one below the other.
 
     Args:
-        pngs: at least one.
+        pngs: At least one drawing.
 
     Raises:
-        InputError: one is no drawing of evidence.
+        InputError: If a file is not a drawing of evidence.
     """
     pictures, pairs = zip(*map(_open, pngs), strict=True)
     width = max(picture.width for picture in pictures)
@@ -96,4 +99,4 @@ def _open(png: bytes) -> tuple[Image.Image, list[ExplainedPair]]:
             evidence = picture.info[KEYWORD]
         return picture, ExplainedPairs.model_validate_json(evidence).pairs
     except (OSError, SyntaxError, KeyError, ValidationError) as error:
-        raise InputError("this is no drawing of evidence") from error
+        raise InputError("not a drawing of evidence") from error

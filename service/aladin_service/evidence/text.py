@@ -1,9 +1,8 @@
-"""In which order the words of a line stand, where scripts run in different directions.
+"""The words of a text as boxes with their scores, broken into lines.
 
-The rules of Unicode (UAX 9) for whole words, without its embeddings: what surrounds words without
-letters decides for them. Inside a word Pillow applies them all, given raqm, as in its wheels.
-
-The words of a text as boxes with their numbers, set in lines.
+Words are ordered by the Unicode bidirectional algorithm (UAX 9), applied to whole words and without
+explicit embeddings: a word without letters follows its neighbours. Inside a word Pillow applies the
+whole algorithm if it has raqm, which its wheels include.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from aladin_service.evidence.words import Piece
 
 
 def are_right_to_left(words: Sequence[str]) -> tuple[list[bool], bool]:
-    """Find the direction of each word, and of the text.
+    """Determine the direction of each word and of the text.
 
     >>> are_right_to_left(["a", "1", "dog"])
     ([False, False, False], False)
 
     Args:
-        words: of one text, in its order.
+        words: Words of one text, in logical order.
 
     Returns:
-        Whether each word runs from right to left, a word without letters as the one before it;
-        and whether the text does, which is as its first letter.
+        Whether each word runs from right to left (a word without letters has the direction of the
+        word before it), and whether the text does (the direction of its first letter).
     """
     found = [_direction(word) for word in words]
     of_text = next((each for each in found if each is not None), False)
@@ -53,7 +52,7 @@ def are_right_to_left(words: Sequence[str]) -> tuple[list[bool], bool]:
 
 
 def visual_order(right_to_left: Sequence[bool], of_text: bool) -> list[int]:
-    """Return the places of a line's words as they stand from left to right.
+    """Return the indices of a line's words in visual order, from left to right.
 
     >>> visual_order([False, True, True, False], of_text=False)
     [0, 2, 1, 3]
@@ -61,8 +60,8 @@ def visual_order(right_to_left: Sequence[bool], of_text: bool) -> list[int]:
     [2, 3, 1, 0]
 
     Args:
-        right_to_left: of each word of the line.
-        of_text: whether the text runs from right to left.
+        right_to_left: Whether each word of the line runs from right to left.
+        of_text: Whether the text runs from right to left.
     """
     runs: list[list[int]] = []
     for reverse, run in groupby(range(len(right_to_left)), key=right_to_left.__getitem__):
@@ -78,22 +77,22 @@ def _direction(word: str) -> bool | None:
 
 WORD_PX = 30
 NUMBER_PX = 18
-_INSIDE_PX = 9  # from a box's edge to what is in it
-_BETWEEN_PX = 10  # words that white space parts; others touch
+_INSIDE_PX = 9  # padding of a box
+_BETWEEN_PX = 10  # between words separated by white space; others touch
 _LINES_APART_PX = 14
 _MINUS = "\N{MINUS SIGN}"
-# Baselines and the height of a box, from its top.
+# Baselines of the three lines of a box, and its height, measured from its top.
 _WORD_AT, _SCORE_AT, _SHARE_AT, _HEIGHT_PX = 38, 66, 90, 102
 
 
 class _Chip(NamedTuple):
-    """A piece of the text that stays together.
+    """A piece of the text that is not broken across lines.
 
     Attributes:
-        lines: word, score, letter and share; of a piece between words its text alone.
-        width_px: of its box.
-        piece: what it shows.
-        parted: whether there is room between it and the one before.
+        lines: Word, score, and letter with share; only the text for a piece without evidence.
+        width_px: Width of its box.
+        piece: Piece of the text that it shows.
+        parted: Whether there is a gap between it and the one before.
     """
 
     lines: tuple[str, ...]
@@ -105,16 +104,16 @@ class _Chip(NamedTuple):
 def flow_text(
     pieces: Sequence[Piece], left: float, top: float, width: float
 ) -> tuple[list[Mark], float]:
-    """Set the words of a text in lines.
+    """Break a text into lines.
 
     Args:
-        pieces: of the text, in their order.
-        left: where lines begin.
-        top: of the first line.
-        width: of the lines.
+        pieces: Pieces of the text, in logical order.
+        left: Left edge of the lines.
+        top: Top of the first line.
+        width: Width of the lines.
 
     Returns:
-        The marks, and where the last line ends.
+        The marks, and the bottom of the last line.
     """
     chips = _chips(pieces, width)
     directions, of_text = are_right_to_left([chip.lines[0] for chip in chips])
@@ -122,7 +121,7 @@ def flow_text(
     y = top
     for line in _lines(chips, width):
         order = [line[place] for place in visual_order([directions[n] for n in line], of_text)]
-        # Room is between a word and the one before it, on whichever side that is.
+        # A gap belongs to the later word of each pair, on whichever side it is drawn.
         gaps = [_gap(chips[max(pair)]) for pair in pairwise(order)]
         used = sum(gaps) + sum(chips[place].width_px for place in order)
         x = left + width - used if of_text else left
@@ -141,7 +140,7 @@ def _gap(chip: _Chip) -> int:
 
 
 def _lines(chips: Sequence[_Chip], width: float) -> list[list[int]]:
-    """Break a text into lines: the places of each line's chips."""
+    """Return the indices of the chips of each line."""
     lines: list[list[int]] = [[]]
     x, place = 0.0, 0
     for unit in _units(chips):
@@ -151,7 +150,7 @@ def _lines(chips: Sequence[_Chip], width: float) -> list[list[int]]:
             x = 0.0
         x += _gap(unit[0]) if lines[-1] else 0
         for chip in unit:
-            if lines[-1] and x + chip.width_px > width:  # a unit that no line has room for
+            if lines[-1] and x + chip.width_px > width:  # a unit that is wider than a line
                 lines.append([])
                 x = 0.0
             lines[-1].append(place)
@@ -161,7 +160,7 @@ def _lines(chips: Sequence[_Chip], width: float) -> list[list[int]]:
 
 
 def _units(chips: Sequence[_Chip]) -> list[list[_Chip]]:
-    """Put together what touches: the pieces of one word stay in one line."""
+    """Group chips that touch: the pieces of one word stay on one line."""
     units: list[list[_Chip]] = []
     for chip in chips:
         if chip.parted or not units:
@@ -190,7 +189,7 @@ def _chips(pieces: Sequence[Piece], width: float) -> list[_Chip]:
 
 
 def _word_chip(piece: Piece, text: str, parted: bool, width: float) -> _Chip:
-    assert piece.region is not None  # by the caller
+    assert piece.region is not None  # checked by the caller
     shown = shortened(text, WORD_PX, width - 2 * _INSIDE_PX)
     numbers = (number(piece.score), f"{piece.region.letter}  {percent(piece.share)}")
     widest = max(width_px(shown, WORD_PX), *(width_px(each, NUMBER_PX) for each in numbers))
@@ -198,17 +197,17 @@ def _word_chip(piece: Piece, text: str, parted: bool, width: float) -> _Chip:
 
 
 def number(value: float) -> str:
-    """Write a score as the drawings do."""
+    """Format a score for a drawing."""
     return _with_minus(f"{value:.4f}")
 
 
 def percent(share: float) -> str:
-    """Write a share as the drawings do."""
+    """Format a share for a drawing."""
     return _with_minus(f"{100 * share:.1f}") + " %"
 
 
 def _with_minus(written: str) -> str:
-    """Write a real minus, and none before a zero."""
+    """Use the minus sign instead of a hyphen, and none before a zero."""
     return written.removeprefix("-") if float(written) == 0 else written.replace("-", _MINUS)
 
 

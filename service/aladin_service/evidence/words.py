@@ -1,4 +1,4 @@
-"""The words of a text as they are drawn: which region each has, and how strongly it is shaded."""
+"""The words of a text with their regions and the strength of their shading."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import string
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aladin_index.search.results import Box
-from aladin_service.client.answers import Evidence
+from aladin_index.search.results import Box, Evidence
 from aladin_service.evidence.drawing import Colour, colour_of
 
-# Beyond, a piece of text without evidence is cut: a stored text may be a book.
+# Longer pieces of text without evidence are truncated: a stored text may be very long.
 MAX_PLAIN_CHARS = 300
 
 
 class Region(NamedTuple):
-    """A region that is the best of at least one word.
+    """A region that is the best match of at least one word.
 
     Attributes:
-        number: row of the region among the photo's.
-        letter: by which the drawing names it: A, B ... Z, AA, AB ... in the words' order.
-        colour: of its box and its words.
-        box: in fractions of the photo; None: not known.
-        tokens: its words.
+        number: Index of the region among those of the photo.
+        letter: Name of the region in the drawing: A, B ... Z, AA, AB ... in the order of the words.
+        colour: Colour of its box and its words.
+        box: Box in fractions of the photo, or None if unknown.
+        tokens: Words that it matched.
     """
 
     number: int
@@ -33,14 +32,14 @@ class Region(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A piece of the text; all pieces together are the text, or its beginning.
+    """A piece of the text; all pieces together are the text or its beginning.
 
     Attributes:
-        text: may be white space.
-        region: that it matched; None: a piece between words.
-        score: of its word, or the sum of several words that share their characters.
-        share: as `score`.
-        strength: size of the share, 1 being the largest of the text.
+        text: Text of the piece, possibly white space.
+        region: Region that it matched, or None if it has no evidence.
+        score: Score of its word, or the sum for several words that share characters.
+        share: Share of its word, or the sum for several words that share characters.
+        strength: Absolute share relative to the largest of the text, from 0 to 1.
     """
 
     text: str
@@ -51,7 +50,7 @@ class Piece(NamedTuple):
 
 
 class _Word(NamedTuple):
-    """One or several entries of evidence about the same characters."""
+    """One or several evidence entries for the same characters."""
 
     start: int
     end: int
@@ -71,11 +70,11 @@ class _Word(NamedTuple):
 
 
 def text_pieces(text: str, evidence: Sequence[Evidence]) -> tuple[list[Piece], list[Region]]:
-    """Cut a text into what is drawn.
+    """Split a text into pieces with and without evidence.
 
     Args:
-        text: of the pair.
-        evidence: of the pair, in the text's order.
+        text: Text of the pair.
+        evidence: Evidence for the pair, in the order of the text.
 
     Returns:
         The pieces, and the regions in the order of their first word.
@@ -98,7 +97,7 @@ def text_pieces(text: str, evidence: Sequence[Evidence]) -> tuple[list[Piece], l
 
 
 def _words(evidence: Sequence[Evidence]) -> list[_Word]:
-    """Put together what cannot be drawn apart: some tokenizers cut a character into several."""
+    """Merge entries that overlap: some tokenizers split a character into several tokens."""
     words: list[_Word] = []
     for entry in evidence:
         if words and entry.start < words[-1].end:
@@ -121,7 +120,7 @@ def _regions(text: str, words: Sequence[_Word]) -> dict[int, Region]:
 
 
 def _letter(place: int) -> str:
-    """Name a place as spreadsheets name columns."""
+    """Return the letters of an index, as spreadsheets name their columns."""
     letters = ""
     place += 1
     while place:

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from aladin_index.format.manifest import Manifest
 from aladin_index.generations.history import GenerationRecord
-from aladin_index.settings import Target
 from aladin_network.calibration.measures import CalibrationFigures
+from aladin_network.types import Target
 from aladin_service.client.answers import CalibratedOn, UnreliableDirections
 from aladin_service.work.index_report import IndexReport
 

@@ -17,9 +17,9 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from aladin_index.devices.search_device import DeviceName, FirstStageName
 from aladin_index.format.engine_location import location_of
 from aladin_network.errors import ConfigError, EngineUnavailableError, IndexNotReadyError
+from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.access.proxies import ForwardedClient, TrustedProxies
 from aladin_service.http.app import create_app

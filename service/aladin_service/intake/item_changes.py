@@ -19,8 +19,8 @@ from aladin_network.errors import InputError, TextTooLongError
 from aladin_network.inference import encode_images, encode_texts, tokenize
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
+from aladin_network.types import OnDuplicate, Target
 from aladin_service.intake.image_reader import ImageReader, PreparedImage
-from aladin_service.queries import OnDuplicate, Target
 from aladin_service.settings import QueryLimits
 
 

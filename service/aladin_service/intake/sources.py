@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from aladin_index.encode.item_encoders import SkippedItem
 from aladin_index.encode.source_items import ImageItem, PhotoPlaces, TextItem
+from aladin_index.format.records import SkippedItem
 from aladin_network.detectors.base import Detector, load_detector
 from aladin_network.photos.decoding import read_image
 from aladin_network.photos.files import PhotoFile

@@ -1,7 +1,4 @@
-"""Queries that search an index as users' do, whether or not it has the split's own items.
-
-Fits what a network's scores mean, and stores it with the checkpoint or with an index.
-"""
+"""Fits probabilities to scores, and stores them with the checkpoint or with an index."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from numpy.typing import NDArray
 
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.measure.publish_entries import store_calibration
-from aladin_index.modality import Modality
 from aladin_index.search.backend import Collection, SecondStageQuery
 from aladin_index.settings import BuildSettings
 from aladin_network.calibration.calibration import (
@@ -32,9 +28,8 @@ from aladin_network.calibration.fit import AskedDirection, ReportQueries, fit_ca
 from aladin_network.calibration.logistic_fit import AskedQuery, candidates_kept
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import ConfigError
-from aladin_network.scoring.fusion import Direction
 from aladin_network.scoring.scores import Encoding, alignment_scores, matching_scores
-from aladin_network.types import Progress
+from aladin_network.types import Direction, Modality, Progress
 from aladin_service.measure.calibration_split import (
     EncodedSplit,
     ask_split,

@@ -1,7 +1,4 @@
-"""A split's photos and captions as the network sees them.
-
-Queries that search the photos and the captions of their own split, every pair scored.
-"""
+"""The encoded photos and captions of a split, and queries among them with all pairs scored."""
 
 from __future__ import annotations
 
@@ -16,9 +13,8 @@ from aladin_network.calibration.features import CandidateScores
 from aladin_network.calibration.logistic_fit import AskedQuery, candidates_kept
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.fusion import Direction
 from aladin_network.scoring.scores import Encoding
-from aladin_network.types import Progress
+from aladin_network.types import Direction, Progress
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore
 from aladin_training.evaluation import encode_records

@@ -1,4 +1,4 @@
-"""Queries of a file, to tune an index with."""
+"""Reads and encodes the queries that an index is tuned with."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from aladin_index.encode.source_items import ImageItem
 from aladin_index.measure.fidelity import TuneQueries, queries_of_encoding
-from aladin_index.modality import Modality
 from aladin_network.errors import DataError, InputError
 from aladin_network.inference import encode_images, encode_photos, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS, read_image
 from aladin_network.scoring.scores import Encoding, concatenate
+from aladin_network.types import Modality
 from aladin_service.intake.sources import image_items, text_items
 from aladin_training.batches.items import check_regions
 from aladin_training.data.records import ignore_skipped

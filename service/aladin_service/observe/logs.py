@@ -108,13 +108,14 @@ class JsonFormatter(logging.Formatter):
 
 LogFormat = Literal["text", "json"]
 
-# Loggers whose INFO messages are shown; third parties are shown from WARNING on.
+# Loggers that log from INFO on; third parties log warnings and errors alone. `service.access` and
+# `service.audit` are the names of the access log and the audit log.
 _OURS = (
     "aladin_network",
     "aladin_training",
     "aladin_index",
     "aladin_service",
-    "service",  # service.access and service.audit, names that log pipelines may filter by
+    "service",
     "uvicorn",
 )
 

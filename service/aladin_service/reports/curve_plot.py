@@ -1,7 +1,4 @@
-"""Draws quality against the number of candidates and against time.
-
-Writes the curve against the number of candidates to a file: a picture, or its numbers.
-"""
+"""Plots quality against the number of candidates and against time, or writes the numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from aladin_index.measure.curve_points import (
 )
 from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable, write_json
-from aladin_network.scoring.fusion import Direction
+from aladin_network.types import Direction
 from aladin_service.reports.evaluation_report import curve_data
 
 _WIDTH_INCH, _HEIGHT_INCH = 9.0, 9.6

@@ -1,19 +1,11 @@
-"""What `aladin index info` says.
-
-What `aladin index info` says of an index that an engine keeps.
-
-What the commands that make a generation say of it.
-"""
+"""The facts printed by `aladin index info`, of an index of files or in an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import typer
+from typing import Any
 
 from aladin_index.engines.engine_index import EngineInfo
 from aladin_index.format.manifest import AnnEntry, CollectionEntry, Tuning
@@ -21,11 +13,6 @@ from aladin_index.generations.info import IndexInfo, MemoryEstimate
 from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, FittedOn
 from aladin_network.calibration.measures import DirectionFigures
 from aladin_service.reports.search_text import unreliable_reason
-
-if TYPE_CHECKING:
-    from aladin_index.encode.item_encoders import SkippedItem
-    from aladin_index.encode.source_items import PhotoPlaces
-    from aladin_index.settings import Target
 
 # The best of ten times as many others scores half a deviation higher: so much less does the same
 # gap to it say.
@@ -267,40 +254,3 @@ def engine_index_facts(info: EngineInfo) -> list[tuple[str, str]]:
             *side_facts(side, info.default_candidates),
         ]
     return facts + calibration_facts(info.calibration, info.fitted_photos_indexed)
-
-
-def print_generation(
-    index: Path,
-    generation: int,
-    counts: Mapping[Target, int],
-    left_out: Sequence[SkippedItem] = (),
-    more: str = "",
-) -> None:
-    """Print what the live generation holds; on stderr, what it does not.
-
-    Args:
-        index: folder.
-        generation: that is live.
-        counts: number of items of each side.
-        left_out: items that could not be used.
-        more: words for the end of the line.
-    """
-    from aladin_index.generations.info import describe
-
-    for item_id, reason in left_out:
-        typer.echo(f"left out {item_id}: {reason}", err=True)
-    info = describe(index)
-    for warning in recall_warnings(info):
-        typer.echo(f"warning: {warning}", err=True)
-    taken_over = taken_over_line(info)
-    if taken_over is not None:
-        typer.echo(taken_over, err=True)
-    held = ", ".join(f"{count} {target}" for target, count in counts.items())
-    missing = f", {len(left_out)} left out" if left_out else ""
-    typer.echo(f"{index}: generation {generation}, {held}{missing}{more}")
-
-
-def warn_of_places(places: PhotoPlaces) -> None:
-    """Print, on stderr, which photos lie outside of their source's folder."""
-    if places.warning is not None:
-        typer.echo(f"warning: {places.warning}", err=True)

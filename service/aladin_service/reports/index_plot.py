@@ -1,7 +1,4 @@
-"""Draws what was measured of an index's two stages.
-
-What was measured of an index's two stages, as tables and as JSON.
-"""
+"""The measurements of an index's two stages as plots, tables and JSON data."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from typing import Any
 from rich.table import Table
 
 from aladin_index.format.manifest import CollectionEntry
-from aladin_index.settings import Target
 from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
+from aladin_network.types import Target
 
 
 def check_plot(path: Path) -> None:

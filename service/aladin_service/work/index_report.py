@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from aladin_index.encode.item_encoders import SkippedItem
 from aladin_index.engines.engine_index import EngineIndex
 from aladin_index.engines.record import read_generation
 from aladin_index.format.layout import generation_folder
 from aladin_index.format.manifest import Manifest
-from aladin_index.format.records import read_skipped
+from aladin_index.format.records import SkippedItem, read_skipped
 from aladin_index.generations.history import DamagedFile, GenerationRecord, History, read_history
 from aladin_index.generations.info import ItemCounts, count_items, disk_use
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.backend import Collection, SearchBackend
-from aladin_index.settings import Target
 from aladin_network.errors import IndexCorruptError, IndexMismatchError, IndexNotReadyError
+from aladin_network.types import Target
 
 
 class IndexReport(NamedTuple):

@@ -13,7 +13,8 @@ from aladin_network.calibration.fit import AskedDirection, ReportQueries, fit_ca
 from aladin_network.calibration.logistic_fit import AskedQuery, make_examples
 from aladin_network.config import dump_config, parse_config
 from aladin_network.errors import InputError
-from aladin_network.scoring.fusion import Direction, DirectionFusion, Fusion
+from aladin_network.scoring.fusion import DirectionFusion, Fusion
+from aladin_network.types import Direction
 
 DrawQueries = Callable[..., list[AskedQuery]]
 BOTH: tuple[Direction, Direction] = ("text_to_image", "image_to_text")

@@ -10,7 +10,7 @@ import pytest
 
 from aladin_network.calibration.calibration import LEAST_AUROC, Calibration, TextLengths
 from aladin_network.calibration.measures import Estimate
-from aladin_network.scoring.fusion import Direction
+from aladin_network.types import Direction
 
 DIRECTIONS: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
 

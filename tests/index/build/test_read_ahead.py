@@ -8,10 +8,10 @@ import pytest
 from aladin_index.encode.item_encoders import (
     BATCHES_AHEAD,
     Prepared,
-    SkippedItem,
     StageSeconds,
     prepared_batches,
 )
+from aladin_index.format.records import SkippedItem
 from aladin_network.errors import InputError
 from aladin_network.scoring.scores import Encoding
 

@@ -17,12 +17,12 @@ from aladin_index.build.shards import (
 from aladin_index.encode.item_encoders import (
     Batch,
     ItemEncoder,
-    SkippedItem,
     StageSeconds,
     encoder_of,
     prepared_batches,
 )
 from aladin_index.encode.source_items import ImageItem, SourceItem
+from aladin_index.format.records import SkippedItem
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import IndexWriteError
 from aladin_network.inference import encode_photos

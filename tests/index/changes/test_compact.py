@@ -94,7 +94,9 @@ def test_what_comes_meanwhile_is_carried_over(
             writer.delete("images", ["c", "h", "j"])  # of the generation, folded in, new
             writer.add("texts", made_up(["u"]), "error")
 
-        sides["images"] = compact_module.SideSource(**{**vars(sides["images"]), "parts": parts()})
+        sides["images"] = compact_module.CollectionSource(
+            **{**vars(sides["images"]), "parts": parts()}
+        )
         return write(root, sides, *rest, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(compact_module, "write_generation", interrupted)

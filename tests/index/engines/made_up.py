@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from aladin_index.engines.client import CollectionSchema, EngineItem
 from aladin_index.items.tables import StoredItem
-from aladin_index.settings import TokenDtype
 from aladin_index.tokens.codec import TokenCodec
+from aladin_network.types import TokenDtype
 
 EMBEDDING_DIM, TOKEN_DIM, MAX_TOKENS = 16, 8, 4
 

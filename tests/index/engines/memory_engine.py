@@ -26,8 +26,8 @@ from aladin_index.engines.filter_fields import (
     text_bound,
 )
 from aladin_index.items.filters import And, Bound, Comparison, Equal, Exists, Filter, Not, Or, Range
-from aladin_index.settings import Target
 from aladin_network.errors import EngineError, EngineUnavailableError
+from aladin_network.types import Target
 
 Collection = dict[str, EngineItem]
 Key = TypeVar("Key", NumberKey, str)

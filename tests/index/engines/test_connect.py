@@ -8,8 +8,9 @@ import pytest
 
 from aladin_index.engines.client import EngineOptions
 from aladin_index.engines.connect import connect
-from aladin_index.format.engine_location import EngineKind, EngineLocation
+from aladin_index.format.engine_location import EngineLocation
 from aladin_network.errors import ConfigError
+from aladin_network.types import EngineKind
 
 
 def test_a_folder_that_only_the_index_names_is_not_opened_by_the_local_mode(

@@ -24,7 +24,6 @@ from aladin_index.format.manifest import AnnEntry, Manifest, RecallPoint
 from aladin_index.generations.collection_writer import live_parts
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.items.uploaded_photos import UploadedPhoto
-from aladin_index.settings import TARGETS
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import (
     ConfigError,
@@ -33,6 +32,7 @@ from aladin_network.errors import (
     IndexWriteError,
     InputError,
 )
+from aladin_network.types import TARGETS
 from tests.index.engines.conftest import LOCATION
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 

@@ -25,12 +25,14 @@ from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.measure.publish_entries import publish_entries
 from aladin_index.search.live_collection import LiveCollection
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_index.settings import BuildSettings, Target, TokenDtype
+from aladin_index.settings import BuildSettings
 from aladin_index.tokens.store import codec_for
 from aladin_network.calibration.calibration import Calibration, write_calibration
 from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import ConfigError, IndexMismatchError, InputError
 from aladin_network.inference import encode_texts
+from aladin_network.types import Target, TokenDtype
+from tests.index.searching import run_search
 
 TARGETS: tuple[Target, Target] = ("images", "texts")
 
@@ -172,7 +174,7 @@ def test_searches_are_the_same_in_another_token_form(
     with open_index(published) as before, open_index(tmp_path / "again") as after:
         assert after.side("images").entry.token_dtype == "int8"
         hits = [
-            TwoStageSearcher(index).search(query, "text", "images", top_k=23).hits
+            run_search(TwoStageSearcher(index), query, "text", "images", k=23).hits
             for index in (before, after)
         ]
         scores = [{hit.id: hit.score for hit in each} for each in hits]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from aladin_index.kernel import binding
 from aladin_index.kernel.binding import Kernel, KernelError, NativeTokens, Queries, load_kernel
-from aladin_index.settings import TOKEN_DTYPES, TokenDtype
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import TokenStore
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
 
 LOADED = load_kernel()
 PATHS = range(len(LOADED.paths) if LOADED else 0)

@@ -15,7 +15,7 @@ from aladin_index.plan.constants import (
     SearchConstants,
     SearchWidth,
 )
-from aladin_index.settings import TOKEN_DTYPES
+from aladin_network.types import TOKEN_DTYPES
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from aladin_index.plan.constants import Constants
 from aladin_index.plan.costs import embedding_bytes, first_stage_of, index_sizes, token_bytes
 from aladin_index.plan.workload import Workload
 from aladin_index.search.stored_collection import StoredCollection
-from aladin_index.settings import TOKEN_DTYPES, TokenDtype
 from aladin_index.tokens.store import CENTROIDS, OFFSETS, token_files
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
 
 # NumPy's header is this long, and FAISS's not much longer.
 _NPY_HEADER, _ANN_HEADER = 128, 200

@@ -3,9 +3,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aladin_index.settings import TOKEN_DTYPES
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_network.errors import ConfigError, ShapeError
+from aladin_network.types import TOKEN_DTYPES
 
 
 def clustered(count: int, dim: int = 16, seed: int = 0) -> np.ndarray:

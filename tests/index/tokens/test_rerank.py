@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 import aladin_index.tokens.alignment
 from aladin_index.kernel.binding import load_kernel
-from aladin_index.settings import TOKEN_DTYPES
 from aladin_index.tokens.alignment import (
     alignment_of_queries,
     alignment_with_all,
@@ -18,7 +17,7 @@ from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import IndexCorruptError
 from aladin_network.scoring.scores import maxsim
-from aladin_network.types import NullProgress
+from aladin_network.types import TOKEN_DTYPES, NullProgress
 
 ENGINES = ["torch"] if load_kernel() is None else ["native", "torch"]
 

@@ -6,10 +6,10 @@ import pytest
 from numpy.typing import NDArray
 
 from aladin_index.format.npy import write_npy
-from aladin_index.settings import TOKEN_DTYPES
 from aladin_index.tokens.codec import PackedTokens, TokenCodec
 from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TOKENS, TokenStore, token_files
 from aladin_network.errors import IndexCorruptError, ShapeError
+from aladin_network.types import TOKEN_DTYPES
 
 LENGTHS = [3, 0, 1, 5, 0, 2]
 COUNT, TOTAL, DIM = len(LENGTHS), sum(LENGTHS), 8

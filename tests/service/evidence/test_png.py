@@ -52,5 +52,5 @@ def test_another_file_is_refused(kind: str) -> None:
         target = io.BytesIO()
         Image.new("RGB", (2, 2)).save(target, "PNG", pnginfo=info)
         data = target.getvalue()
-    with pytest.raises(InputError, match="no drawing of evidence"):
+    with pytest.raises(InputError, match="not a drawing of evidence"):
         read_evidence(data)

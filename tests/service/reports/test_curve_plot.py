@@ -16,7 +16,7 @@ from aladin_index.measure.curve_points import (
     SearchTimes,
 )
 from aladin_network.errors import InputError
-from aladin_network.scoring.fusion import Direction
+from aladin_network.types import Direction
 from aladin_service.reports.curve_plot import curve_figure, write_curve
 
 NUMBERS = [1, 10, 100, 5000]

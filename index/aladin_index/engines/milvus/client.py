@@ -1,7 +1,4 @@
-"""Milvus as an engine: the collections of an index, see `aladin_index.engines.client`.
-
-From a location to a client of Milvus.
-"""
+"""Client of Milvus: the collections of one index, see `aladin_index.engines.client`."""
 
 from __future__ import annotations
 
@@ -57,8 +54,8 @@ from aladin_index.engines.milvus.rows import (
     row_of,
 )
 from aladin_index.format.engine_location import EngineLocation
-from aladin_index.settings import Target
 from aladin_network.errors import EngineError
+from aladin_network.types import Target
 
 _MAX_RESULTS = 16_384  # Milvus's own limit
 _NO_SUCH_ALIAS = 1600

@@ -1,13 +1,8 @@
-"""Filters in the language of Milvus, over what `aladin_index.engines.milvus.rows` keeps of
-metadata.
+"""Items as rows of a Milvus collection, filters over these rows, and batches of rows.
 
-An item as a row of a Milvus collection, and back.
-
-A row's key is a digest of the item's id, so that ids may be of any length and hold anything. The
-releases of Milvus that this is for have no field for bytes: tokens are kept as base64 in as many
-texts as they need.
-
-How much goes into one message to Milvus.
+A row's key is a digest of the item's id, so that ids may be of any length and contain anything.
+The supported releases of Milvus have no field type for bytes: tokens are stored as base64 in as
+many text fields as they need.
 """
 
 from __future__ import annotations
@@ -31,9 +26,9 @@ from aladin_index.engines.filter_fields import (
 )
 from aladin_index.engines.record import item_from_text, item_text, token_bytes, tokens_of
 from aladin_index.items.filters import And, Bound, Comparison, Equal, Exists, Filter, Not, Or, Range
-from aladin_index.settings import TokenDtype
 from aladin_index.tokens.codec import CODE_BITS, PackedTokens, TokenCodec
 from aladin_network.errors import EngineError, InputError
+from aladin_network.types import TokenDtype
 
 TERMS, EXTENTS = "terms", "extents"
 

@@ -1,7 +1,7 @@
-"""Qdrant as an engine: its collections under one name, whatever keeps them.
+"""Client of Qdrant: the collections of one index, in whichever kind of store.
 
-The record collection of a generation has a point for the record, and one for each side with the
-codec of its tokens: items cannot be read or written without it.
+The record collection of a generation has one point for the record, and one point per collection
+with the codec of its tokens, without which items cannot be read or written.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from aladin_index.engines.qdrant.points import (
     point_of,
 )
 from aladin_index.engines.qdrant.store import CollectionShape, Point, PointStore, TokenVectors
-from aladin_index.settings import TARGETS, Target
 from aladin_network.errors import EngineError
+from aladin_network.types import TARGETS, Target
 
 # A server answers a request of any size, but holds all of the answer in memory.
 _MAX_RESULTS = 10_000

@@ -1,25 +1,21 @@
-"""``aladin index add``.
-
-``aladin index delete``.
-
-``aladin index compact``.
-
-``aladin index rollback``.
-"""
+"""``aladin index add``, ``delete``, ``compact`` and ``rollback``: changes of an index."""
 
 from __future__ import annotations
 
 from contextlib import closing
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aladin_network.types import OnDuplicate, Target
+from aladin_service.commands.index.reports import print_generation, warn_of_places
 from aladin_service.commands.options import (
     DetectorOption,
     IndexArgument,
     MaxMetadataOption,
+    PartOfDataOption,
     PhotosRootOption,
     RegionLabelsOption,
     RegionsOption,
@@ -28,19 +24,15 @@ from aladin_service.commands.options import (
     opened_regions,
 )
 from aladin_service.commands.progress import stderr_progress
-from aladin_service.commands.search import TargetName
-from aladin_service.reports.index_facts import print_generation, warn_of_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
-class Duplicates(StrEnum):
-    """What to do where an id is there already."""
-
-    ERROR = "error"
-    REPLACE = "replace"
-    SKIP = "skip"
+    from aladin_index.encode.item_encoders import RegionReader
+    from aladin_index.encode.source_items import PhotoPlaces, SourceItem
+    from aladin_index.format.records import SkippedItem
+    from aladin_network.detectors.base import Detector
+    from aladin_training.data.regions import RegionStore
 
 
 def add(
@@ -51,93 +43,61 @@ def add(
     texts: Annotated[
         Path | None, typer.Option("--texts", metavar="SRC", help="Texts, as of `index build`.")
     ] = None,
-    split: Annotated[
-        str | None, typer.Option("--split", help="Only this split of a data set; else all of it.")
-    ] = None,
+    split: PartOfDataOption = None,
     photos_root: PhotosRootOption = None,
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
     detector: DetectorOption = None,
     max_metadata: MaxMetadataOption = None,
     on_duplicate: Annotated[
-        Duplicates,
+        OnDuplicate,
         typer.Option(
             "--on-duplicate",
-            help="Where an id is in the index: add nothing at all, put the new item in the place "
-            "of the old, or keep the old.",
+            help="If an id is already in the index: add nothing at all, replace the old item, or "
+            "keep the old item.",
         ),
-    ] = Duplicates.ERROR,
+    ] = "error",
 ) -> None:
     """Add photos, texts or both to an index, without a rebuild.
 
-    In: INDEX, whose own model encodes them, and --images, --texts or both. Out: the items can be
-    found by every search that begins later, also in services that run; on stdout, how many.
-    Photos that cannot be used are left out and named on stderr, as `index build` does it.
+    In: INDEX, whose model encodes them, and --images, --texts or both. Out: every search that
+    starts later finds the items, in running services too; their number is printed on stdout.
+    Photos that cannot be used are skipped and named on stderr, as with `index build`.
 
-    Items are encoded in batches of 64. A batch is applied in one step and is on the disk before
-    the next begins: a kill loses at most the batch that it falls into, all of it. Run again with
-    --on-duplicate skip to go on. With --on-duplicate error the source is read twice: all ids are
-    looked at before the first item is added.
+    Items are encoded in batches of 64. Each batch is applied atomically and is on disk before the
+    next one starts: a kill loses at most the current batch, as a whole. To continue, run the
+    command again with --on-duplicate skip. With --on-duplicate error the source is read twice: all
+    ids are checked before the first item is added.
     """
     from aladin_index.encode.add import AddSettings, add_items, check_new
-    from aladin_index.encode.item_encoders import RegionReader, SkippedItem
-    from aladin_index.encode.source_items import PhotoPlaces, SourceItem
     from aladin_index.format.layout import MODEL, live_generation
     from aladin_index.open import open_writer
-    from aladin_index.settings import Target
     from aladin_network.checkpoint import load_checkpoint
     from aladin_network.errors import InputError
-    from aladin_service.intake.sources import (
-        DetectedRegions,
-        image_items,
-        photo_places,
-        text_items,
-        with_photo_keys,
-    )
     from aladin_service.settings import engine_options
-    from aladin_training.data.records import ignore_skipped, log_skipped
 
-    sources: dict[Target, Path] = {}
-    if images is not None:
-        sources["images"] = images
-    if texts is not None:
-        sources["texts"] = texts
-    if not sources:
+    if images is None and texts is None:
         raise InputError("expected --images, --texts or both, got neither")
-
     store = opened_regions(regions, region_labels)
     engine = engine_options(index)
     if engine is None:
-        live_generation(index)  # says so where there is no index
+        live_generation(index)  # raises if there is no index
     checkpoint = load_checkpoint(index / MODEL)
     finder = None
     if images is not None and store is None:
         finder = detector_for(checkpoint.model.image.encoder, detector)
-    reader: RegionReader | None = store if finder is None else DetectedRegions(finder)
-
-    places: PhotoPlaces | None = None
-
-    def items(target: Target, *, first: bool = False) -> Iterable[SourceItem | SkippedItem]:
-        nonlocal places
-        source = sources[target]
-        if target == "texts":
-            # Named once: not while ids are looked at, nor where the photos are added, too.
-            on_skip = ignore_skipped if first or texts == images else log_skipped
-            return text_items(source, split, on_skip)
-        places = photo_places(source, photos_root)  # of this reading: it counts
-        photos = image_items(source, split, store, places)
-        return photos if finder is None else with_photo_keys(photos)
-
+    source = _NewItems(images, texts, split, photos_root, store, finder)
     limits = metadata_limits(max_metadata)
-    settings = AddSettings(on_duplicate=on_duplicate.value, metadata=limits)
+    settings = AddSettings(on_duplicate=on_duplicate, metadata=limits)
     with closing(open_writer(index, checkpoint.model_id, engine=engine)) as writer:
-        if on_duplicate is Duplicates.ERROR:
-            for target in sources:
-                check_new(writer, target, items(target, first=True), limits)
-        for target in sources:
+        if on_duplicate == "error":
+            for target in source.targets:
+                check_new(writer, target, source.read(target, report=False), limits)
+        for target in source.targets:
+            items, reader = source.read(target), source.reader
             with stderr_progress() as progress:
                 counts = add_items(
-                    writer, checkpoint.model, target, items(target), settings, progress, reader
+                    writer, checkpoint.model, target, items, settings, progress, reader
                 )
             for item_id, reason in counts.left_out:
                 typer.echo(f"left out {item_id}: {reason}", err=True)
@@ -145,32 +105,97 @@ def add(
                 f"{index}: {target}: {counts.added} added, {counts.replaced} replaced, "
                 f"{counts.skipped} skipped, {len(counts.left_out)} left out"
             )
-    if places is not None:
-        warn_of_places(places)
+    if source.places is not None:
+        warn_of_places(source.places)
+
+
+@dataclass
+class _NewItems:
+    """The items to add, which may be read more than once.
+
+    Attributes:
+        images: Source of photos, or None.
+        texts: Source of texts, or None.
+        split: Split of the sources, or None for all of them.
+        photos_root: Folder that photos have to be in, or None.
+        store: Precomputed regions, or None.
+        finder: Detector of regions, or None.
+        places: Where the photos of the last reading are; None before the first.
+    """
+
+    images: Path | None
+    texts: Path | None
+    split: str | None
+    photos_root: Path | None
+    store: RegionStore | None
+    finder: Detector | None
+    places: PhotoPlaces | None = None
+
+    @property
+    def targets(self) -> list[Target]:
+        """Images, texts or both."""
+        sources: list[tuple[Target, Path | None]] = [("images", self.images), ("texts", self.texts)]
+        return [target for target, source in sources if source is not None]
+
+    @property
+    def reader(self) -> RegionReader | None:
+        """Reads the regions of photos, or None if the network reads photos."""
+        from aladin_service.intake.sources import DetectedRegions
+
+        return self.store if self.finder is None else DetectedRegions(self.finder)
+
+    def read(self, target: Target, *, report: bool = True) -> Iterable[SourceItem | SkippedItem]:
+        """Read the images or the texts.
+
+        Args:
+            target: Which of the two; its source is not None.
+            report: Log lines of texts that are skipped.
+        """
+        from aladin_service.intake.sources import (
+            image_items,
+            photo_places,
+            text_items,
+            with_photo_keys,
+        )
+        from aladin_training.data.records import ignore_skipped, log_skipped
+
+        if target == "texts":
+            assert self.texts is not None
+            # Reported once: not if the photos are added from the same source.
+            on_skip = log_skipped if report and self.texts != self.images else ignore_skipped
+            return text_items(self.texts, self.split, on_skip)
+        assert self.images is not None
+        self.places = photo_places(self.images, self.photos_root)  # counts, so one for each reading
+        photos = image_items(self.images, self.split, self.store, self.places)
+        return photos if self.finder is None else with_photo_keys(photos)
 
 
 def delete(
     index: IndexArgument,
-    target: Annotated[TargetName, typer.Option("--target", help="Images or texts.")],
+    target: Annotated[Target, typer.Option("--target", help="Images or texts.")],
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="ID...", help="Items to remove.")
     ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
-            "--ids", metavar="FILE", exists=True, dir_okay=False, help="More ids, one a line."
+            "--ids",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="File of more ids, one per line.",
         ),
     ] = None,
     ignore_missing: Annotated[
-        bool, typer.Option("--ignore-missing", help="Go on where an id is not in the index.")
+        bool, typer.Option("--ignore-missing", help="Ignore ids that are not in the index.")
     ] = False,
 ) -> None:
     """Remove items from an index, without a rebuild.
 
-    In: INDEX, --target, and ids, in a file or in the command. Out: no search that begins later
-    finds the items, in no service that runs; on stdout, how many are gone. All ids of the command
-    are removed in one step, or none: an id that is not there is an error unless --ignore-missing.
-    The photos themselves are not touched.
+    In: INDEX, --target, and ids on the command line or in a file. Out: no search that starts
+    later finds the items, running services included; their number is printed on stdout. The ids
+    are removed all at once or not at all: an id that is not in the index is an error unless
+    --ignore-missing is given. The photos themselves are not touched.
     """
     from aladin_index.format.layout import MODEL, generation_folder, live_generation
     from aladin_index.format.manifest import read_manifest
@@ -190,26 +215,26 @@ def delete(
     else:
         model_id = read_model_id(index / MODEL)
     with closing(open_writer(index, model_id, engine=engine)) as writer:
-        report = writer.delete(target.value, wanted, ignore_missing=ignore_missing)
+        report = writer.delete(target, wanted, ignore_missing=ignore_missing)
     missing = f", {len(report.missing)} were not there" if report.missing else ""
-    typer.echo(f"{index}: {target.value}: {len(report.deleted)} deleted{missing}")
+    typer.echo(f"{index}: {target}: {len(report.deleted)} deleted{missing}")
 
 
 def compact(
     index: IndexArgument,
     keep: Annotated[
         int,
-        typer.Option("--keep", min=0, help="Earlier generations that stay for `index rollback`."),
+        typer.Option("--keep", min=0, help="Earlier generations to keep for `index rollback`."),
     ] = 1,
 ) -> None:
-    """Fold what was added and deleted into a new generation.
+    """Merge additions and deletions into a new generation.
 
-    In: INDEX, which is searched and changed meanwhile as before; what comes during the compaction
-    is carried over, and pending again. Out: a new live generation, taken up by services that run;
-    earlier ones beyond --keep, those that were rolled back with all that was added to them, and
-    uploaded photos that are in none, are removed from the disk; on stdout, what was done. Changes
-    that will go with a generation that was rolled back are named on stderr beforehand. A kill
-    leaves the index as it was; the next command that writes a generation clears up.
+    In: INDEX, which can be searched and changed meanwhile; changes made during the compaction are
+    carried over and stay pending. Out: a new live generation, picked up by running services.
+    Removed from the disk: earlier generations beyond --keep, generations that were rolled back
+    with all their additions, and uploaded photos that no generation has. Stdout lists what was
+    done; changes about to be lost with a generation that was rolled back are listed on stderr
+    first. A kill leaves the index as it was; the next command that writes a generation cleans up.
     """
     from aladin_index.generations.compact import compact_index
     from aladin_index.generations.history import describe_changes
@@ -237,15 +262,17 @@ def rollback(
     index: IndexArgument,
     to: Annotated[
         int | None,
-        typer.Option("--to", metavar="N", help="Generation to go to; else the one before."),
+        typer.Option(
+            "--to", metavar="N", help="Generation to make live. [default: the previous one]"
+        ),
     ] = None,
 ) -> None:
     """Make an earlier generation live again, as it was when it was replaced.
 
-    In: INDEX. Out: the generation is live with the changes that it had, taken up by services that
-    run; on stdout, what is undone by that. Nothing is deleted yet: `--to` the generation that was
-    left brings it back, with its changes, until the next `aladin index compact` removes it from
-    the disk.
+    In: INDEX. Out: the generation is live with the changes it had, and picked up by running
+    services; what this undoes is printed on stdout. Nothing is deleted yet: `--to` with the
+    generation left behind restores it, with its changes, until the next `aladin index compact`
+    removes it from the disk.
     """
     from aladin_index.generations.earlier import rollback_index
     from aladin_index.generations.history import describe_changes, rolled_back_changes

@@ -1,9 +1,4 @@
-"""``aladin index import``.
-
-``aladin index export``.
-
-``aladin index merge``.
-"""
+"""``aladin index import``, ``export`` and ``merge``: indexes made from encoded items."""
 
 from __future__ import annotations
 
@@ -12,17 +7,18 @@ from typing import Annotated
 
 import typer
 
-from aladin_service.commands.index.build import (
+from aladin_network.types import TokenDtype
+from aladin_service.commands.index.build_options import (
     AnnOption,
     FieldsOption,
     MemoryOption,
+    OutOption,
     RecallOption,
-    Tokens,
     fields_of,
 )
+from aladin_service.commands.index.reports import print_generation, warn_of_places
 from aladin_service.commands.options import IndexArgument, PhotosRootOption
 from aladin_service.commands.progress import stderr_progress
-from aladin_service.reports.index_facts import print_generation, warn_of_places
 
 
 def import_(
@@ -32,32 +28,32 @@ def import_(
     model: Annotated[
         Path,
         typer.Option(
-            "--model", metavar="CHECKPOINT", help="Network that made them; it encodes the queries."
+            "--model",
+            metavar="CHECKPOINT",
+            help="Network that computed them; it encodes the queries.",
         ),
     ],
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder of the index; a new one, or one to replace.")
-    ],
+    out: OutOption,
     ann: AnnOption = "auto",
     memory_budget: MemoryOption = None,
     ann_recall: RecallOption = 0.99,
     tokens: Annotated[
-        Tokens | None,
-        typer.Option("--tokens", help="How tokens are to be stored. [default: as they are]"),
+        TokenDtype | None,
+        typer.Option("--tokens", help="Stored form of the tokens. [default: as in FOLDER]"),
     ] = None,
     filter_fields: FieldsOption = None,
     photos_root: PhotosRootOption = None,
 ) -> None:
-    """Make an index of ready-made embeddings and tokens; nothing is encoded.
+    """Make an index of precomputed embeddings and tokens; nothing is encoded.
 
-    In: FOLDER, as aladin index export or clip-retrieval inference writes it: img_emb/,
-    text_emb/ and metadata/, with img_tokens/ and text_tokens/ where there are tokens; without
-    them, a search is by the embeddings alone. Out: in the folder --out, a new generation of the
-    index, live once it is whole; on stdout, what it holds. Embeddings have to be L2-normalised
-    and of the size of CHECKPOINT's; an export has to be of CHECKPOINT itself.
+    In: FOLDER, as written by aladin index export or clip-retrieval inference: img_emb/, text_emb/
+    and metadata/, and optionally img_tokens/ and text_tokens/; without tokens, searches use the
+    embeddings alone. Out: in the folder --out, a new generation of the index, live once it is
+    complete; its contents are printed on stdout. Embeddings have to be L2-normalised and of
+    CHECKPOINT's size; an export has to be from CHECKPOINT itself.
 
-    The metadata may name any picture of this machine, which whoever searches the index can then
-    see: with --photos-root, photos outside of that folder are left out and named on stderr.
+    The metadata may name any picture on this machine, and whoever searches the index can see it:
+    with --photos-root, photos outside that folder are skipped and named on stderr.
     """
     from aladin_index.encode.source_items import PhotoPlaces
     from aladin_index.exchange.importer import import_index
@@ -69,10 +65,9 @@ def import_(
         ann_recall=ann_recall,
         filter_fields=fields_of(filter_fields),
     )
-    token_dtype = None if tokens is None else tokens.value
     places = PhotoPlaces(folder, photos_root)
     with stderr_progress() as progress:
-        report = import_index(folder, model, out, settings, token_dtype, progress, places)
+        report = import_index(folder, model, out, settings, tokens, progress, places)
     print_generation(out, report.generation, report.counts, report.left_out)
     warn_of_places(places)
 
@@ -81,11 +76,12 @@ def export(
     index: IndexArgument,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The new folder.")],
 ) -> None:
-    """Write embeddings, tokens and metadata out, in the layout of clip-retrieval.
+    """Export embeddings, tokens and metadata in the layout of clip-retrieval.
 
-    In: INDEX, with all that was added to it and removed from it. Out: in the new folder --out,
-    img_emb/, img_tokens/ and metadata/ of the photos, the same of the texts below texts/, and a
-    manifest.json; aladin index import makes the same index of them. On stdout, what was written.
+    In: INDEX, additions and deletions included. Out: in the new folder --out, img_emb/,
+    img_tokens/ and metadata/ of the photos, the same of the texts below texts/, and a
+    manifest.json; aladin index import makes the same index from it. The numbers of items are
+    printed on stdout.
     """
     from aladin_index.exchange.exporter import export_index
 
@@ -98,25 +94,23 @@ def merge(
     parts: Annotated[
         list[Path], typer.Argument(metavar="PART...", help="Folders of indexes of the same model.")
     ],
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder of the index; a new one, or one to replace.")
-    ],
+    out: OutOption,
     ann: AnnOption = "auto",
     memory_budget: MemoryOption = None,
     ann_recall: RecallOption = 0.99,
     filter_fields: FieldsOption = None,
 ) -> None:
-    """Put indexes together that were built on different machines.
+    """Merge indexes that were built on different machines.
 
     In: PART..., built with the same model and the same --tokens; no id may be in two of them.
     Out: in the folder --out, a new generation with all their items, in the order of the parts,
-    live once it is whole; on stdout, what it holds. Items that were added to a part, or removed
-    from it, count. Nothing is encoded again. The parts stay as they are.
+    live once it is complete; its contents are printed on stdout. Additions to the parts and
+    deletions from them are included. Nothing is encoded again. The parts stay as they are.
 
     The parts 1/N to N/N of `aladin index build --part`, given in this order, make the index that
-    a build of the whole source would be: the same rows with the same encodings, and with float16
-    tokens the same files; other tokens were rounded part by part. Fields for filters are those of
-    the first part, unless --filter-fields is given. A merge that was killed is run again.
+    a build of the whole source would make: the same rows with the same encodings, and with float16
+    tokens the same files; other tokens were rounded part by part. Filter fields are those of the
+    first part, unless --filter-fields is given. If a merge is killed, run it again.
     """
     from aladin_index.generations.merge import merge_indexes
     from aladin_index.settings import BuildSettings

@@ -1,7 +1,4 @@
-"""``aladin index info``.
-
-``aladin index verify``.
-"""
+"""``aladin index info`` and ``verify``: what an index contains, and whether it is intact."""
 
 from __future__ import annotations
 
@@ -24,12 +21,12 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
     plot: PlotOption = None,
 ) -> None:
-    """Say what an index holds.
+    """Show what an index contains.
 
-    In: INDEX. Out: on stdout its generation, model, sizes, first stages and pending changes, what
-    was measured of both stages when it was built and when it was tuned, and of its probabilities
-    when they were fitted; on stderr, where these were fitted among far more or fewer items. Of an
-    index that an engine keeps, where it is, what was pushed and what is there now.
+    In: INDEX. Out: on stdout its generation, model, sizes, first stages and pending changes, and
+    the measurements of both stages made when it was built and tuned, and of its probabilities when
+    they were fitted; on stderr, a warning if these were fitted among far more or fewer items. For
+    an index kept by an engine: its location, what was pushed and what is there now.
     """
     from aladin_index.format.engine_location import location_of
     from aladin_index.generations.info import describe
@@ -60,7 +57,7 @@ def info(
 def _engine_info(
     index: Path, location: EngineLocation, *, as_json: bool, plot: Path | None
 ) -> None:
-    """Say what an engine has of an index."""
+    """Show what an engine has of an index."""
     from aladin_index.engines.connect import connect
     from aladin_index.engines.engine_index import describe_engine_index
     from aladin_network.errors import InputError
@@ -83,10 +80,10 @@ def _engine_info(
 
 
 def verify(index: IndexArgument) -> None:
-    """Compare every file of an index with its checksum.
+    """Verify the checksum of every file of an index.
 
-    In: INDEX. Out: on stdout, what was compared; exit code 1 and, on stderr, the names of the
-    files that are not as they were built.
+    In: INDEX. Out: on stdout, what was compared; on a mismatch, exit code 1 and the names of the
+    damaged files on stderr.
     """
     from aladin_index.generations.verify import verify_index
 

@@ -5,31 +5,32 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from aladin_service.commands.options import parse_bytes
+from aladin_network.types import TokenDtype
+from aladin_service.commands.options import JsonOption, parse_bytes
 
 MEMORY = "64GiB"
 
 
-class TokenBits(StrEnum):
-    """Bits of a token's value, as `aladin index build --tokens` stores it."""
-
-    two = "2"
-    four = "4"
-    eight = "8"
-    sixteen = "16"
+# Bits of a token's value, and how `aladin index build --tokens` calls that form.
+TokenBits = Literal["2", "4", "8", "16"]
+_TOKEN_DTYPES: dict[TokenBits, TokenDtype] = {
+    "2": "2bit",
+    "4": "4bit",
+    "8": "int8",
+    "16": "float16",
+}
 
 
 def parse_count(text: str) -> int:
-    """Read a number of things: ``1e9``, ``2.5e6``, ``1_000_000``, ``5000``.
+    """Parse a count: ``1e9``, ``2.5e6``, ``1_000_000``, ``5000``.
 
     Raises:
-        BadParameter: it is no whole number above 0.
+        BadParameter: If `text` is not a whole number above 0.
     """
     try:
         number = float(text)
@@ -42,17 +43,17 @@ def parse_count(text: str) -> int:
 
 @dataclass(frozen=True)
 class TokenShape:
-    """Tokens of an item, and the values of each."""
+    """Number of tokens of an item, and number of values of each."""
 
     tokens: int
     dim: int
 
 
 def parse_shape(text: str) -> TokenShape:
-    """Read tokens and the values of each: ``49x128``.
+    """Parse tokens and values per token: ``49x128``.
 
     Raises:
-        BadParameter: it has another form.
+        BadParameter: If `text` has another form.
     """
     found = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,4})", text.strip())
     if found is None:
@@ -60,98 +61,102 @@ def parse_shape(text: str) -> TokenShape:
     return TokenShape(int(found[1]), int(found[2]))
 
 
-def plan(
-    items: Annotated[
-        int,
-        typer.Option("--items", metavar="N", parser=parse_count, help="Photos, e.g. 1e9."),
-    ],
-    dim: Annotated[int, typer.Option("--dim", min=1, help="Values of an embedding.")] = 256,
-    tokens: Annotated[
-        TokenShape,
-        typer.Option(
-            "--tokens",
-            metavar="NxD",
-            parser=parse_shape,
-            help="Tokens of a photo, and the values of each.",
-        ),
-    ] = "49x128",  # pyright: ignore[reportArgumentType]
-    token_bits: Annotated[
-        TokenBits, typer.Option("--token-bits", help="Bits of a token's value.")
-    ] = TokenBits.eight,
-    qps: Annotated[
-        float, typer.Option("--qps", help="Queries a second at the busiest time.")
-    ] = 10.0,
-    p95_ms: Annotated[
-        float, typer.Option("--p95-ms", help="What 95 of 100 queries may take.")
-    ] = 100.0,
-    candidates: Annotated[
-        int, typer.Option("--candidates", min=1, help="Photos that the second stage orders.")
-    ] = 100,
-    words: Annotated[int, typer.Option("--words", min=1, help="Tokens of a query.")] = 12,
-    replicas: Annotated[
-        int, typer.Option("--replicas", min=1, help="Copies of everything; 2: one may fail.")
-    ] = 2,
-    keep: Annotated[int, typer.Option("--keep", min=1, help="Generations on the disk.")] = 2,
-    machine_memory: Annotated[
-        int,
-        typer.Option(
-            "--machine-memory", metavar="SIZE", parser=parse_bytes, help="Of one machine."
-        ),
-    ] = MEMORY,  # pyright: ignore[reportArgumentType]
-    machine_cores: Annotated[
-        int, typer.Option("--machine-cores", min=1, help="Of one machine.")
-    ] = 16,
-    photos_per_second: Annotated[
-        float | None,
-        typer.Option(
-            "--photos-per-second",
-            help="That a machine encodes. [default: what its cores do of the network that was "
-            "measured]",
-        ),
-    ] = None,
-    build_machines: Annotated[
-        int,
-        typer.Option("--build-machines", min=1, help="That encode, each a part (--part i/n)."),
-    ] = 1,
-    constants: Annotated[
-        Path | None,
-        typer.Option(
-            "--constants",
-            metavar="FILE",
-            dir_okay=False,
-            help="Measured by `python -m benchmarks.search.constants --out FILE`. "
-            "[default: those that came with this installation]",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
-) -> None:
-    """Say what an index of some size will take, on one machine and in a cluster.
+ItemsOption = Annotated[
+    int,
+    typer.Option("--items", metavar="N", parser=parse_count, help="Number of photos, e.g. 1e9."),
+]
+DimOption = Annotated[int, typer.Option("--dim", min=1, help="Values per embedding.")]
+TokensOption = Annotated[
+    TokenShape,
+    typer.Option(
+        "--tokens", metavar="NxD", parser=parse_shape, help="Tokens per photo x values per token."
+    ),
+]
+TokenBitsOption = Annotated[TokenBits, typer.Option("--token-bits", help="Bits per token value.")]
+QpsOption = Annotated[float, typer.Option("--qps", help="Queries per second at peak load.")]
+P95Option = Annotated[
+    float, typer.Option("--p95-ms", help="95th percentile of the latency to achieve.")
+]
+CandidatesOption = Annotated[
+    int, typer.Option("--candidates", min=1, help="Photos that the second stage re-ranks.")
+]
+WordsOption = Annotated[int, typer.Option("--words", min=1, help="Tokens per query.")]
+ReplicasOption = Annotated[
+    int, typer.Option("--replicas", min=1, help="Copies of everything; with 2, one may fail.")
+]
+KeepOption = Annotated[int, typer.Option("--keep", min=1, help="Generations kept on disk.")]
+MachineMemoryOption = Annotated[
+    int,
+    typer.Option(
+        "--machine-memory", metavar="SIZE", parser=parse_bytes, help="Memory per machine."
+    ),
+]
+MachineCoresOption = Annotated[
+    int, typer.Option("--machine-cores", min=1, help="Cores per machine.")
+]
+PhotosPerSecondOption = Annotated[
+    float | None,
+    typer.Option(
+        "--photos-per-second",
+        help="Photos that a machine encodes per second. [default: the rate of its cores with the "
+        "measured network]",
+    ),
+]
+BuildMachinesOption = Annotated[
+    int,
+    typer.Option("--build-machines", min=1, help="Machines that encode, each a part (--part i/n)."),
+]
+ConstantsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--constants",
+        metavar="FILE",
+        dir_okay=False,
+        help="Costs measured by `python -m benchmarks.search.constants --out FILE`. "
+        "[default: those of this installation]",
+    ),
+]
 
-    In: numbers. Out: on stdout, memory, disk, machines, hours of building and the latency to
-    expect of an index of files and of one in an engine such as Milvus, computed from costs that
-    were measured; docs/PLAN.md has the formulas. It says what was held against real indexes and
-    what is extrapolated beyond them. One side is planned: for texts, call it with theirs.
+
+def plan(
+    items: ItemsOption,
+    dim: DimOption = 256,
+    tokens: TokensOption = "49x128",  # pyright: ignore[reportArgumentType]
+    token_bits: TokenBitsOption = "8",
+    qps: QpsOption = 10.0,
+    p95_ms: P95Option = 100.0,
+    candidates: CandidatesOption = 100,
+    words: WordsOption = 12,
+    replicas: ReplicasOption = 2,
+    keep: KeepOption = 2,
+    machine_memory: MachineMemoryOption = MEMORY,  # pyright: ignore[reportArgumentType]
+    machine_cores: MachineCoresOption = 16,
+    photos_per_second: PhotosPerSecondOption = None,
+    build_machines: BuildMachinesOption = 1,
+    constants: ConstantsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate what an index of a given size takes, on one machine and in a cluster.
+
+    In: numbers. Out: on stdout, memory, disk, machines, build hours and expected latency of an
+    index of files, and of one in an engine such as Milvus. They are computed from measured costs;
+    docs/PLAN.md has the formulas. The output tells what was checked against real indexes and what
+    is extrapolated beyond them. A plan covers the photos or the texts: for texts, run it with
+    their numbers.
     """
     from aladin_index.plan.constants import PACKAGED_CONSTANTS, read_constants
     from aladin_index.plan.measurements import read_measurements
     from aladin_index.plan.plan import make_plan
     from aladin_index.plan.workload import Workload
-    from aladin_index.settings import TokenDtype
     from aladin_service.reports.plan_report import plan_data, plan_notes, plan_table
     from aladin_service.reports.tables import print_table
 
-    forms: dict[TokenBits, TokenDtype] = {
-        TokenBits.two: "2bit",
-        TokenBits.four: "4bit",
-        TokenBits.eight: "int8",
-        TokenBits.sixteen: "float16",
-    }
     workload = Workload(
         items=items,
         embedding_dim=dim,
         tokens=tokens.tokens,
         token_dim=tokens.dim,
-        token_dtype=forms[token_bits],
+        token_dtype=_TOKEN_DTYPES[token_bits],
         candidates=candidates,
         words=words,
         queries_per_s=qps,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aladin_network.types import EngineKind
 from aladin_service.commands.options import IndexArgument
 from aladin_service.commands.progress import stderr_progress
 
@@ -18,115 +18,123 @@ if TYPE_CHECKING:
     from aladin_index.format.engine_location import EngineLocation
 
 
-class Engines(StrEnum):
-    """Engines that can keep an index."""
-
-    MILVUS = "milvus"
-    QDRANT = "qdrant"
-    QDRANT_EDGE = "qdrant-edge"
+OutOption = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        metavar="FOLDER",
+        help="Folder that stands for the index in the engine: a new one, or that of an earlier "
+        "push, whose options are the defaults.",
+    ),
+]
+EngineOption = Annotated[
+    EngineKind | None, typer.Option("--engine", help="Engine that takes the index.")
+]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        help="Engine URL: http://host:port or https://host:port; file:///folder for Qdrant inside "
+        "each process that searches. With --engine qdrant, such a folder can run code when it is "
+        "opened: processes that search it later need ALADIN_ENGINE_URL, the same address, in their "
+        "environment.",
+    ),
+]
+NameOption = Annotated[str | None, typer.Option("--name", help="Name of the index in the engine.")]
+ShardsOption = Annotated[int | None, typer.Option("--shards", min=1, help="Shards per collection.")]
+ReplicasOption = Annotated[
+    int | None, typer.Option("--replicas", min=1, help="Replicas per shard.")
+]
+EngineIndexOption = Annotated[
+    str | None,
+    typer.Option(
+        "--engine-index",
+        metavar="KIND",
+        help="First stage that the engine builds, such as hnsw, flat or ivf_flat.",
+    ),
+]
+IndexParamsOption = Annotated[
+    list[str] | None,
+    typer.Option("--index-param", metavar="KEY=VALUE", help="Index build parameter; repeatable."),
+]
+SearchParamsOption = Annotated[
+    list[str] | None,
+    typer.Option("--search-param", metavar="KEY=VALUE", help="Search parameter; repeatable."),
+]
+ConsistencyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--consistency", metavar="LEVEL", help="Consistency of reads, in the engine's own terms."
+    ),
+]
+RecallOption = Annotated[
+    float | None,
+    typer.Option(
+        "--ann-recall",
+        help="Share of the exact nearest items that the engine has to find: searches are as wide "
+        "as this requires, unless --search-param sets the width. [default: as INDEX was built]",
+    ),
+]
+BatchSizeOption = Annotated[
+    int, typer.Option("--batch-size", min=1, help="Items per request to the engine.")
+]
+KeepOption = Annotated[
+    int,
+    typer.Option(
+        "--keep",
+        min=1,
+        help="Generations to keep in the engine and its memory, the new one included.",
+    ),
+]
+DiscardOption = Annotated[
+    bool,
+    typer.Option(
+        "--discard-changes",
+        help="Continue although the live generation in the engine has additions or deletions: the "
+        "new generation does not have them.",
+    ),
+]
+UnlessLiveOption = Annotated[
+    bool,
+    typer.Option(
+        "--unless-live",
+        help="Do nothing if INDEX is live in the engine in its present state: for jobs that run at "
+        "every start.",
+    ),
+]
 
 
 def push(
     index: IndexArgument,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            metavar="FOLDER",
-            help="Folder that stands for the index in the engine; a new one, or one of an "
-            "earlier push, whose options then hold where none are given.",
-        ),
-    ],
-    engine: Annotated[
-        Engines | None, typer.Option("--engine", help="Which engine takes the index.")
-    ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            "--url",
-            help="Of the engine: http://host:port or https://host:port; file:///folder for "
-            "Qdrant in each process that searches. With --engine qdrant, such a folder can run "
-            "code when it is opened: what searches it later needs ALADIN_ENGINE_URL, the same "
-            "address, in its environment.",
-        ),
-    ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Of the index in the engine.")] = None,
-    shards: Annotated[
-        int | None, typer.Option("--shards", min=1, help="Of each side of the new generation.")
-    ] = None,
-    replicas: Annotated[
-        int | None, typer.Option("--replicas", min=1, help="Of each shard, in the engine.")
-    ] = None,
-    engine_index: Annotated[
-        str | None,
-        typer.Option(
-            "--engine-index",
-            metavar="KIND",
-            help="The first stage that the engine builds, such as hnsw, flat or ivf_flat.",
-        ),
-    ] = None,
-    index_params: Annotated[
-        list[str] | None,
-        typer.Option("--index-param", metavar="KEY=VALUE", help="Of building it; repeatable."),
-    ] = None,
-    search_params: Annotated[
-        list[str] | None,
-        typer.Option("--search-param", metavar="KEY=VALUE", help="Of searching it; repeatable."),
-    ] = None,
-    consistency: Annotated[
-        str | None,
-        typer.Option("--consistency", metavar="LEVEL", help="Of reads, in the engine's own words."),
-    ] = None,
-    ann_recall: Annotated[
-        float | None,
-        typer.Option(
-            "--ann-recall",
-            help="Share of the exact nearest items that the engine has to find: searches look as "
-            "far as is needed for it, unless --search-param says how far. Without: what INDEX was "
-            "built for.",
-        ),
-    ] = None,
-    batch_size: Annotated[
-        int, typer.Option("--batch-size", min=1, help="Items that are sent together.")
-    ] = 256,
-    keep: Annotated[
-        int,
-        typer.Option(
-            "--keep",
-            min=1,
-            help="Generations that stay in the engine and its memory, the new one included.",
-        ),
-    ] = 2,
-    discard_changes: Annotated[
-        bool,
-        typer.Option(
-            "--discard-changes",
-            help="Go on although items were added to what is live in the engine, or removed from "
-            "it: the new generation does not have these changes.",
-        ),
-    ] = False,
-    unless_live: Annotated[
-        bool,
-        typer.Option(
-            "--unless-live",
-            help="Do nothing where what is live in the engine was pushed from INDEX as it is now: "
-            "for a job that is run at every start.",
-        ),
-    ] = False,
+    out: OutOption,
+    engine: EngineOption = None,
+    url: UrlOption = None,
+    name: NameOption = None,
+    shards: ShardsOption = None,
+    replicas: ReplicasOption = None,
+    engine_index: EngineIndexOption = None,
+    index_params: IndexParamsOption = None,
+    search_params: SearchParamsOption = None,
+    consistency: ConsistencyOption = None,
+    ann_recall: RecallOption = None,
+    batch_size: BatchSizeOption = 256,
+    keep: KeepOption = 2,
+    discard_changes: DiscardOption = False,
+    unless_live: UnlessLiveOption = False,
 ) -> None:
-    """Put an index into an engine, from which any number of machines search it.
+    """Push an index to an engine (a vector database), which any number of machines can search.
 
-    In: INDEX, an index of files, with all that was added to it and removed from it; the engine,
-    which has to run. Out: a new generation in the engine, live once all of it is in, counted and
-    searchable, and taken up by services that run; the folder --out, which says where the index is
-    and has its model, and which every command takes in the place of INDEX that needs no files of
-    an index: serve, search, evaluate, index add, delete and info. On stdout, what was pushed, and
-    how far searches look and how much of the exact nearest items that finds.
+    In: INDEX, an index of files with its additions and deletions; the engine, which has to be
+    running. Out: a new generation in the engine, live once it is complete, counted and searchable,
+    and picked up by running services; the folder --out, which records where the index is and holds
+    its model. Commands that need no index files accept this folder in place of INDEX: serve,
+    search, evaluate, index add, delete and info. Stdout lists what was pushed, how wide searches
+    are, and which share of the exact nearest items they find.
 
-    A push that was cut goes on where it was when the same command is run again; until it is done
-    the engine answers with what was live before. Tokens for engines come from ALADIN_ENGINE_TOKEN
-    and are written nowhere; they are only sent to an address that --url or ALADIN_ENGINE_URL names.
-    One push at a time to a name.
+    An interrupted push continues when the same command is run again; until it is complete, the
+    engine answers from the generation that was live before. The engine's token is read from
+    ALADIN_ENGINE_TOKEN and never stored; it is only sent to an address named by --url or
+    ALADIN_ENGINE_URL. Run one push at a time per name.
     """
     from aladin_index.engines.connect import connect
     from aladin_index.engines.push import PushSettings, push_index
@@ -154,7 +162,7 @@ def push(
     )
     options = read_settings().engine_options
     if options.url is None:
-        options = replace(options, url=url)  # whoever gives --url trusts it
+        options = replace(options, url=url)  # --url is trusted
     with closing(connect(location, options)) as client, stderr_progress() as progress:
         report = push_index(index, out, location, client, settings, progress)
     _print_report(out, location, report)
@@ -162,9 +170,9 @@ def push(
 
 
 def _location(
-    known: EngineLocation | None, engine: Engines | None, given: dict[str, Any]
+    known: EngineLocation | None, engine: EngineKind | None, given: dict[str, Any]
 ) -> EngineLocation:
-    """Join what an earlier push has written and what is given now."""
+    """Combine the location of an earlier push with the options of this one."""
     from aladin_index.format.engine_location import EngineLocation
     from aladin_network.errors import ConfigError
 
@@ -175,11 +183,11 @@ def _location(
         missing.insert(0, "--engine")
     if engine is None or missing:
         raise ConfigError(f"a first push needs --engine, --url and --name: no {', '.join(missing)}")
-    return EngineLocation(engine=engine.value, **given)
+    return EngineLocation(engine=engine, **given)
 
 
 def _parameters(option: str, written: list[str] | None) -> dict[str, int | float | str] | None:
-    """Read KEY=VALUE; a value that looks like a number is one."""
+    """Parse KEY=VALUE pairs; a value that looks like a number becomes one."""
     from aladin_network.errors import ConfigError
 
     if written is None:
@@ -203,7 +211,7 @@ def _number(value: str) -> int | float | str:
 
 
 def _print_environment(location: EngineLocation, *, has_token: bool) -> None:
-    """Say what the environment of those who search has to name."""
+    """Print the environment variable that searches need."""
     from aladin_index.format.engine_location import is_folder
 
     if (location.engine == "qdrant" and is_folder(location.url)) or has_token:

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from aladin_network.types import DeviceName
 from aladin_service.commands.options import (
-    Device,
     IndexArgument,
+    JsonOption,
     PlotOption,
     RegionLabelsOption,
     RegionsOption,
@@ -19,61 +20,67 @@ from aladin_service.commands.options import (
 )
 from aladin_service.commands.progress import stderr_progress
 
+AnnRecallOption = Annotated[
+    float,
+    typer.Option(
+        "--ann-recall", help="Share of the exact nearest items that the first stage has to find."
+    ),
+]
+FidelityOption = Annotated[
+    float,
+    typer.Option("--fidelity", help="Share of the top hits of an exhaustive second stage to keep."),
+]
+QueriesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--queries",
+        metavar="FILE",
+        exists=True,
+        help="Texts, photos or both as queries: lines of text (.txt), or any source that an index "
+        "is built from. [default: a sample of the index]",
+    ),
+]
+AtOption = Annotated[int, typer.Option("--at", min=1, help="Number of top hits to compare.")]
+NumQueriesOption = Annotated[
+    int, typer.Option("--num-queries", min=1, help="Queries per modality.")
+]
+CandidatesOption = Annotated[
+    int,
+    typer.Option(
+        "--candidates", min=1, metavar="MAX", help="Largest number of candidates to store."
+    ),
+]
+QueryDeviceOption = Annotated[
+    DeviceName,
+    typer.Option(
+        "--device",
+        help="Where the network encodes --queries; the measured searches run on the CPU.",
+    ),
+]
+
 
 def tune(
     index: IndexArgument,
-    ann_recall: Annotated[
-        float,
-        typer.Option(
-            "--ann-recall", help="Share of the exact nearest items that the first stage finds."
-        ),
-    ] = 0.99,
-    fidelity: Annotated[
-        float,
-        typer.Option(
-            "--fidelity", help="Share of the top hits of an exhaustive second stage to be kept."
-        ),
-    ] = 0.99,
-    queries: Annotated[
-        Path | None,
-        typer.Option(
-            "--queries",
-            metavar="FILE",
-            exists=True,
-            help="Texts, photos or both to ask with: lines of text (.txt), or any source that an "
-            "index is built from. [default: a sample of the index]",
-        ),
-    ] = None,
-    at: Annotated[int, typer.Option("--at", min=1, help="Top hits that are compared.")] = 10,
-    num_queries: Annotated[
-        int, typer.Option("--num-queries", min=1, help="Queries that are asked, of each modality.")
-    ] = 200,
-    candidates: Annotated[
-        int,
-        typer.Option(
-            "--candidates", min=1, metavar="MAX", help="The most candidates to be stored."
-        ),
-    ] = 1000,
-    device: Annotated[
-        Device,
-        typer.Option(
-            "--device",
-            help="Where the network encodes --queries; the searches that are measured run on the "
-            "processor.",
-        ),
-    ] = Device.cpu,
+    ann_recall: AnnRecallOption = 0.99,
+    fidelity: FidelityOption = 0.99,
+    queries: QueriesOption = None,
+    at: AtOption = 10,
+    num_queries: NumQueriesOption = 200,
+    candidates: CandidatesOption = 1000,
+    device: QueryDeviceOption = "cpu",
     regions: RegionsOption = None,
     region_labels: RegionLabelsOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, not tables.")] = False,
+    as_json: JsonOption = False,
     plot: PlotOption = None,
 ) -> None:
-    """Measure how the index has to be searched for the quality that you ask for.
+    """Measure how an index has to be searched for the quality you ask for.
 
-    In: INDEX. Out: a new generation, live at once, which shares the files of the one before and
-    is searched as was found best: the width and oversampling of the first stage with which it
-    finds --ann-recall of the exact nearest, in the least time, and the fewest candidates with
-    which two-stage search keeps --fidelity of the top hits of scoring every item. On stdout, both
-    curves. What could not be reached is said on stderr, and the best there is is stored.
+    In: INDEX. Out: a new generation, live at once, which shares the files of the previous one and
+    stores the best search settings: the width and oversampling of the first stage that find
+    --ann-recall of the exact nearest items in the least time, and the fewest candidates with which
+    two-stage search keeps --fidelity of the top hits of scoring every item. Both curves are
+    printed on stdout. Goals that cannot be reached are reported on stderr, and the best settings
+    found are stored.
     """
     from aladin_index.generations.info import describe
     from aladin_index.measure.tune import TuneOptions, tune_index

@@ -14,13 +14,14 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from aladin_index.search.results import SearchAnswer
 from aladin_network.errors import (
     EngineUnavailableError,
     IndexNotReadyError,
     InputError,
     OverloadedError,
 )
-from aladin_service.client.answers import SearchAnswer
+from aladin_network.types import Target
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import json_request_docs, read_json_object, run_sized
 from aladin_service.http.error_responses import (
@@ -33,7 +34,6 @@ from aladin_service.http.errors import ContentTypeError
 from aladin_service.http.search_requests import SearchBody, run_search
 from aladin_service.http.state import Service, ServiceState, until_disconnect
 from aladin_service.observe.logs import CURRENT_REQUEST
-from aladin_service.queries import Target
 from aladin_service.search.job import Answered
 
 _LOG = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import ConfigDict, FailFast, Field, ValidationError, model_validator
 
 from aladin_network.errors import InputError
+from aladin_network.types import OnDuplicate, Target
 from aladin_service.client.answers import Added, AddTookMs, Deleted, Item
 from aladin_service.http.access.audit import Audit
 from aladin_service.http.access.rate_limits import charge
@@ -22,7 +23,6 @@ from aladin_service.http.search_requests import MAX_ASKED_ID_CHARS, REGIONS_DESC
 from aladin_service.http.state import Service, WritableService
 from aladin_service.intake.item_changes import PhotoToAdd, TextToAdd
 from aladin_service.intake.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
-from aladin_service.queries import OnDuplicate, Target
 from aladin_service.work.jobs import AddPhotos, AddTexts, DeleteItem, GetItem
 
 MAX_ID_CHARS = 1000

@@ -15,8 +15,8 @@ from aladin_index.engines.milvus.client import MilvusEngine
 from aladin_index.engines.milvus.index_kinds import INDEX_KINDS
 from aladin_index.format.engine_location import EngineLocation
 from aladin_index.items.filters import parse_filter
-from aladin_index.settings import TokenDtype
 from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError, InputError
+from aladin_network.types import TokenDtype
 from benchmarks.lib.milvus_server import MilvusServer, free_port
 from tests.index.engines.made_up import EMBEDDING_DIM, assert_same, codec_of, entry, schema_of, unit
 

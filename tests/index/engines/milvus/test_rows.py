@@ -17,9 +17,9 @@ from aladin_index.engines.milvus.rows import (
     key_of,
     row_of,
 )
-from aladin_index.settings import TOKEN_DTYPES, TokenDtype
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import EngineError, InputError
+from aladin_network.types import TOKEN_DTYPES, TokenDtype
 from tests.index.engines.made_up import (
     EMBEDDING_DIM,
     TOKEN_DIM,

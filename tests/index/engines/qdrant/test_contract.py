@@ -13,7 +13,8 @@ import pytest
 from aladin_index.engines.client import EngineOptions
 from aladin_index.engines.connect import connect
 from aladin_index.engines.push import PushSettings, push_index
-from aladin_index.format.engine_location import EngineKind, EngineLocation
+from aladin_index.format.engine_location import EngineLocation
+from aladin_network.types import EngineKind
 from tests.index.backend_contract import AgreementContract, RemoteContract
 from tests.index.contract_index import ContractIndex, Publish
 from tests.index.engines.qdrant.rest_server import rest_server

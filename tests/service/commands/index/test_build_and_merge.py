@@ -19,7 +19,7 @@ from aladin_index.cluster.pool import WorkerSettings
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ClusterError
 from aladin_service.cli import app
-from aladin_service.commands.index.build import fields_of
+from aladin_service.commands.index.build_options import fields_of
 
 
 def aladin(*words: object) -> Result:

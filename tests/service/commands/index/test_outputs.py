@@ -131,7 +131,7 @@ def test_a_build_that_is_stopped_says_how_to_go_on(
         patch.setattr("aladin_index.build.shard_encoding.write_shard", stopped)
         result = CliRunner().invoke(app, [str(word) for word in words])
         assert result.exit_code == 130
-        resume = "stopped: the same command with --resume goes on from there"
+        resume = "stopped: the same command with --resume continues from there"
         assert resume in result.stderr.splitlines()
         patch.setattr("aladin_index.build.builder.load_checkpoint", stopped)
         other = [str(word) for word in [*words[:-1], tmp_path / "other"]]

@@ -1,4 +1,4 @@
-"""``aladin regions extract``."""
+"""``aladin regions``: precomputed regions for networks that read them."""
 
 from __future__ import annotations
 
@@ -8,41 +8,47 @@ from typing import Annotated
 
 import typer
 
-from aladin_service.commands.options import DETECTOR_HELP, Device, network_device
+from aladin_network.types import DeviceName
+from aladin_service.commands.options import DETECTOR_HELP, PartOfDataOption, network_device
 from aladin_service.commands.progress import stderr_progress
 
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Compute the regions that region networks read.",
+)
 
+
+@app.command("extract")
 def extract(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Data set, of any format.")],
     detector: Annotated[str, typer.Option("--detector", metavar="D", help=DETECTOR_HELP)],
-    out: Annotated[Path, typer.Option("--out", help="Folder of the regions.")],
-    split: Annotated[
-        str | None, typer.Option("--split", help="Only this split of the data set; else all of it.")
-    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the regions.")],
+    split: PartOfDataOption = None,
     batch_size: Annotated[
-        int, typer.Option("--batch-size", min=1, help="Photos that the detector gets at once.")
+        int, typer.Option("--batch-size", min=1, help="Photos per batch of the detector.")
     ] = 8,
     readers: Annotated[
         int | None,
         typer.Option(
             "--readers",
             min=1,
-            help="Threads that read and decode photos; else one a processor.",
+            help="Threads that read and decode photos. [default: one per core]",
             show_default=False,
         ),
     ] = None,
     device: Annotated[
-        Device, typer.Option("--device", help="Where the detector runs.")
-    ] = Device.cpu,
+        DeviceName, typer.Option("--device", help="Where the detector runs.")
+    ] = "cpu",
 ) -> None:
-    """Find the regions of every photo of a data set, for training and indexing region models.
+    """Find the regions of every photo of a data set, for training and indexing region networks.
 
-    In: the photos of DATA. Out: in the folder --out an npz file a photo, with `vectors`, `boxes`,
-    `labels`, `image_size` and `detector`; a recipe's `regions` and --regions of the other commands
-    take the folder. On stdout, how many. Photos that cannot be used are left out and named on
-    stderr.
+    In: the photos of DATA. Out: one npz file per photo in the folder --out, with `vectors`,
+    `boxes`, `labels`, `image_size` and `detector`; the key `regions` of a recipe and the option
+    --regions of other commands accept the folder. The number of files is printed on stdout.
+    Photos that cannot be used are skipped and named on stderr.
 
-    Killed at any moment and run again with the same detector, the job goes on where it was.
+    The job can be killed at any moment: run again with the same detector, it continues.
     """
     from aladin_network.detectors.base import load_detector
     from aladin_training.data import iter_records

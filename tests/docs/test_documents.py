@@ -1,0 +1,142 @@
+"""The documents name files, links, modules and commands that exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from aladin_service.cli import app
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "benchmarks/RESULTS.md",
+    "docs/CLUSTER.md",
+    "docs/DATA.md",
+    "docs/INDEX.md",
+    "docs/PLAN.md",
+    "docs/SEARCH.md",
+    "service/SERVING.md",
+    "training/BACKBONES.md",
+    "training/FLICKR8K.md",
+    "training/PAPERS.md",
+]
+README_LINES = 180
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def shell_lines(text: str) -> list[str]:
+    """Return the commands of a document: lines of its shell blocks, and code in its tables."""
+    lines: list[str] = []
+    for block in re.findall(r"^ *```bash\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
+        lines += block.replace("\\\n", " ").splitlines()
+    lines += re.findall(r"`((?:aladin|python -m) [^`]*)`", text)
+    return [line.split(" # ")[0].strip() for line in lines]
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_readme_is_short() -> None:
+    assert len(read("README.md").splitlines()) <= README_LINES
+
+
+@pytest.mark.parametrize("name", [*DOCUMENTS, "training/LOG.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    text = read(name)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (ROOT / name).parent / path if path else ROOT / name
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(file.read_text(encoding="utf-8")), target
+
+
+def test_the_tree_of_the_readme_is_there() -> None:
+    (tree,) = re.findall(r"## What is where\n+```\n(.*?)```", read("README.md"), re.DOTALL)
+    parent = ROOT
+    for line in tree.splitlines():
+        # Names end where two spaces or the column of descriptions begin.
+        indent = len(line) - len(line.lstrip())
+        names = re.match(r"(?:[\w./]+(?: |$))+", line[indent:].split("  ")[0] + " ")
+        assert names is not None, line
+        found = [name for name in names[0].split() if name.endswith("/") or "." in name]
+        assert found, line
+        if indent == 0:
+            parent = ROOT / found[0]
+            assert parent.is_dir(), line
+        else:
+            for name in found:
+                assert (parent / name).exists(), f"{parent.name}: {name}"
+
+
+def test_every_folder_of_the_packages_is_in_the_readme() -> None:
+    (tree,) = re.findall(r"## What is where\n+```\n(.*?)```", read("README.md"), re.DOTALL)
+    named = set(re.findall(r"(\w+)/", tree))
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a checkout of git")
+    packages = ("aladin_network", "aladin_training", "aladin_index", "aladin_service")
+    for path in listed.stdout.splitlines():
+        parts = path.split("/")
+        if len(parts) > 3 and parts[1] in packages:
+            assert parts[2] in named, path
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_modules_exist(name: str) -> None:
+    for line in shell_lines(read(name)):
+        for module in re.findall(r"python -m (benchmarks\.[\w.]+|aladin_\w+)", line):
+            assert find_spec(module) is not None, module
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_files_named_in_code_exist(name: str) -> None:
+    for path in re.findall(
+        r"`((?:aladin|training|index|service|benchmarks|tests|docs|docker)/[\w./-]+\.\w+)`",
+        read(name),
+    ):
+        if not re.search(r"NAME|/secrets/|benchmarks/results/|\.env$", path):  # made by commands
+            assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_commands_and_their_options_exist(name: str) -> None:
+    root: Any = typer.main.get_command(app)
+    for line in shell_lines(read(name)):
+        for words in re.findall(r"(?:^|[;&|] *)aladin ((?:[a-z]+\b ?)+)([^|;&]*)", line):
+            command = root
+            for word in words[0].split():
+                commands = getattr(command, "commands", None)  # of a group
+                if commands is None:
+                    break
+                assert word in commands, line
+                command = commands[word]
+            options = {each for one in command.params for each in one.opts}
+            for option in re.findall(r"(?<=\s)(--[a-z][a-z-]*|-[a-z])\b", f" {words[1]}"):
+                assert option in options, f"{option}: {line}"
+
+
+def test_the_python_of_the_readme_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", read("README.md"), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        compile(block, "README.md", "exec")
+        for line in block.splitlines():
+            if line.startswith("from "):
+                exec(line, {})
