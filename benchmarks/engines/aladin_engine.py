@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from aladin_index.generations.reader import open_index
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.scoring.scores import Encoding
@@ -59,12 +61,13 @@ class AladinEngine:
             torch.ones(1, len(words), dtype=torch.bool),
         )
         result = self._searcher.search(
-            encoding,
-            "text",
+            EncodedQuery(encoding, "text"),
             "images",
-            top_k=TOP,
-            num_candidates=CANDIDATES,
-            fusion=1.0,
-            filter={"number": {"gte": window.start, "lt": window.stop}} if filtered else None,
+            SearchOptions(
+                k=TOP,
+                candidates=CANDIDATES,
+                fusion=1.0,
+                filter={"number": {"gte": window.start, "lt": window.stop}} if filtered else {},
+            ),
         )
         return [int(hit.metadata["number"]) for hit in result.hits]

@@ -47,10 +47,11 @@ from aladin_index.generations.reader import open_index
 from aladin_index.generations.writer import install_model, write_generation
 from aladin_index.open import open_backend
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.search.results import Hit
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedQuery
+from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
-from aladin_network.scoring.scores import Encoding
 from aladin_network.types import OTHER_TARGET_OF, TARGET_OF, Modality, Target
 from benchmarks.lib.figures import figures_parser, print_figures
 from benchmarks.lib.milvus_server import MilvusServer
@@ -138,13 +139,8 @@ class Engine(NamedTuple):
     filters: Sequence[Mapping[str, Any]] = FILTERS
 
 
-class _Query(NamedTuple):
-    encoding: Encoding
-    modality: Modality
-
-
 class _Answers(NamedTuple):
-    hits: list[list[Hit]]
+    hits: list[list[SearchHit]]
     seconds: list[float]
 
 
@@ -207,18 +203,18 @@ def compare(source: Path, engine: Engine, folder: Path, queries: int) -> dict[st
     return figures
 
 
-def _queries(searcher: TwoStageSearcher, modality: Modality, count: int) -> list[_Query]:
+def _queries(searcher: TwoStageSearcher, modality: Modality, count: int) -> list[EncodedQuery]:
     """Take stored items, spread over the side, as queries."""
     side = searcher.index.side(TARGET_OF[modality])
     rows = np.linspace(0, side.count - 1, min(count, side.count)).astype(int).tolist()
     items = side.items.by_rows(rows)
-    return [_Query(*searcher.encode_item(item.id)) for item in items]
+    return [searcher.stored_query(item.id)._replace(own_id=None) for item in items]
 
 
 def _search_both(
     embedded: TwoStageSearcher,
     remote: TwoStageSearcher,
-    queries: Sequence[_Query],
+    queries: Sequence[EncodedQuery],
     filters: Sequence[Mapping[str, Any] | None],
 ) -> tuple[_Answers, _Answers]:
     """Ask both, in turns, so that what else the machine does meets both."""
@@ -227,12 +223,11 @@ def _search_both(
         for searcher, (hits, seconds) in zip((embedded, remote), answers, strict=True):
             started = time.perf_counter()
             result = searcher.search(
-                query.encoding,
-                query.modality,
+                query,
                 OTHER_TARGET_OF[query.modality],
-                top_k=_HITS,
-                num_candidates=_CANDIDATES,
-                filter=filters[place % len(filters)],
+                SearchOptions(
+                    k=_HITS, candidates=_CANDIDATES, filter=filters[place % len(filters)]
+                ),
             )
             seconds.append(time.perf_counter() - started)
             assert not result.degraded, result.degraded
@@ -254,7 +249,7 @@ def _agreement(expected: _Answers, actual: _Answers) -> dict[str, float]:
     }
 
 
-def _identical(ours: Sequence[Hit], theirs: Sequence[Hit]) -> bool:
+def _identical(ours: Sequence[SearchHit], theirs: Sequence[SearchHit]) -> bool:
     """Whether the orders are one, but for neighbours that score the same."""
     if len(ours) != len(theirs):
         return False
@@ -264,11 +259,11 @@ def _identical(ours: Sequence[Hit], theirs: Sequence[Hit]) -> bool:
     )
 
 
-def _shared(ours: Sequence[Hit], theirs: Sequence[Hit]) -> int:
+def _shared(ours: Sequence[SearchHit], theirs: Sequence[SearchHit]) -> int:
     return len({hit.id for hit in ours} & {hit.id for hit in theirs})
 
 
-def _score_gaps(ours: Sequence[Hit], theirs: Sequence[Hit]) -> list[float]:
+def _score_gaps(ours: Sequence[SearchHit], theirs: Sequence[SearchHit]) -> list[float]:
     by_id = {hit.id: hit for hit in theirs}
     gaps: list[float] = []
     for our in ours:

@@ -46,9 +46,10 @@ from aladin_index.engines.connect import connect
 from aladin_index.engines.push import PushSettings, push_index
 from aladin_index.format.engine_location import EngineLocation
 from aladin_index.generations.reader import open_index
+from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_service.queries import SearchOptions, TextQuery
-from aladin_service.search.answering import SearchEngine
+from aladin_service.queries import TextQuery
+from aladin_service.search.encoder import QueryEncoder
 from aladin_service.settings import QueryLimits
 from benchmarks.lib.figures import figures_parser, print_figures
 from benchmarks.lib.milvus_server import MilvusServer
@@ -181,11 +182,13 @@ def _wait_until_all_answer(service: _Replicas) -> bool:
 def _first_stage(index: SwapIndex, texts: Sequence[str]) -> dict[str, list[str]]:
     """Return for each text the ids that the first stage alone finds."""
     with open_index(index.root) as opened:
-        engine = SearchEngine(TwoStageSearcher(opened), QueryLimits())
+        searcher, encoder = TwoStageSearcher(opened), QueryEncoder(QueryLimits())
         options = SearchOptions(k=HITS, rerank=False)
+        with closing(encoder):
+            encoded = {text: encoder.encode_one(searcher, TextQuery(text)) for text in texts}
         return {
-            text: [hit.id for hit in engine.search(TextQuery(text), "images", options).hits]
-            for text in texts
+            text: [hit.id for hit in searcher.search(query, "images", options).hits]
+            for text, query in encoded.items()
         }
 
 

@@ -24,6 +24,8 @@ from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.generations.writer import describe_model, install_model, write_generation
 from aladin_index.items.tables import StoredItem
 from aladin_index.items.uploaded_photos import UploadedPhoto, photo_of
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
@@ -211,7 +213,11 @@ def _sees_whole_groups(index: SearchIndex, chance: np.random.Generator) -> bool:
     everything = GROUP_ITEMS * 4 * MOST_GROUPS
     hits = (
         TwoStageSearcher(index)
-        .search(some_query(chance), "text", "images", top_k=everything, num_candidates=everything)
+        .search(
+            EncodedQuery(some_query(chance), "text"),
+            "images",
+            SearchOptions(k=everything, candidates=everything),
+        )
         .hits
     )
     versions: dict[int, list[int]] = {}

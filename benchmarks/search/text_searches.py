@@ -14,7 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from aladin_index.ann.retrieval import exact_search, largest
-from aladin_index.search.results import SearchResult
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedQuery
+from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.tokens.alignment import alignment_with_all
@@ -42,15 +44,12 @@ class TextSearches:
             for embedding, words in zip(queries.embeddings, self.words, strict=True)
         ]
 
-    def search(self, turn: int, candidates: int) -> SearchResult:
+    def search(self, turn: int, candidates: int) -> SearchAnswer:
         """Search with query number `turn`, and from the first on again after the last."""
         return self._searcher.search(
-            self._encodings[turn % len(self._encodings)],
-            "text",
+            EncodedQuery(self._encodings[turn % len(self._encodings)], "text"),
             "images",
-            top_k=TOP,
-            num_candidates=candidates,
-            fusion=1.0,
+            SearchOptions(k=TOP, candidates=candidates, fusion=1.0),
         )
 
 

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from aladin_index.search.options import SearchOptions
 from aladin_network.errors import AladinError
-from aladin_service.queries import Query, SearchOptions
+from aladin_service.queries import Query
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Worker, WorkerPlan

@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,12 +45,13 @@ from aladin_index.generations.writer import (
 )
 from aladin_index.items.tables import StoredItem
 from aladin_index.measure.tune import TuneOptions, tune_index
+from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.checkpoint import load_checkpoint, save_checkpoint
-from aladin_service.queries import SearchOptions, TextQuery
-from aladin_service.search.answering import SearchEngine
+from aladin_service.queries import TextQuery
+from aladin_service.search.encoder import QueryEncoder
 from aladin_service.settings import QueryLimits
 from benchmarks.lib.small_collection import small_model
 
@@ -169,11 +171,11 @@ class SwapIndex:
     def learn(self) -> None:
         """Note the right answers of the live generation as it is now."""
         with open_index(self.root) as index:
-            engine = SearchEngine(TwoStageSearcher(index), QueryLimits())
+            searcher, encoder = TwoStageSearcher(index), QueryEncoder(QueryLimits())
             options = SearchOptions(k=HITS)
-            answers = [
-                engine.search(TextQuery(text), "images", options).hits for text in self._queries
-            ]
+            with closing(encoder):
+                queries = [encoder.encode_one(searcher, TextQuery(text)) for text in self._queries]
+            answers = [searcher.search(query, "images", options).hits for query in queries]
             truth = [[_Hit(hit.id, hit.score) for hit in hits] for hits in answers]
             self._truths.setdefault(index.generation, []).append(truth)
 

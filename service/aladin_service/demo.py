@@ -1,4 +1,4 @@
-"""The whole path on drawn scenes: data, training, probabilities, index, what each search finds."""
+"""The demo: drawn scenes, training, probabilities, index, and a comparison of searches."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from aladin_index.build.builder import build_index
 from aladin_index.generations.reader import SearchIndex, open_index
+from aladin_index.search.options import SearchOptions
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import read_calibration
 from aladin_network.checkpoint import load_checkpoint, read_model_id
@@ -18,10 +19,7 @@ from aladin_network.types import Progress, Target
 from aladin_service.intake.sources import image_items, text_items
 from aladin_service.measure.calibrate import CalibrateOptions, calibrate_system
 from aladin_service.measure.evaluate import evaluate_served
-from aladin_service.queries import ItemQuery, SearchOptions
 from aladin_service.reports.tables import MetricsRow
-from aladin_service.search.answering import SearchEngine
-from aladin_service.settings import QueryLimits
 from aladin_training.config.recipe import load_recipe, recipes_folder
 from aladin_training.data import Record, read_records
 from aladin_training.demo.scenes import draw_data_set
@@ -176,19 +174,20 @@ def _compare(
         ("two-stage, default", default, SearchOptions()),
         ("two-stage, fusion 1", papers, SearchOptions(fusion=1.0)),
     ]
-    engine = SearchEngine(searcher, QueryLimits())
     return [
-        MetricsRow(name, metrics, _median_ms(engine, records, options))
+        MetricsRow(name, metrics, _median_ms(searcher, records, options))
         for name, metrics, options in ways
     ]
 
 
-def _median_ms(engine: SearchEngine, records: Sequence[Record], options: SearchOptions) -> float:
+def _median_ms(
+    searcher: TwoStageSearcher, records: Sequence[Record], options: SearchOptions
+) -> float:
     """Time both stages; the queries are items, for encoding costs the same whatever follows."""
     took_ms: list[float] = []
     for record in records[:_TIMED_QUERIES]:
         queries: list[tuple[str, Target]] = [(f"{record.id}#0", "images"), (record.id, "texts")]
         for item_id, target in queries:
-            answer = engine.search(ItemQuery(item_id), target, options)
+            answer = searcher.search(searcher.stored_query(item_id), target, options)
             took_ms.append(answer.took_ms.retrieve + answer.took_ms.rerank)
     return statistics.median(took_ms)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -67,32 +66,3 @@ class EmbeddingQuery:
 
 
 Query = TextQuery | PhotoQuery | RegionsQuery | ItemQuery | EmbeddingQuery
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchOptions:
-    """How to search.
-
-    Attributes:
-        k: hits wanted, at least 1.
-        offset: hits to skip, for the next page.
-        candidates: size of the first stage's result; None takes the index's own value.
-        rerank: order the candidates by the second stage.
-        fusion: weight of the alignment score in [0, 1]; None takes the fitted one.
-        explain: add the evidence to the hits.
-        filter: metadata that a hit must have.
-        min_probability: leaves out hits that are less likely to belong to the query, in [0, 1];
-            None leaves out none.
-        timeout_ms: time for the whole answer; the second stage is left out where it does not fit
-            in. None: it may take as long as it takes.
-    """
-
-    k: int = 10
-    offset: int = 0
-    candidates: int | None = None
-    rerank: bool = True
-    fusion: float | None = None
-    explain: bool = False
-    filter: dict[str, Any] = field(default_factory=dict)
-    timeout_ms: float | None = None
-    min_probability: float | None = None

@@ -25,7 +25,7 @@ import torch
 
 from aladin_index.open import open_writer
 from aladin_index.search.backend import SearchBackend
-from aladin_index.search.results import Hit, SearchResult
+from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.checkpoint import Checkpoint
@@ -43,6 +43,7 @@ from tests.index.contract_items import (
 )
 from tests.index.search_contract import TEXTS
 from tests.index.search_edge_contract import SearchEdgeContract
+from tests.index.searching import run_search
 
 
 class BackendContract(SearchEdgeContract, ChangeContract):
@@ -92,7 +93,8 @@ class AgreementContract(ContractIndex):
             self._compare(ours, theirs)
             for item_id in ("a", "photo 11", "photo 12", "text 3", "another"):
                 one, other = (
-                    TwoStageSearcher(index).encode_item(item_id)[0] for index in (ours, theirs)
+                    TwoStageSearcher(index).stored_query(item_id).encoding
+                    for index in (ours, theirs)
                 )
                 # Packed by the same codec, with what was learnt from the other side.
                 assert torch.equal(one.tokens, other.tokens)
@@ -104,32 +106,35 @@ class AgreementContract(ContractIndex):
         searcher = TwoStageSearcher(ours)
         for number in range(0, TEXTS, 6):
             text = searcher.find_item(f"text {number}")[0].text
-            queries.append((searcher.encode_item(f"text {number}")[0], "text", "images", text))
+            queries.append(
+                (searcher.stored_query(f"text {number}").encoding, "text", "images", text)
+            )
         for item_id in (ODD_IDS[2], "photo 16"):
-            queries.append((searcher.encode_item(item_id)[0], "image", "texts", None))
+            queries.append((searcher.stored_query(item_id).encoding, "image", "texts", None))
         for query, modality, target, text in queries:
             for options in (
                 {},
-                {"num_candidates": 4, "offset": 2, "fusion": 0.5},
+                {"candidates": 4, "offset": 2, "fusion": 0.5},
                 {"rerank": False, "filter": {"even": True}},
                 {"filter": {"tags": ["red"]}, "min_probability": 0.3},
             ):
                 one, other = (
-                    TwoStageSearcher(index).search(
+                    run_search(
+                        TwoStageSearcher(index),
                         query,
                         modality,
                         target,
-                        top_k=6,
+                        k=6,
                         explain=True,
-                        query_text=text,
-                        query_size_px=(30, 20),
+                        text=text,
+                        size_px=(30, 20),
                         **options,
                     )
                     for index in (ours, theirs)
                 )
                 self._assert_same(one, other)
 
-    def _assert_same(self, one: SearchResult, other: SearchResult) -> None:
+    def _assert_same(self, one: SearchAnswer, other: SearchAnswer) -> None:
         for name in ("reranked", "fusion", "candidates", "degraded", "no_match"):
             assert getattr(one, name) == getattr(other, name)
         # Probabilities are steep in the scores.
@@ -150,7 +155,7 @@ class RemoteContract(BackendContract, AgreementContract):
     """All that an index in an engine has to do."""
 
 
-def _scores(hit: Hit) -> list[float]:
+def _scores(hit: SearchHit) -> list[float]:
     assert hit.stages.align is not None
     assert hit.per_word is not None
     assert hit.evidence is not None

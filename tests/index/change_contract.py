@@ -36,6 +36,7 @@ from tests.index.contract_items import (
     taken,
     write_collection,
 )
+from tests.index.searching import run_search
 
 
 class ChangeContract(ContractIndex):
@@ -178,7 +179,7 @@ class ChangeContract(ContractIndex):
         write_collection(tmp_path / "files", tiny_checkpoint, model_id, {"images": bare})
         with closing(open_trusted(publish(tmp_path / "files"), checkpoint)) as index:
             query = made_up_query(np.random.default_rng(10))
-            result = TwoStageSearcher(index).search(query, "text", "images", top_k=9)
+            result = run_search(TwoStageSearcher(index), query, "text", "images", k=9)
             assert (result.reranked, result.degraded) == (False, ["rerank"])
             expected = slow_match(as_stored(bare).values(), query)
             assert [hit.id for hit in result.hits] == [each.id for each in expected]
@@ -193,12 +194,12 @@ class ChangeContract(ContractIndex):
             ({"even": True}, {k: v for k, v in items.items() if v.item.metadata["even"]}),
         ):
             expected = self._ranked(searcher, passing, query, "text", 5, None)
-            result = searcher.search(
-                query, "text", "images", top_k=99, num_candidates=5, filter=filter
+            result = run_search(
+                searcher, query, "text", "images", k=99, candidates=5, filter=filter
             )
             self._assert_hits(result, expected)
         for item_id, each in list(items.items())[-2:]:
-            encoding, _ = searcher.encode_item(item_id)
+            encoding, _ = searcher.stored_query(item_id)[:2]
             np.testing.assert_array_equal(encoding.embedding[0].numpy(), each.embedding)
             np.testing.assert_array_equal(encoding.tokens[0].numpy(), each.tokens)
             assert searcher.find_item(item_id)[0].metadata == each.item.metadata

@@ -12,7 +12,7 @@ from aladin_index.engines.client import EngineOptions
 from aladin_index.format.engine_location import location_of
 from aladin_index.open import open_backend
 from aladin_index.search.backend import SearchBackend
-from aladin_index.search.results import SearchResult
+from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.scoring.scores import Encoding
@@ -73,7 +73,7 @@ class ContractIndex:
         weight = fusion.weight if weight is None else weight
         return slow_search(items.values(), query, modality, block, fusion=fusion, weight=weight)
 
-    def _assert_hits(self, result: SearchResult, expected: Sequence[Expected]) -> None:
+    def _assert_hits(self, result: SearchAnswer, expected: Sequence[Expected]) -> None:
         """Compare all hits; an alignment score has the error of each word."""
         assert [hit.id for hit in result.hits] == [each.id for each in expected]
         for hit, each in zip(result.hits, expected, strict=True):

@@ -35,6 +35,7 @@ from tests.index.contract_items import (
     slow_match,
     write_collection,
 )
+from tests.index.searching import run_search
 
 PHOTOS, TEXTS = 40, 24
 DIRECTIONS: list[tuple[Modality, Target]] = [("text", "images"), ("image", "texts")]
@@ -108,8 +109,8 @@ class SearchContract(ContractIndex):
         for block, weight in ((7, None), (100, 0.5), (16, 0.25), (100, 1.0)):
             query = made_up_query(random, 4)
             expected = self._ranked(searcher, items[target], query, modality, block, weight)
-            result = searcher.search(
-                query, modality, target, top_k=99, num_candidates=block, fusion=weight
+            result = run_search(
+                searcher, query, modality, target, k=99, candidates=block, fusion=weight
             )
             self._assert_hits(result, expected)
             assert (result.reranked, result.degraded) == (True, [])
@@ -125,7 +126,7 @@ class SearchContract(ContractIndex):
         query = made_up_query(np.random.default_rng(4))
         expected = slow_match(items[target].values(), query)
         for modality in ("text", "image"):
-            result = searcher.search(query, modality, target, top_k=15, rerank=False)
+            result = run_search(searcher, query, modality, target, k=15, rerank=False)
             assert not result.reranked
             assert [hit.score for hit in result.hits] == pytest.approx(
                 [each.score for each in expected[:15]], abs=self.tolerance
@@ -148,10 +149,16 @@ class SearchContract(ContractIndex):
         for size in (4, 9, 13):
             found: list[str] = []
             for offset in range(0, PHOTOS + 2 * size, size):
-                hits = searcher.search(
-                    query, "text", "images", top_k=size, offset=offset, num_candidates=9,
+                hits = run_search(
+                    searcher,
+                    query,
+                    "text",
+                    "images",
+                    k=size,
+                    offset=offset,
+                    candidates=9,
                     rerank=rerank,
-                ).hits  # fmt: skip
+                ).hits
                 assert [hit.rank for hit in hits] == list(range(offset + 1, offset + 1 + len(hits)))
                 found += [hit.id for hit in hits]
             assert found == [each.id for each in expected]
@@ -161,10 +168,10 @@ class SearchContract(ContractIndex):
         self, searcher: TwoStageSearcher, items: Mapping[Target, KnownItems], case: Any
     ) -> None:
         query = made_up_query(np.random.default_rng(6))
-        options: dict[str, Any] = {"num_candidates": 5, "filter": case.spec}
+        options: dict[str, Any] = {"candidates": 5, "filter": case.spec}
         if case.orders_text and not self.orders_text:
             with pytest.raises(InputError, match="text"):
-                searcher.search(query, "text", "images", top_k=99, **options)
+                run_search(searcher, query, "text", "images", k=99, **options)
             return
         for modality, target in DIRECTIONS:
             passing = {
@@ -173,10 +180,10 @@ class SearchContract(ContractIndex):
                 if case.passes(each.item.metadata)
             }
             expected = self._ranked(searcher, passing, query, modality, 5, None)
-            result = searcher.search(query, modality, target, top_k=99, **options)
+            result = run_search(searcher, query, modality, target, k=99, **options)
             self._assert_hits(result, expected)
             assert result.candidates == min(5, len(passing))
-            page = searcher.search(query, modality, target, top_k=3, offset=4, **options)
+            page = run_search(searcher, query, modality, target, k=3, offset=4, **options)
             assert [hit.id for hit in page.hits] == [each.id for each in expected[4:7]]
 
     def test_items_are_found_by_their_ids_whatever_these_are(
@@ -194,7 +201,7 @@ class SearchContract(ContractIndex):
                 assert stored is not None
                 assert stored == each.item._replace(row=stored.row)
                 assert side.items.by_rows([stored.row]) == [stored]
-                encoding, its_modality = searcher.encode_item(item_id)
+                encoding, its_modality = searcher.stored_query(item_id)[:2]
                 assert its_modality == modality
                 np.testing.assert_array_equal(encoding.embedding[0].numpy(), each.embedding)
                 np.testing.assert_array_equal(encoding.tokens[0].numpy(), each.tokens)
@@ -272,13 +279,19 @@ class SearchContract(ContractIndex):
         model = searcher.index.checkpoint.model
         asked: list[tuple[Encoding, Modality, Target, str | None]] = [
             (encode_texts(model, [text]), "text", "images", text),
-            (searcher.encode_item("photo 20")[0], "image", "texts", None),
+            (searcher.stored_query("photo 20").encoding, "image", "texts", None),
         ]
         for query, modality, target, query_text in asked:
-            result = searcher.search(
-                query, modality, target, top_k=9, explain=True, query_text=query_text,
-                query_size_px=(40, 30),
-            )  # fmt: skip
+            result = run_search(
+                searcher,
+                query,
+                modality,
+                target,
+                k=9,
+                explain=True,
+                text=query_text,
+                size_px=(40, 30),
+            )
             assert len(result.hits) == 9
             for hit in result.hits:
                 similarity = query.item_tokens(0).numpy() @ items[target][hit.id].tokens.T
@@ -297,17 +310,17 @@ class SearchContract(ContractIndex):
     def test_probabilities_are_those_of_the_calibration(self, searcher: TwoStageSearcher) -> None:
         """They are the same whatever the order, the page and the fusion are."""
         query = made_up_query(np.random.default_rng(9))
-        result = searcher.search(query, "text", "images", top_k=4, fusion=0.5)
+        result = run_search(searcher, query, "text", "images", k=4, fusion=0.5)
         assert result.match_probability is not None
         assert all(0 < (hit.probability or 0) < 1 for hit in result.hits)
-        again = searcher.search(query, "text", "images", top_k=PHOTOS, rerank=False)
+        again = run_search(searcher, query, "text", "images", k=PHOTOS, rerank=False)
         assert again.match_probability == pytest.approx(result.match_probability, abs=1e-4)
         of = {hit.id: hit.probability for hit in again.hits}
         for hit in result.hits:
             assert hit.probability == pytest.approx(of[hit.id], abs=1e-4)
         least = sorted(filter(None, of.values()))[PHOTOS // 2]
-        likely = searcher.search(
-            query, "text", "images", top_k=PHOTOS, rerank=False, min_probability=least
+        likely = run_search(
+            searcher, query, "text", "images", k=PHOTOS, rerank=False, min_probability=least
         )
         assert [hit.id for hit in likely.hits] == [
             hit.id for hit in again.hits if (hit.probability or 0) >= least

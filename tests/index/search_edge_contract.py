@@ -11,6 +11,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import Target
 from tests.index.contract_items import ODD_IDS, made_up_query
 from tests.index.search_contract import DIRECTIONS, SearchContract
+from tests.index.searching import run_search
 
 
 class SearchEdgeContract(SearchContract):
@@ -23,15 +24,15 @@ class SearchEdgeContract(SearchContract):
     def test_an_item_is_not_among_its_own_hits(
         self, searcher: TwoStageSearcher, target: Target, own_id: str, candidates: int
     ) -> None:
-        query, modality = searcher.encode_item(own_id)
-        options: dict[str, Any] = {"num_candidates": candidates}
-        everything = searcher.search(query, modality, target, top_k=99, **options).hits
+        query, modality = searcher.stored_query(own_id)[:2]
+        options: dict[str, Any] = {"candidates": candidates}
+        everything = run_search(searcher, query, modality, target, k=99, **options).hits
         assert own_id in [hit.id for hit in everything]
         others = [hit.id for hit in everything if hit.id != own_id]
         pages: list[str] = []
         for offset in range(0, len(everything), 7):
-            page = searcher.search(
-                query, modality, target, top_k=7, offset=offset, own_id=own_id, **options
+            page = run_search(
+                searcher, query, modality, target, k=7, offset=offset, own_id=own_id, **options
             ).hits
             assert [hit.rank for hit in page] == list(range(offset + 1, offset + 1 + len(page)))
             assert len(page) == min(7, len(others) - offset)
@@ -41,7 +42,7 @@ class SearchEdgeContract(SearchContract):
     def test_an_item_is_left_out_of_its_own_kind_alone_and_whatever_the_filter(
         self, searcher: TwoStageSearcher
     ) -> None:
-        query, _ = searcher.encode_item("photo 30")
+        query, _ = searcher.stored_query("photo 30")[:2]
         own = searcher.index.side("images").items.by_id("photo 30")
         assert own is not None
         among: list[dict[str, Any]] = [
@@ -50,13 +51,15 @@ class SearchEdgeContract(SearchContract):
         ]
         for options in among:
             target = options.pop("target")
-            as_a_photo = searcher.search(query, "image", target, top_k=9, **options)
-            as_an_item = searcher.search(
-                query, "image", target, top_k=9, own_id="photo 30", **options
+            as_a_photo = run_search(searcher, query, "image", target, k=9, **options)
+            as_an_item = run_search(
+                searcher, query, "image", target, k=9, own_id="photo 30", **options
             )
             assert as_an_item.hits == as_a_photo.hits
         itself = {"number": own.metadata["number"]}
-        alone = searcher.search(query, "image", "images", top_k=9, own_id="photo 30", filter=itself)
+        alone = run_search(
+            searcher, query, "image", "images", k=9, own_id="photo 30", filter=itself
+        )
         assert (alone.hits, alone.unknown_fields) == ([], [])
 
     def test_where_nothing_passes_a_filter_the_fields_that_no_item_has_are_named(
@@ -70,7 +73,7 @@ class SearchEdgeContract(SearchContract):
             ({"not": {"wheels": 4}}, []),  # everything passes
         ):
             for modality, target in DIRECTIONS:
-                result = searcher.search(query, modality, target, top_k=3, filter=spec)
+                result = run_search(searcher, query, modality, target, k=3, filter=spec)
                 assert result.unknown_fields == unknown
-                late = searcher.search(query, modality, target, top_k=3, offset=99, filter=spec)
+                late = run_search(searcher, query, modality, target, k=3, offset=99, filter=spec)
                 assert (late.hits, late.unknown_fields) == ([], unknown)

@@ -17,7 +17,8 @@ from aladin_index.encode.add import AddSettings, add_items
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.generations.reader import open_index
 from aladin_index.search.evidence import score_pair
-from aladin_index.search.results import Hit
+from aladin_index.search.query import EncodedQuery
+from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
@@ -26,6 +27,7 @@ from aladin_network.inference import QueryModels, encode_photos, encode_texts
 from aladin_network.photos.decoding import read_image
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import TOKEN_DTYPES
+from tests.index.searching import run_search
 
 # As long as the network takes texts, and of few different words: they share regions.
 LONG = " ".join(["two red dogs run on the green grass"] * 3)
@@ -36,7 +38,7 @@ def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
     return load_checkpoint(tiny_checkpoint)
 
 
-def assert_adds_up(hit: Hit, words: int) -> None:
+def assert_adds_up(hit: SearchHit, words: int) -> None:
     assert hit.stages.align is not None
     assert hit.evidence is not None
     assert len(hit.evidence) == words
@@ -72,16 +74,22 @@ def test_of_what_was_built_and_what_was_added_in_both_directions(
             for precise in ("float32", "bfloat16"):
                 query = encode_texts(QueryModels(precise).for_texts(model), [text])
                 for rerank in (True, False):
-                    found = searcher.search(
-                        query, "text", "images", top_k=100, explain=True, rerank=rerank,
-                        query_text=text,
-                    )  # fmt: skip
+                    found = run_search(
+                        searcher,
+                        query,
+                        "text",
+                        "images",
+                        k=100,
+                        explain=True,
+                        rerank=rerank,
+                        text=text,
+                    )
                     assert len(found.hits) == 23
                     for hit in found.hits:
                         assert_adds_up(hit, len(model.text.encoder.spans(text)))
         for size_px in ((40, 30), None):
-            found = searcher.search(
-                photo, "image", "texts", top_k=100, explain=True, query_size_px=size_px
+            found = run_search(
+                searcher, photo, "image", "texts", k=100, explain=True, size_px=size_px
             )
             assert len(found.hits) == 16
             for hit in found.hits:
@@ -103,15 +111,16 @@ def test_a_pair_alone_scores_as_in_a_search(
         (photo, "image", "texts", None, (40, 30)),
     ]
     for query, modality, target, words, size_px in cases:
-        found = searcher.search(
-            query, modality, target, top_k=100, explain=True, query_text=words,
-            query_size_px=size_px,
-        )  # fmt: skip
+        found = run_search(
+            searcher, query, modality, target, k=100, explain=True, text=words, size_px=size_px
+        )
         side = searcher.index.side(target)
         for hit in found.hits:
             item = side.items.by_id(hit.id)
             assert item is not None
-            pair = score_pair(model, query, modality, side, item, words, size_px)
+            pair = score_pair(
+                model, EncodedQuery(query, modality, words, size_px), modality, side, item
+            )
             assert pair.match == pytest.approx(hit.stages.match.score, abs=1e-6)
             assert hit.stages.align is not None
             assert pair.align == pytest.approx(hit.stages.align.score, abs=1e-6)
@@ -136,4 +145,4 @@ def test_without_tokens_there_is_no_evidence(
         assert item is not None
         query = encode_texts(checkpoint.model, ["a dog"])
         with pytest.raises(InputError, match="imported without tokens"):
-            score_pair(checkpoint.model, query, "text", side, item, "a dog", None)
+            score_pair(checkpoint.model, EncodedQuery(query, "text", "a dog"), "text", side, item)

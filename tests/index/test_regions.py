@@ -40,6 +40,7 @@ from aladin_network.errors import DataError, IndexMismatchError, InputError
 from aladin_network.inference import encode_images, encode_texts
 from aladin_network.model import AladinModel
 from aladin_network.photos.regions import RegionSet
+from tests.index.searching import run_search
 
 PHOTOS, DIM, MOST = 9, 5, 4
 SETTINGS = BuildSettings(shard_items=4, batch_size=2, token_dtype="float16")
@@ -153,8 +154,8 @@ def check_answers(index: Path, model: AladinModel, regions: Regions, count: int 
     """Compare scores and evidence of a text query with the network's own."""
     with open_index(index) as opened, torch.inference_mode():
         query = encode_texts(model, [TEXT])
-        result = TwoStageSearcher(opened).search(
-            query, "text", "images", top_k=PHOTOS, explain=True, query_text=TEXT
+        result = run_search(
+            TwoStageSearcher(opened), query, "text", "images", k=PHOTOS, explain=True, text=TEXT
         )
         assert len(result.hits) == count
         for hit in result.hits:
@@ -212,10 +213,10 @@ def test_regions_find_texts_with_their_own_boxes(
     assert photo.boxes is not None
     with open_index(built) as opened:
         searcher = TwoStageSearcher(opened)
-        result = searcher.search(
-            query, "image", "texts", top_k=2, explain=True, query_boxes=photo.boxes[:MOST]
+        result = run_search(
+            searcher, query, "image", "texts", k=2, explain=True, boxes=photo.boxes[:MOST]
         )
-        bare = searcher.search(query, "image", "texts", top_k=2, explain=True)
+        bare = run_search(searcher, query, "image", "texts", k=2, explain=True)
     allowed = [tuple(box) for box in photo.boxes[1:MOST].tolist()]
     found = [entry for hit in result.hits for entry in hit.evidence or []]
     for entry in found:

@@ -18,11 +18,12 @@ from aladin_index.items.filters import Filter
 from aladin_index.measure.publish_entries import publish_entries
 from aladin_index.search.backend import Collection
 from aladin_index.search.live_collection import LiveCollection
-from aladin_index.search.results import SearchResult
+from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import EngineUnavailableError
 from aladin_network.types import Target
+from tests.index.searching import run_search
 
 TEXT = "the yellow star is left of a white triangle"
 
@@ -86,13 +87,11 @@ def index(calibrated: SearchIndex) -> EngineIndex:
     return EngineIndex(calibrated)
 
 
-def ask(index: EngineIndex | SearchIndex, target: Target, **options: Any) -> SearchResult:
+def ask(index: EngineIndex | SearchIndex, target: Target, **options: Any) -> SearchAnswer:
     """Ask for photos with a text, or for texts with a photo."""
     searcher = TwoStageSearcher(index)  # type: ignore[arg-type]
-    query, modality = searcher.encode_item("text 4" if target == "images" else "photo 3")
-    return searcher.search(
-        query, modality, target, top_k=5, explain=True, query_text=TEXT, **options
-    )
+    query, modality = searcher.stored_query("text 4" if target == "images" else "photo 3")[:2]
+    return run_search(searcher, query, modality, target, k=5, explain=True, text=TEXT, **options)
 
 
 @pytest.mark.parametrize("target", ["images", "texts"])
@@ -114,7 +113,7 @@ def test_without_the_first_stage_there_is_no_answer(index: EngineIndex) -> None:
 def test_without_tokens_the_first_stage_decides_and_the_answer_says_so(
     index: EngineIndex, target: Target, offset: int, rerank: bool
 ) -> None:
-    options: dict[str, Any] = {"offset": offset, "num_candidates": 3}
+    options: dict[str, Any] = {"offset": offset, "candidates": 3}
     plain = ask(index, target, rerank=False, **options)
     index.engine.down = {"align", "similarities", "lengths"}
     degraded = ask(index, target, rerank=rerank, **options)
@@ -155,12 +154,12 @@ def test_the_first_stage_knows_what_the_second_will_be_asked(index: EngineIndex)
     side = index.side
     index.side = lambda *arguments: Listening(side(*arguments)._side, index.engine)  # type: ignore
     searcher = TwoStageSearcher(index)  # type: ignore[arg-type]
-    text, _ = searcher.encode_item("text 4")
-    photo, _ = searcher.encode_item("photo 3")
-    searcher.search(text, "text", "images", top_k=3)
-    searcher.search(photo, "image", "texts", top_k=3)
-    searcher.search(text, "text", "texts", top_k=3)
-    searcher.search(photo, "image", "images", top_k=3)
+    text, _ = searcher.stored_query("text 4")[:2]
+    photo, _ = searcher.stored_query("photo 3")[:2]
+    run_search(searcher, text, "text", "images", k=3)
+    run_search(searcher, photo, "image", "texts", k=3)
+    run_search(searcher, text, "text", "texts", k=3)
+    run_search(searcher, photo, "image", "images", k=3)
     of_text, of_photo, *others = asked
     assert (of_text.modality, of_photo.modality, others) == ("text", "image", [None, None])
     np.testing.assert_array_equal(of_text.tokens.numpy(), text.item_tokens(0).numpy())

@@ -16,6 +16,7 @@ from aladin_network.errors import ConfigError
 from aladin_network.types import NullProgress
 from aladin_service.demo import calibrate_demo, run_demo
 from aladin_service.reports.tables import metrics_table
+from tests.index.searching import run_search
 
 QUICK = ["stage.teacher.epochs=1", "stage.student.epochs=1", "precision=float32"]
 
@@ -104,7 +105,7 @@ def test_the_demos_hits_have_probabilities(tmp_path: Path) -> None:
     with open_index(folder) as opened:
         searcher = TwoStageSearcher(opened)
         first_text = next(iter(opened.side("texts").items.rows_by_id()))
-        query, _ = searcher.encode_item(first_text)
-        answer = searcher.search(query, "text", "images", top_k=3)
+        query, _ = searcher.stored_query(first_text)[:2]
+        answer = run_search(searcher, query, "text", "images", k=3)
     assert answer.match_probability is not None
     assert all(0 < (hit.probability or 0) < 1 for hit in answer.hits)

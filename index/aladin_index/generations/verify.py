@@ -40,6 +40,8 @@ from aladin_index.format.layout import (
 )
 from aladin_index.format.manifest import FileEntry, read_manifest
 from aladin_index.generations.reader import SearchIndex
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.search.stored_collection import StoredCollection
 from aladin_network.errors import AladinError, IndexCorruptError
@@ -233,7 +235,7 @@ def _probe_search(index: SearchIndex, target: Target, rows: list[int]) -> str | 
             tokens=tokens.unsqueeze(0),
             mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
         )
-        hits = searcher.search(query, modality, target, top_k=_HITS).hits
+        hits = searcher.search(EncodedQuery(query, modality), target, SearchOptions(k=_HITS)).hits
         if len(hits) != expected:
             return f"a search for row {row}: expected {expected} hits, got {len(hits)}"
         if not all(math.isfinite(hit.score) for hit in hits):

@@ -1,9 +1,4 @@
-"""Percentile intervals of recalls, by drawing photos with their captions.
-
-How long a search takes with several numbers of candidates, measured side by side.
-
-What is known of two-stage search with several numbers of candidates.
-"""
+"""The points of a candidate curve: recalls with bootstrap intervals, and search times."""
 
 from __future__ import annotations
 
@@ -18,6 +13,8 @@ from torch import Tensor
 
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.measure.evaluate import Question
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import Direction, Modality, Progress, Target
 
@@ -141,7 +138,9 @@ def search_times(
             for column in random.permutation(len(numbers)):
                 number = numbers[column]
                 took_ms = searcher.search(
-                    query, modality, target, top_k=min(_TOP, number), num_candidates=number
+                    EncodedQuery(query, modality),
+                    target,
+                    SearchOptions(k=min(_TOP, number), candidates=number),
                 ).took_ms
                 times_ms[row, column] = took_ms.retrieve + took_ms.rerank
             progress.advance()

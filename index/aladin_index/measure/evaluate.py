@@ -1,6 +1,6 @@
-"""What an evaluation asks an index: every caption for its image, every image for its captions.
+"""Evaluates the two stages as they are served: through the searcher, query by query.
 
-Evaluates the two stages as they are served: through the searcher, query by query.
+Every caption is a query for its image, and every image for its captions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from aladin_index.search.backend import Collection
-from aladin_index.search.results import Hit
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedQuery
+from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import InputError
 from aladin_network.inference import encode_texts
@@ -117,9 +119,9 @@ def evaluation_queries(
 
 
 def _stored_image(searcher: TwoStageSearcher, image_id: str) -> Encoding:
-    encoding, modality = searcher.encode_item(image_id)
-    assert modality == "image"  # `encode_item` looks among the images first
-    return encoding
+    query = searcher.stored_query(image_id)
+    assert query.modality == "image"  # `stored_query` looks among the images first
+    return query.encoding
 
 
 def _check_known(side: Collection, ids: Iterable[str]) -> None:
@@ -249,19 +251,16 @@ class _Direction:
             found = {hit.id for hit in hits[:_TOP]}
             self._agreements.append(len(wanted & found) / len(wanted))
 
-    def _search(self, query: Encoding, top_k: int, num_candidates: int) -> tuple[list[Hit], float]:
+    def _search(self, query: Encoding, k: int, candidates: int) -> tuple[list[SearchHit], float]:
         result = self._searcher.search(
-            query,
-            self._modality,
+            EncodedQuery(query, self._modality),
             self._target,
-            top_k=top_k,
-            num_candidates=num_candidates,
-            fusion=self._fusion,
+            SearchOptions(k=k, candidates=candidates, fusion=self._fusion),
         )
         return result.hits, result.took_ms.retrieve + result.took_ms.rerank
 
 
-def rank_as_served(hits: Sequence[Hit], right: set[str], count: int) -> int:
+def rank_as_served(hits: Sequence[SearchHit], right: set[str], count: int) -> int:
     """Return the 0-based rank of the best right answer; ties count against us.
 
     Args:

@@ -1,11 +1,9 @@
-"""Queries to tune an index with.
+"""How much of the exhaustive second stage two-stage search keeps, and the queries to measure it.
 
-How much of the exhaustive second stage two-stage search keeps.
-
-An item of the exhaustive top that is among the candidates is in the top of these as well: there
-it has fewer rivals. So what two-stage search keeps of the exhaustive top is the share of it that
-the first stage finds, and where the first stage is exact, an item's place in the order of the
-cosines says how many candidates it takes to keep it.
+An item of the exhaustive top that is among the candidates is in the top of these as well, because
+it has fewer rivals there. So the share that two-stage search keeps of the exhaustive top is the
+share of it that the first stage finds; with an exact first stage, an item's rank by cosine is the
+number of candidates needed to keep it.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from torch import Tensor
 
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.retrieval import largest, retrieve
-from aladin_index.search.ranking import rank_by_fusion
+from aladin_index.search.ranking import rank_in_blocks
 from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.tokens.alignment import alignment_with_all, alignment_with_candidates
 from aladin_network.scoring.fusion import DirectionFusion
@@ -183,7 +181,7 @@ def two_stage_ms(
             align = partial(alignment_with_candidates, tokens, queries.modality, side.tokens)
             started = time.perf_counter()
             rows, match = retrieve(ann, side.embeddings, embedding, candidates)
-            rank_by_fusion(rows, match, 1, align, fusion, fusion.weight)
+            rank_in_blocks(rows, match, 1, align, fusion, fusion.weight, len(rows))
             times_ms.append(1000 * (time.perf_counter() - started))
     finally:
         torch.set_num_threads(threads)

@@ -1,6 +1,6 @@
-"""The exact evidence for a score: for every word its best region, and the cosine there.
+"""The exact evidence for a score: each word's best region, and the cosine of the two.
 
-One text and one photo: both stages' scores of the two, and the evidence for the second's.
+A search explains its hits by it, and a drawing one pair of a text and a photo.
 """
 
 from __future__ import annotations
@@ -12,59 +12,53 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection
-from aladin_index.search.results import Box, WordEvidence
+from aladin_index.search.query import EncodedQuery
+from aladin_index.search.results import Box, Evidence
 from aladin_network.errors import InputError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Modality
 
 
 def evidence_of_items(
     model: AladinModel,
-    query: Float[Tensor, "query_tokens dim"],
+    query: EncodedQuery,
     modality: Modality,
-    side: Collection,
+    collection: Collection,
     items: Sequence[StoredItem],
-    query_text: str | None,
-    query_size_px: tuple[int, int] | None,
-    query_boxes: NDArray[np.float32] | None = None,
-) -> list[list[WordEvidence]]:
+) -> list[list[Evidence]]:
     """Explain the alignment scores of a query and some items of the other modality.
 
     Args:
-        model: that encoded them all.
-        query: its tokens.
-        modality: of the query.
-        side: that holds the items.
-        items: of that side.
-        query_text: of a text query.
-        query_size_px: of a photo query; None: not known.
-        query_boxes: (regions, 4) of a photo query that brought its own regions.
+        model: Model that encoded the query and the items.
+        query: The query; a text query with its text.
+        modality: Modality of the query.
+        collection: Collection that holds the items.
+        items: Items of that collection.
 
     Returns:
-        For each item see `word_evidence`; the scores add up to what `SearchSide.align` says of it.
+        The evidence of each item, see `word_evidence`; its scores add up to the score of
+        `Collection.align`.
 
     Raises:
-        InputError: the query's tokens are not those of its text.
+        InputError: If the query's tokens do not belong to its text.
     """
-    # A text query is cut into its words once, and photos of one size have the same boxes.
+    # A text query is split into words once, and photos of one size have the same boxes.
     spans_of = cache(model.text.encoder.spans)
     boxes_of = cache(partial(region_boxes, model))
     rows = np.array([item.row for item in items], dtype=np.int64)
-    # The numbers of the second stage itself: another product would round in another way.
-    similarities = side.similarities(query, modality, rows)
-    found: list[list[WordEvidence]] = []
+    # The numbers of the second stage itself: another product would be rounded differently.
+    similarities = collection.similarities(query.tokens, modality, rows)
+    found: list[list[Evidence]] = []
     for item, similarity in zip(items, similarities, strict=True):
         if modality == "text":
-            text, size_px, cosines = query_text or "", item.size_px, similarity
+            text, size_px, cosines = query.text or "", item.size_px, similarity
             own = item.region_boxes
         else:
-            text, size_px, cosines = item.text or "", query_size_px, similarity.T
-            own = query_boxes
+            text, size_px, cosines = item.text or "", query.size_px, similarity.T
+            own = query.boxes
         regions = cosines.shape[1]
         if own is None:
             boxes = boxes_of(regions, size_px)
@@ -79,32 +73,33 @@ def word_evidence(
     text: str,
     spans: Sequence[tuple[int, int]],
     boxes: Sequence[Box],
-) -> list[WordEvidence]:
+) -> list[Evidence]:
     """Find each word's best region; the scores add up to the pair's alignment score.
 
     Args:
-        cosines: of every word with every region.
-        text: what the words were made of.
-        spans: characters [start, end) of its words.
-        boxes: of the regions, first to last; none: not known. A region beyond them has no place.
+        cosines: Cosine of each word and each region.
+        text: Text that the words come from.
+        spans: Characters [start, end) of its words.
+        boxes: Boxes of the regions in their order, or an empty list if unknown. A region beyond
+            them has no box.
 
     Returns:
         One entry a word, in order; empty if the photo has no region.
 
     Raises:
-        InputError: the words are not those of this text.
+        InputError: If the words do not belong to this text.
     """
     words, regions = cosines.shape
     if words == 0 or regions == 0:
         return []
-    # The alignment head may be told to trim a text's last word piece.
+    # The alignment head may be configured to trim a text's last word piece.
     if len(spans) - words not in (0, 1):
         raise InputError(f"the query has {words} words, its text {len(spans)}: {text!r}")
     best = cosines.argmax(axis=1).tolist()
     scores = cosines.max(axis=1).astype(np.float64)
     shares = scores / (np.abs(scores).sum() or 1.0)  # the shares of nothing are 0
     return [
-        WordEvidence(
+        Evidence(
             token=text[start:end],
             start=start,
             end=end,
@@ -125,18 +120,18 @@ def region_boxes(
     size_px: tuple[int, int] | None,
     own: NDArray[np.float32] | None = None,
 ) -> list[Box]:
-    """Return where the regions of a photo are.
+    """Return the boxes of a photo's regions.
 
     Args:
-        model: that encoded it.
-        regions: how many the photo has.
-        size_px: width and height of the upright photo; None: not known.
-        own: (regions, 4), the boxes that came with its regions; None: not known, or the network
-            reads photos.
+        model: Model that encoded the photo.
+        regions: Number of regions.
+        size_px: Width and height of the upright photo, or None if unknown.
+        own: (regions, 4) boxes that came with the regions, or None if there are none or the
+            network reads photos.
 
     Returns:
-        An empty list where they are not known. The alignment head's region of zeros, the last one
-        where there is one, has no place.
+        The boxes, or an empty list if they are unknown. The alignment head's region of zeros,
+        which is the last one if there is one, has no box.
     """
     encoder = model.image.encoder
     if own is not None:
@@ -151,54 +146,46 @@ def region_boxes(
 
 
 class PairScores(NamedTuple):
-    """What a search says of a pair, without the ranks, which a pair alone has not.
+    """Both stages' scores of a pair; a pair has no ranks.
 
     Attributes:
-        match: cosine of the embeddings.
-        align: sum over words of the best region.
-        evidence: each word's best region, in the text's order; its scores add up to `align`.
+        match: Cosine of the embeddings.
+        align: Sum over words of the best region's cosine.
+        evidence: Each word's best region, in the text's order; the scores add up to `align`.
     """
 
     match: float
     align: float
-    evidence: list[WordEvidence]
+    evidence: list[Evidence]
 
 
 def score_pair(
     model: AladinModel,
-    query: Encoding,
+    query: EncodedQuery,
     modality: Modality,
-    side: Collection,
+    collection: Collection,
     item: StoredItem,
-    query_text: str | None,
-    query_size_px: tuple[int, int] | None,
-    query_boxes: NDArray[np.float32] | None = None,
 ) -> PairScores:
     """Score a query and an item of the other modality as a search does.
 
     Args:
-        model: that encoded both.
-        query: one encoded item.
-        modality: of the query.
-        side: that holds the item.
-        item: of that side.
-        query_text: of a text query.
-        query_size_px: of a photo query; None: not known.
-        query_boxes: (regions, 4) of a photo query that brought its own regions.
+        model: Model that encoded both.
+        query: The query; a text query with its text.
+        modality: Modality of the query.
+        collection: Collection that holds the item.
+        item: Item of that collection.
 
     Raises:
-        InputError: the side has no tokens, or the query's are not those of its text.
+        InputError: If the collection has no tokens, or the query's tokens do not belong to its
+            text.
     """
-    if not side.has_tokens:
+    if not collection.has_tokens:
         raise InputError("there is no evidence: the index was imported without tokens")
-    tokens = query.item_tokens(0).detach().float().cpu()
-    embedding = query.embedding[0].detach().float().cpu()
+    [evidence] = evidence_of_items(model, query, modality, collection, [item])
+    embedding = query.encoding.embedding[0].detach().float().cpu()
     row = np.array([item.row], dtype=np.int64)
-    [evidence] = evidence_of_items(
-        model, tokens, modality, side, [item], query_text, query_size_px, query_boxes
-    )
     return PairScores(
-        match=float(embedding @ side.embedding(item.row).float()),
-        align=float(side.align(tokens, modality, row)[0]),
+        match=float(embedding @ collection.embedding(item.row).float()),
+        align=float(collection.align(query.tokens, modality, row)[0]),
         evidence=evidence,
     )

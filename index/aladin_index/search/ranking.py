@@ -1,4 +1,4 @@
-"""The order of an answer: the first stage's, or the second stage's within its candidates."""
+"""The order of an answer: the first stage's, or the second stage's among its candidates."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ AlignScorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 
 
 class Ranking(NamedTuple):
-    """Rows in the order of an answer, with what the stages say of them.
+    """Rows in the order of an answer, with the scores and ranks of both stages.
 
     Attributes:
         rows: (hits,) int64.
-        scores: (hits,) what the order is by.
+        scores: (hits,) scores that decide the order.
         match: (hits,) cosines of the embeddings.
-        match_ranks: (hits,) counted from 1.
-        align: (hits,) alignment scores; None between items of one modality.
-        align_ranks: (hits,) counted from 1; None between items of one modality.
+        match_ranks: (hits,) ranks by `match`, counted from 1.
+        align: (hits,) alignment scores, or None between items of one modality.
+        align_ranks: (hits,) ranks by `align`, counted from 1, or None as `align`.
     """
 
     rows: NDArray[np.int64]
@@ -44,41 +44,18 @@ def rank_by_match(
     """Keep the first stage's order.
 
     Args:
-        rows: best first.
-        match: their cosines.
-        first_rank: of the first row, counted from 1.
-        align: scores rows by the second stage, for information; None where there is none.
+        rows: Rows, best first.
+        match: Cosines of the rows.
+        first_rank: Rank of the first row, counted from 1.
+        align: Scores rows by the second stage, for information; None if there is none.
     """
     ranks = np.arange(first_rank, first_rank + len(rows), dtype=np.int64)
-    ranking = Ranking(rows, match, match, ranks)
     if align is None:
-        return ranking
+        return Ranking(rows, match, match, ranks)
     scores = align(rows)
-    return ranking._replace(align=scores, align_ranks=_ranks(scores) + first_rank - 1)
-
-
-def rank_by_fusion(
-    rows: NDArray[np.int64],
-    match: NDArray[np.float32],
-    first_rank: int,
-    align: AlignScorer,
-    fusion: DirectionFusion,
-    weight: float,
-) -> Ranking:
-    """Order candidates by the fusion of both stages' scores; equal ones keep their order.
-
-    Args:
-        rows: candidates, best first.
-        match: their cosines.
-        first_rank: of the first candidate, counted from 1.
-        align: scores rows by the second stage.
-        fusion: constants of this direction.
-        weight: of the alignment score; 1 orders by it alone.
-    """
-    ranking = rank_by_match(rows, match, first_rank, align)
-    scores = torch.from_numpy(ranking.align)
-    fused = fusion.combine(scores, torch.from_numpy(match), weight).numpy()
-    return ranking._replace(scores=fused).take(np.argsort(-fused, kind="stable"))
+    align_ranks = np.empty_like(ranks)
+    align_ranks[np.argsort(-scores, kind="stable")] = ranks
+    return Ranking(rows, match, match, ranks, scores, align_ranks)
 
 
 def rank_in_blocks(
@@ -90,34 +67,25 @@ def rank_in_blocks(
     weight: float,
     block: int,
 ) -> Ranking:
-    """Order rows `block` by `block`, each as `rank_by_fusion` orders candidates.
+    """Order rows by the fusion of both stages' scores, `block` by `block`.
+
+    Rows with equal scores keep their order.
 
     Args:
-        rows: at least one, best first.
-        match: their cosines.
-        first_rank: of the first row, counted from 1.
-        align: scores rows by the second stage.
-        fusion: constants of this direction.
-        weight: of the alignment score.
-        block: rows a block.
+        rows: At least one row, best first.
+        match: Cosines of the rows.
+        first_rank: Rank of the first row, counted from 1.
+        align: Scores rows by the second stage.
+        fusion: Constants of this direction.
+        weight: Weight of the alignment score; 1 orders by it alone.
+        block: Rows in a block, at least 1.
     """
-    rankings = [
-        rank_by_fusion(
-            rows[start : start + block],
-            match[start : start + block],
-            first_rank + start,
-            align,
-            fusion,
-            weight,
-        )
-        for start in range(0, len(rows), block)
-    ]
-    parts = zip(*rankings, strict=True)
-    return Ranking(*(None if part[0] is None else np.concatenate(part) for part in parts))  # pyright: ignore[reportArgumentType]
-
-
-def _ranks(scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return each score's rank, counted from 1; equal scores rank in their order."""
-    ranks = np.empty(len(scores), dtype=np.int64)
-    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    return ranks
+    scores = align(rows)
+    fused = fusion.combine(torch.from_numpy(scores), torch.from_numpy(match), weight).numpy()
+    ranks = np.arange(first_rank, first_rank + len(rows), dtype=np.int64)
+    blocks = (ranks - first_rank) // block
+    # Stable: the last key decides first.
+    align_ranks = np.empty_like(ranks)
+    align_ranks[np.lexsort((-scores, blocks))] = ranks
+    order = np.lexsort((-fused, blocks))
+    return Ranking(rows, fused, match, ranks, scores, align_ranks).take(order)

@@ -1,73 +1,144 @@
-"""The first stage's order for a query that is itself an item of what is searched.
-
-Why nothing passes a filter: it names fields in which no item has a value.
-"""
+"""The first stage of a search: the candidates of a page, and the pool that hits are judged by."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.items.filters import Exists, Filter, leaves
-from aladin_index.search.backend import Collection, Ordered, SearchBackend, SecondStageQuery
+from aladin_index.items.filters import Exists, leaves
+from aladin_index.search.backend import Ordered, SearchBackend
+from aladin_index.search.query import ValidSearch
+from aladin_index.search.ranking import AlignScorer, Ranking
 from aladin_network.errors import AladinError
-from aladin_network.types import Target
+
+# Each field costs a search, so only the first fields of a long filter are looked up.
+_MAX_FIELDS = 5
 
 
-def order_without(
-    item_id: str | None,
-    side: Collection,
-    query: NDArray[np.float32],
-    count: int,
-    num_candidates: int,
-    *,
-    second_stage: SecondStageQuery | None = None,
-) -> Ordered:
-    """Order the first `count` items of a side other than one.
+class QueryPool(NamedTuple):
+    """The first stage's best items, which hits are judged against, whichever page is shown.
 
-    Args:
-        item_id: Id of the item that is left out; None, or an id that the side does not have,
-            leaves out nothing.
-        side: Items to order.
-        query: (d_match,), L2-normalised.
-        count: Items wanted beside the one that is left out.
-        num_candidates: Candidates of the first stage.
-        second_stage: See `SearchSide.order`.
+    Attributes:
+        rows: (pool,) int64, best first.
+        match: (pool,) float32, their cosines.
+        heads_ranking: Whether the second stage orders them anyway, as the first candidates.
+    """
+
+    rows: NDArray[np.int64]
+    match: NDArray[np.float32]
+    heads_ranking: bool
+
+    def align(self, ranking: Ranking, score: AlignScorer) -> NDArray[np.float32]:
+        """Return the alignment scores of the pool.
+
+        Args:
+            ranking: Ranking of all candidates.
+            score: Scores rows that are not in the ranking.
+        """
+        if self.heads_ranking and ranking.align is not None:
+            return ranking.align[np.argsort(ranking.match_ranks)[: len(self.rows)]]
+        return score(self.rows) if len(self.rows) else np.empty(0, dtype=np.float32)
+
+
+class Found(NamedTuple):
+    """The first stage's result for one page.
+
+    Attributes:
+        rows: (found,) int64, best first; whole blocks of candidates if they are re-ranked.
+        match: (found,) float32, their cosines.
+        start: Place of the first row in the order of all items.
+        page: Places of the page's hits among the rows.
+        pool: Items that hits are judged against.
+        candidates: Candidates of a block.
+        is_empty: Whether the first stage found no item at all.
+    """
+
+    rows: NDArray[np.int64]
+    match: NDArray[np.float32]
+    start: int
+    page: slice
+    pool: QueryPool
+    candidates: int
+    is_empty: bool
+
+
+def retrieve(search: ValidSearch) -> Found:
+    """Find the candidates of a page.
+
+    Beyond the first block of candidates follow further blocks of the same size, so the order does
+    not depend on the size of a page.
 
     Raises:
         InputError: More items are wanted than an engine can find.
         EngineUnavailableError: The engine does not answer.
     """
-    item = None if item_id is None else side.items.by_ids([item_id])[0]
-    if item is None:
-        return side.order(query, count, num_candidates, second_stage)
-    # One more, for the item itself; a longer order begins with the shorter one, so pages agree.
-    ordered = side.order(query, count + 1, num_candidates, second_stage)
-    others = ordered.rows != item.row
+    options, block = search.options, search.candidates
+    first, last = options.offset, options.offset + options.k
+    stop = -(-last // block) * block if search.reranks else last  # whole blocks
+    pool_size = 0 if search.calibration is None else search.calibration.pool
+    # The pool does not shrink with the page, and is there for a late page, too.
+    ordered = _order(search, max(stop, min(pool_size, block)), block)
+    # There may be fewer items than the page, or the places before it, ask for.
+    first, last, stop = (min(place, len(ordered.rows)) for place in (first, last, stop))
+    start = first // block * block if search.reranks and first < last else first
+    if first == last:
+        stop = first
+    return Found(
+        rows=ordered.rows[start:stop],
+        match=ordered.match[start:stop],
+        start=start,
+        page=slice(first - start, last - start),
+        pool=find_pool(search, ordered, pool_size, ranks_head=search.reranks and start == 0 < stop),
+        candidates=ordered.candidates,
+        is_empty=len(ordered.rows) == 0,
+    )
+
+
+def _order(search: ValidSearch, count: int, candidates: int) -> Ordered:
+    """Order the first `count` items other than the query itself."""
+    own_id, collection = search.query.own_id, search.collection
+    own = None
+    if own_id is not None and not search.is_crossing:
+        own = collection.items.by_ids([own_id])[0]
+    if own is None:
+        return collection.order(search.embedding, count, candidates, search.second_stage)
+    # One more, for the query itself; a longer order begins with the shorter one, so pages agree.
+    ordered = collection.order(search.embedding, count + 1, candidates, search.second_stage)
+    others = ordered.rows != own.row
     return ordered._replace(rows=ordered.rows[others][:count], match=ordered.match[others][:count])
 
 
-# Each costs a search, so of a long filter only the first fields are looked up.
-_MAX_FIELDS = 5
+def find_pool(search: ValidSearch, ordered: Ordered, size: int, *, ranks_head: bool) -> QueryPool:
+    """Take the first stage's `size` best items, or all if there are fewer.
+
+    Args:
+        search: The search.
+        ordered: At least as many items as the pool has, unless a block has fewer candidates.
+        size: Items in the pool.
+        ranks_head: Whether the second stage orders the first candidates.
+    """
+    if search.candidates < size:
+        # Searched again: fewer candidates must not change the pool.
+        pool = search.collection.order(search.embedding, size, size, search.second_stage)
+        return QueryPool(pool.rows, pool.match, heads_ranking=False)
+    return QueryPool(ordered.rows[:size], ordered.match[:size], heads_ranking=ranks_head)
 
 
-def find_unknown_fields(index: SearchBackend, target: Target, filter: Filter | None) -> list[str]:
+def find_unknown_fields(index: SearchBackend, search: ValidSearch) -> list[str]:
     """Return the fields of a filter in which no item has a value to compare, in its order.
 
     Args:
-        index: Index whose items were searched.
-        target: Side that was searched.
-        filter: Filter that nothing passed; None has no fields.
+        index: Searched index.
+        search: Search whose filter no item passed.
     """
-    fields = [] if filter is None else [test.field for test in leaves(filter)]
+    names = [] if search.filter is None else [test.field for test in leaves(search.filter)]
     unknown: list[str] = []
-    with suppress(AladinError):  # the search is answered, whatever an engine makes of this
-        for field in list(dict.fromkeys(fields))[:_MAX_FIELDS]:
-            side = index.side(target, Exists(field))
-            any_query = np.zeros(side.entry.embedding_dim, dtype=np.float32)
-            any_query[0] = 1.0
-            if len(side.order(any_query, 1, 1).rows) == 0:
-                unknown.append(field)
+    with suppress(AladinError):  # the search is answered even if an engine rejects this
+        for name in list(dict.fromkeys(names))[:_MAX_FIELDS]:
+            collection = index.side(search.target, Exists(name))
+            if len(collection.order(search.embedding, 1, 1).rows) == 0:
+                unknown.append(name)
     return unknown

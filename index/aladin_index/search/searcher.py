@@ -3,339 +3,293 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
+from contextlib import suppress
+from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from aladin_index.items.filters import parse_filter
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection, SearchBackend, SecondStageQuery
 from aladin_index.search.evidence import evidence_of_items
-from aladin_index.search.probability import Verdict, find_pool, judge_page
-from aladin_index.search.ranking import Ranking, rank_by_match
-from aladin_index.search.rerank import Found, RankedPage, RerankDeadline, Reranker
-from aladin_index.search.results import (
-    Hit,
-    SearchResult,
-    StageResult,
-    Stages,
-    StageTimes,
-    WordEvidence,
-)
-from aladin_index.search.retrieval import find_unknown_fields, order_without
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.probability import Verdict, judge
+from aladin_index.search.query import EncodedQuery, ValidSearch
+from aladin_index.search.ranking import Ranking
+from aladin_index.search.rerank import RankedPage, RerankDeadline, rerank
+from aladin_index.search.results import Evidence, HitStages, SearchAnswer, SearchHit, Stage, TookMs
+from aladin_index.search.retrieval import Found, find_unknown_fields, retrieve
 from aladin_network.calibration.calibration import Calibration
 from aladin_network.errors import EngineUnavailableError, InputError, ShapeError, UnknownItemError
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import DIRECTION_OF, MODALITY_OF, TARGETS, Modality, Target
 
+_DEFAULTS = SearchOptions()
+
+
+class _Moments(NamedTuple):
+    """When the steps of a search ended, by `time.monotonic`."""
+
+    received_s: float
+    began_s: float
+    retrieved_s: float
+    ranked_s: float
+
 
 class TwoStageSearcher:
     """Answers queries from one open generation; safe to use from any number of threads.
 
-    Between a text and images, and between an image and texts, the first stage finds candidates
-    by the embeddings, and the second orders them by the fusion of both stages' scores. Two
-    items of one modality have no words and regions to align: there the embeddings decide alone.
+    Between a text and images, and between an image and texts, the first stage finds candidates by
+    the embeddings, and the second stage orders them by the fusion of both stages' scores. Items of
+    one modality have no words and regions to align: the embeddings decide alone.
 
-    Where the index is calibrated, hits have probabilities. They are made of both stages' scores,
-    compared with those of the first stage's best (`Calibration.pool`; with a filter,
-    the best that pass it), and so are the same whatever the order, the page and the number of
-    candidates are.
+    If the index is calibrated, hits have probabilities. They are computed from both stages'
+    scores, compared with those of the first stage's best items (`Calibration.pool`; with a filter,
+    the best that pass it), and so do not depend on the order, the page or the number of
+    candidates.
     """
 
     def __init__(self, index: SearchBackend) -> None:
         """Search `index`, which has to stay open."""
         self.index = index
-        self._deadline = RerankDeadline()
+        self._clock = RerankDeadline()
 
     def search(
         self,
-        query: Encoding,
-        modality: Modality,
+        query: EncodedQuery,
         target: Target,
-        *,
-        top_k: int,
-        offset: int = 0,
-        num_candidates: int | None = None,
-        rerank: bool = True,
-        fusion: float | None = None,
-        filter: Mapping[str, Any] | None = None,
-        explain: bool = False,
-        query_text: str | None = None,
-        query_size_px: tuple[int, int] | None = None,
-        query_boxes: NDArray[np.float32] | None = None,
-        min_probability: float | None = None,
-        deadline_s: float | None = None,
-        own_id: str | None = None,
-    ) -> SearchResult:
+        options: SearchOptions = _DEFAULTS,
+        received_s: float | None = None,
+    ) -> SearchAnswer:
         """Find the best items for a query.
 
-        Beyond the first `num_candidates` the next so many are ranked among themselves, and so
-        on; so the order is the same whatever the size of a page.
-
         Args:
-            query: one encoded item.
-            modality: of the query.
-            target: which side to search.
-            top_k: hits wanted; more than the index has are not an error.
-            offset: hits to skip.
-            num_candidates: handed to the second stage at a time; None: the index's default.
-            rerank: False leaves the order to the first stage.
-            fusion: weight of the alignment score, 0 to 1; None: the one chosen on validation.
-            filter: metadata that hits must have, see `aladin_index.items.filters`.
-            explain: add each word's best region to the hits.
-            query_text: the query's text; explaining a text query needs it.
-            query_size_px: width and height of the query's photo; boxes in it need them.
-            query_boxes: (regions, 4) of a photo query that brought its own regions, in fractions
-                of the photo.
-            min_probability: leaves hits out that are less likely to belong to the query; `top_k`
-                and `offset` count before that. None leaves none out, and neither does a value
-                where the probabilities are not reliable; the result's `degraded` then names it.
-            deadline_s: by `time.monotonic`; where the second stage would end after it, the order
-                is left to the first. None: it may take as long as it takes.
-            own_id: Id of the query, if it is an item of the index. It is not found among the
-                items of its own modality.
+            query: The query, encoded by the index's model.
+            target: The collection to search.
+            options: How to search; as many hits as `k`, or fewer if there are no more.
+            received_s: When the query was received, by `time.monotonic`, which its time limit and
+                the total time count from; None for now.
 
         Raises:
-            NoSuchTargetError: the index has no such side.
-            InputError: an option is out of its range, the filter has another form, or
-                `min_probability` is given where hits have no probability.
-            ShapeError: the query is not one item of the index's dimensions.
-            EngineUnavailableError: the first stage does not answer; where only the second does
-                not, the order is left to the first.
+            NoSuchTargetError: If the index has no such collection.
+            InputError: If an option is out of its bounds, the filter is malformed,
+                `min_probability` is given although hits have no probability, or a text query is to
+                be explained without its text.
+            ShapeError: If the query is not one item of the index's dimensions.
+            EngineUnavailableError: If the first stage does not answer; if only the second stage
+                does not, hits keep the first stage's order.
         """
-        started = time.perf_counter()
-        if num_candidates is None:
-            num_candidates = self.index.manifest.candidates(target)
-        _check_options(top_k, offset, num_candidates, fusion, min_probability)
-        parsed_filter = parse_filter(filter or {})
-        side = self.index.side(target, parsed_filter)
-        _check_query(query, side)
-        crossing = modality != MODALITY_OF[target]
-        if explain and crossing and modality == "text" and query_text is None:
-            raise InputError("explain: expected the query's text, got none")
-        calibration = self._calibration(crossing, min_probability)
-        aligned = crossing and side.has_tokens
-        reranked = rerank and aligned
-        embedding = query.embedding[0].detach().float().cpu().numpy()
-        tokens = query.item_tokens(0).detach().float().cpu()
-        second_stage = SecondStageQuery(tokens, modality) if aligned else None
-        last = offset + top_k
-        stop = _up_to_whole(last, num_candidates) if reranked else last
-        # A page of few hits, or a late one, is judged against the first candidates all the same.
-        pool_size = 0 if calibration is None else calibration.pool
-        wanted = max(stop, min(pool_size, num_candidates))
-        hidden_id = None if crossing else own_id
-        ordered = order_without(
-            hidden_id, side, embedding, wanted, num_candidates, second_stage=second_stage
-        )
-        # The items may end before the page does, and before it begins.
-        first, last, stop = (min(place, len(ordered.rows)) for place in (offset, last, stop))
-        start = first
-        if first == last:
-            stop = first
-        elif reranked:
-            start = first // num_candidates * num_candidates
-        pool = find_pool(
-            side,
-            embedding,
-            second_stage,
-            ordered,
-            num_candidates,
-            size=pool_size,
-            ranks_head=reranked and start == 0 < stop,
-        )
-        found = Found(ordered.rows[start:stop], ordered.match[start:stop], start, pool)
-        retrieved = time.perf_counter()
+        began_s = time.monotonic()
+        search = self._validate(query, target, options, received_s or began_s)
+        found = retrieve(search)
+        retrieved_s = time.monotonic()
+        ranked = rerank(search, found, self._clock)
+        verdict = judge(search, found, ranked)
+        ranked_s = time.monotonic()
+        moments = _Moments(received_s or began_s, began_s, retrieved_s, ranked_s)
+        return self._present(search, found, ranked, verdict, moments)
 
-        direction = DIRECTION_OF[modality]
-        constants = self.index.checkpoint.fusion.of(direction)
-        reranker = Reranker(
-            align=partial(side.align, tokens, modality),
+    def _validate(
+        self, query: EncodedQuery, target: Target, options: SearchOptions, received_s: float
+    ) -> ValidSearch:
+        """Check a query and its options, and collect what the stages need."""
+        options.check()
+        modality = query.modality or MODALITY_OF[target]
+        is_crossing = modality != MODALITY_OF[target]
+        parsed = parse_filter(options.filter)
+        collection = self.index.side(target, parsed)
+        _check_query(query, options, collection, needs_text=is_crossing and modality == "text")
+        manifest, direction = self.index.manifest, DIRECTION_OF[modality]
+        fusion = self.index.checkpoint.fusion.of(direction)
+        aligns, tokens = is_crossing and collection.has_tokens, query.tokens
+        timeout_ms = options.timeout_ms
+        return ValidSearch(
+            query=query,
+            modality=modality,
+            target=target,
+            options=options,
+            candidates=options.candidates or manifest.candidates(target),
+            filter=parsed,
+            collection=collection,
+            embedding=query.encoding.embedding[0].detach().float().cpu().numpy(),
+            tokens=tokens,
+            second_stage=SecondStageQuery(tokens, modality) if aligns else None,
+            is_crossing=is_crossing,
+            reranks=options.rerank and aligns,
             direction=direction,
-            fusion=constants,
-            weight=constants.weight if fusion is None else float(fusion),
-            block=ordered.candidates,
-            clock=self._deadline,
-            deadline_s=deadline_s,
+            fusion=fusion,
+            weight=fusion.weight if options.fusion is None else float(options.fusion),
+            calibration=_checked(manifest.calibration, options, is_crossing=is_crossing),
+            deadline_s=None if timeout_ms is None else received_s + timeout_ms / 1000,
         )
-        degraded = ["rerank"] if rerank and crossing and not aligned else []
-        page = slice(first - start, last - start)
-        if reranked and len(found.rows):
-            ranked_page = reranker.rerank(found, page)
-        elif aligned:
-            ranked_page = reranker.score(found)
-        else:
-            ranked_page = RankedPage(rank_by_match(found.rows, found.match, first + 1, None))
-        ranking, pool_align, reason = ranked_page
-        if reason is not None:
-            reranked, degraded = False, [reason]
-            if reason == "rerank_unavailable" and modality == "image":
-                calibration = None  # the texts' tokens are not there to be counted either
-        words = partial(_word_counts, side, modality, tokens.shape[0])
-        verdict = judge_page(
-            calibration, direction, pool, pool_align, ranking, words, offset, min_probability
-        )
-        if verdict.filter_ignored:
-            degraded = [*degraded, "min_probability"]
-        ranking = ranking.take(verdict.kept)
-        ranked = time.perf_counter()
 
-        items = side.items.by_rows(ranking.rows.tolist())
-        looked_up = time.perf_counter()
-        evidence: list[list[WordEvidence]] | list[None] = [None] * len(items)
-        if explain and ranking.align is not None:
-            model = self.index.checkpoint.model
-            try:
-                evidence = evidence_of_items(
-                    model, tokens, modality, side, items, query_text, query_size_px, query_boxes
-                )
-            except EngineUnavailableError:
-                degraded = [*degraded, "evidence_unavailable"]
-        explained = time.perf_counter()
-        return SearchResult(
-            hits=_hits(ranking, items, evidence, words, verdict, offset),
-            reranked=reranked,
-            fusion=reranker.weight if reranked else None,
-            candidates=ordered.candidates,
+    def _present(
+        self,
+        search: ValidSearch,
+        found: Found,
+        ranked: RankedPage,
+        verdict: Verdict,
+        moments: _Moments,
+    ) -> SearchAnswer:
+        """Look the hits up, explain them, and write the answer."""
+        ranking = ranked.ranking.take(verdict.kept)
+        items = search.collection.items.by_rows(ranking.rows.tolist())
+        degraded = [] if ranked.degraded is None else [ranked.degraded]
+        if verdict.filter_ignored:
+            degraded.append("min_probability")
+        evidence, explain_s = None, 0.0
+        if search.options.explain and ranking.align is not None:
+            evidence, explain_s = self._explain(search, items)
+            if evidence is None:
+                degraded.append("evidence_unavailable")
+        unknown = find_unknown_fields(self.index, search) if found.is_empty else []
+        return SearchAnswer(
+            hits=_hits(search, ranking, verdict, items, evidence),
+            reranked=ranked.reranked,
+            fusion=search.weight if ranked.reranked else None,
+            candidates=found.candidates,
             generation=self.index.generation,
             degraded=degraded,
             match_probability=verdict.match_probability,
             no_match=verdict.no_match,
-            unknown_fields=[]
-            if len(ordered.rows)
-            else find_unknown_fields(self.index, target, parsed_filter),
             probabilities_reliable=verdict.reliable,
             unreliable_because=verdict.unreliable_because,
-            took_ms=StageTimes(
-                retrieve=1000 * (retrieved - started),
-                rerank=1000 * (ranked - retrieved + explained - looked_up),
-                look_up=1000 * (looked_up - ranked),
-            ),
+            unknown_fields=unknown,
+            took_ms=_took_ms(search.query, moments, explain_s),
         )
 
-    def _calibration(self, crossing: bool, min_probability: float | None) -> Calibration | None:
-        """Return what the hits are judged by; None where they cannot be."""
-        calibration = self.index.manifest.calibration
-        if min_probability is not None:
-            if calibration is None:
-                raise InputError(
-                    "min_probability: the index is not calibrated, its hits have no probability; "
-                    "aladin calibrate fits them"
-                )
-            if not crossing:
-                raise InputError(
-                    "min_probability: only images for a text and texts for an image have a "
-                    "probability"
-                )
-        return calibration if crossing else None
+    def _explain(
+        self, search: ValidSearch, items: list[StoredItem]
+    ) -> tuple[list[list[Evidence]] | None, float]:
+        """Return the evidence of the hits, or None if the engine cannot, and the seconds spent."""
+        began_s = time.monotonic()
+        evidence = None
+        with suppress(EngineUnavailableError):
+            evidence = evidence_of_items(
+                self.index.checkpoint.model,
+                search.query,
+                search.modality,
+                search.collection,
+                items,
+            )
+        return evidence, time.monotonic() - began_s
 
     def find_item(self, item_id: str) -> tuple[StoredItem, Modality]:
         """Look an item up by its id, among the images first.
 
         Raises:
-            UnknownItemError: neither side has it.
+            UnknownItemError: If no collection has it.
         """
         _, item, modality = self._find(item_id)
         return item, modality
 
-    def encode_item(self, item_id: str) -> tuple[Encoding, Modality]:
-        """Return what is stored of an item as a query; the network does not run.
+    def stored_query(self, item_id: str, *, include_itself: bool = False) -> EncodedQuery:
+        """Return the stored encoding of an item as a query; the network does not run.
+
+        Args:
+            item_id: Id of the item, of an image or a text.
+            include_itself: Whether the item may be among its own hits.
 
         Raises:
-            UnknownItemError: neither side has it.
+            UnknownItemError: If no collection has it.
         """
-        side, item, modality = self._find(item_id)
-        tokens = side.tokens(item.row)
-        return Encoding(
-            embedding=side.embedding(item.row).unsqueeze(0),
+        began_s = time.perf_counter()
+        collection, item, modality = self._find(item_id)
+        tokens = collection.tokens(item.row)
+        encoding = Encoding(
+            embedding=collection.embedding(item.row).unsqueeze(0),
             tokens=tokens.unsqueeze(0),
             mask=torch.ones(1, tokens.shape[0], dtype=torch.bool),
-        ), modality
+        )
+        return EncodedQuery(
+            encoding,
+            modality,
+            text=item.text if modality == "text" else None,
+            size_px=item.size_px,
+            boxes=item.region_boxes,
+            own_id=None if include_itself else item.id,
+            encode_ms=1000 * (time.perf_counter() - began_s),
+        )
 
     def _find(self, item_id: str) -> tuple[Collection, StoredItem, Modality]:
         for target in TARGETS:
             if target in self.index.manifest.targets:
-                side = self.index.side(target)
-                item = side.items.by_id(item_id)
+                collection = self.index.side(target)
+                item = collection.items.by_id(item_id)
                 if item is not None:
-                    return side, item, MODALITY_OF[target]
+                    return collection, item, MODALITY_OF[target]
         raise UnknownItemError(" and ".join(self.index.manifest.targets), item_id)
 
 
-def _word_counts(
-    side: Collection, modality: Modality, query_tokens: int, rows: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return for each row how many tokens the text has: the query's, or the row's."""
-    if modality == "text":
-        return np.full(len(rows), query_tokens, dtype=np.int64)
-    return side.lengths(rows)
+def _took_ms(query: EncodedQuery, moments: _Moments, explain_s: float) -> TookMs:
+    """Return the times of the parts; evidence is work of the second stage."""
+    return TookMs(
+        decode=query.decode_ms,
+        encode=query.encode_ms,
+        retrieve=1000 * (moments.retrieved_s - moments.began_s),
+        rerank=1000 * (moments.ranked_s - moments.retrieved_s + explain_s),
+        total=1000 * (time.monotonic() - moments.received_s),
+    )
 
 
-def _up_to_whole(count: int, block: int) -> int:
-    """Return the least multiple of `block` that is not below `count`."""
-    return -(-count // block) * block
+def _checked(
+    calibration: Calibration | None, options: SearchOptions, *, is_crossing: bool
+) -> Calibration | None:
+    """Return the calibration that judges the hits, or None if they have no probability."""
+    if options.min_probability is not None:
+        if calibration is None:
+            raise InputError(
+                "min_probability: the index is not calibrated, its hits have no probability; "
+                "aladin calibrate fits them"
+            )
+        if not is_crossing:
+            raise InputError(
+                "min_probability: only images for a text and texts for an image have a probability"
+            )
+    return calibration if is_crossing else None
 
 
-def _check_options(
-    top_k: int,
-    offset: int,
-    num_candidates: int,
-    fusion: float | None,
-    min_probability: float | None,
+def _check_query(
+    query: EncodedQuery, options: SearchOptions, collection: Collection, *, needs_text: bool
 ) -> None:
-    for name, value, least in (
-        ("top_k", top_k, 1),
-        ("offset", offset, 0),
-        ("num_candidates", num_candidates, 1),
-    ):
-        if value < least:
-            raise InputError(f"{name}: expected at least {least}, got {value}")
-    for name, value in (("fusion", fusion), ("min_probability", min_probability)):
-        if value is not None and not 0 <= value <= 1:
-            raise InputError(f"{name}: expected 0 to 1, got {value}")
-
-
-def _check_query(query: Encoding, side: Collection) -> None:
-    expected = (1, side.entry.embedding_dim)
-    if tuple(query.embedding.shape) != expected:
-        raise ShapeError(f"embedding {expected}", tuple(query.embedding.shape))
-    if query.tokens.shape[2] != side.entry.token_dim:
-        raise ShapeError(f"tokens (1, any, {side.entry.token_dim})", tuple(query.tokens.shape))
+    entry, encoding = collection.entry, query.encoding
+    expected = (1, entry.embedding_dim)
+    if tuple(encoding.embedding.shape) != expected:
+        raise ShapeError(f"embedding {expected}", tuple(encoding.embedding.shape))
+    if encoding.tokens.shape[2] != entry.token_dim:
+        raise ShapeError(f"tokens (1, any, {entry.token_dim})", tuple(encoding.tokens.shape))
+    if options.explain and needs_text and query.text is None:
+        raise InputError("explain: expected the query's text, got none")
 
 
 def _hits(
+    search: ValidSearch,
     ranking: Ranking,
-    items: list[StoredItem],
-    evidence: list[list[WordEvidence]] | list[None],
-    words_of: Callable[[NDArray[np.int64]], NDArray[np.int64]],
     verdict: Verdict,
-    offset: int,
-) -> list[Hit]:
-    hits: list[Hit] = []
-    kept = verdict.kept.tolist()
-    words = None if ranking.align is None else words_of(ranking.rows)
-    for place, item in enumerate(items):
+    items: list[StoredItem],
+    evidence: list[list[Evidence]] | None,
+) -> list[SearchHit]:
+    hits: list[SearchHit] = []
+    words = None if ranking.align is None else search.word_counts(ranking.rows)
+    for place, (item, kept) in enumerate(zip(items, verdict.kept.tolist(), strict=True)):
+        match = Stage(rank=int(ranking.match_ranks[place]), score=float(ranking.match[place]))
         align, per_word = None, None
         if ranking.align is not None and ranking.align_ranks is not None and words is not None:
-            align = StageResult(int(ranking.align_ranks[place]), float(ranking.align[place]))
-            per_word = align.score / max(int(words[place]), 1)
-        match = StageResult(int(ranking.match_ranks[place]), float(ranking.match[place]))
+            score = float(ranking.align[place])
+            align = Stage(rank=int(ranking.align_ranks[place]), score=score)
+            per_word = score / max(int(words[place]), 1)
         hits.append(
-            Hit(
+            SearchHit(
                 id=item.id,
-                rank=offset + kept[place] + 1,
+                rank=search.options.offset + kept + 1,
                 score=float(ranking.scores[place]),
                 per_word=per_word,
                 probability=verdict.probabilities[place],
-                stages=Stages(match, align),
+                stages=HitStages(match=match, align=align),
                 uri=item.uri,
                 text=item.text,
                 metadata=item.metadata,
-                evidence=evidence[place],
+                evidence=None if evidence is None else evidence[place],
             )
         )
     return hits

@@ -7,15 +7,9 @@ RetryPolicy                       how patient a client is
 ClientError and its kinds         see `aladin_service.client_errors`
 """
 
+from aladin_index.search.results import SearchAnswer, SearchHit
 from aladin_service.client.additions import NewPhoto, NewText
-from aladin_service.client.answers import (
-    Added,
-    Deleted,
-    Item,
-    LiveIndexInfo,
-    SearchAnswer,
-    SearchHit,
-)
+from aladin_service.client.answers import Added, Deleted, Item, LiveIndexInfo
 from aladin_service.client.async_client import AsyncAladinClient
 from aladin_service.client.calls import Photo
 from aladin_service.client.retries import RetryPolicy

@@ -9,8 +9,8 @@ from typing import Any, TypedDict
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from aladin_index.search.results import SearchAnswer
 from aladin_network.types import Target
-from aladin_service.client.answers import SearchAnswer
 from aladin_service.client.calls import (
     Call,
     content_body,

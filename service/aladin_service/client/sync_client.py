@@ -9,6 +9,7 @@ from typing import Self, TypeVar, Unpack
 
 import httpx
 
+from aladin_index.search.results import SearchAnswer
 from aladin_network.types import OnDuplicate, Target
 from aladin_service.client.additions import (
     NewItem,
@@ -18,7 +19,7 @@ from aladin_service.client.additions import (
     add_calls,
     add_photo_call,
 )
-from aladin_service.client.answers import Added, Deleted, Item, LiveIndexInfo, SearchAnswer
+from aladin_service.client.answers import Added, Deleted, Item, LiveIndexInfo
 from aladin_service.client.calls import (
     Call,
     Photo,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from aladin_index.search.options import SearchOptions
 from aladin_network.errors import InputError
 from aladin_network.types import Target
 from aladin_service.commands.options import (
@@ -25,18 +26,12 @@ from aladin_service.commands.search_drawing import (
     draw_there,
     write_drawing,
 )
-from aladin_service.queries import (
-    ItemQuery,
-    PhotoQuery,
-    RegionsQuery,
-    SearchOptions,
-    TextQuery,
-)
+from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
 
 if TYPE_CHECKING:
     from aladin_index.devices.search_device import SearchDevice
+    from aladin_index.search.results import SearchAnswer
     from aladin_service.client import Search
-    from aladin_service.client.answers import SearchAnswer
     from aladin_service.evidence.pairs import PairQuery
 
 
@@ -223,7 +218,6 @@ def _search_here(
 ) -> SearchAnswer:
     from aladin_index.open import open_backend
     from aladin_index.search.searcher import TwoStageSearcher
-    from aladin_service.search.answering import SearchEngine
     from aladin_service.search.encoder import QueryEncoder
     from aladin_service.settings import QueryLimits, engine_options
 
@@ -240,8 +234,7 @@ def _search_here(
         with closing(QueryEncoder(QueryLimits(), detector=finder)) as encoder:
             received_s = time.monotonic()
             encoded = encoder.encode_one(searcher, query)
-        engine = SearchEngine(searcher, QueryLimits())
-        answer = engine.find(encoded, target, options, received_s)
+        answer = searcher.search(encoded, target, options, received_s)
         if out is not None:
             write_drawing(out, draw_here(searcher, query, encoded, answer))
         return answer

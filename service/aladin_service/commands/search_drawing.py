@@ -1,4 +1,4 @@
-"""The drawing that ``aladin search --explain --out FILE`` writes."""
+"""The drawing written by ``aladin search --explain --out FILE``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from aladin_network.errors import InputError
 from aladin_network.files import atomic_file, check_writable
-from aladin_network.photos.memory import DecodingMemory
 
 if TYPE_CHECKING:
+    from aladin_index.search.query import EncodedQuery
+    from aladin_index.search.results import SearchAnswer
     from aladin_index.search.searcher import TwoStageSearcher
     from aladin_service.client import AladinClient, Search
-    from aladin_service.client.answers import SearchAnswer
     from aladin_service.evidence.pairs import PairQuery
-    from aladin_service.search.encoder import EncodedQuery
 
 # More of them in one file would not be looked at, and take a gigabyte to put together.
 MAX_DRAWN = 20
@@ -49,6 +48,7 @@ def draw_here(
     Raises:
         InputError: there is nothing to draw.
     """
+    from aladin_network.photos.memory import DecodingMemory
     from aladin_service.evidence.pairs import draw_pair, find_pair
 
     ids = _drawn_ids(answer)

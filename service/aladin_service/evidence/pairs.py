@@ -13,6 +13,7 @@ from PIL import Image
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import Collection
 from aladin_index.search.evidence import region_boxes, score_pair
+from aladin_index.search.query import EncodedQuery
 from aladin_index.search.results import Box
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import ImageError, InputError, UnknownItemError
@@ -20,13 +21,11 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS, decoded_image
 from aladin_network.photos.files import PhotoFile, PhotosRoot
 from aladin_network.photos.memory import DecodingMemory
 from aladin_network.types import OTHER_TARGET_OF, TARGET_OF, Modality
-from aladin_service.client.answers import Evidence
 from aladin_service.evidence.drawing import draw_page
 from aladin_service.evidence.layout import PHOTO_PX, lay_out
 from aladin_service.evidence.png import ExplainedPair, write_png
 from aladin_service.photos.photo_bytes import PhotoGoneError, photo_version, served_photo
 from aladin_service.queries import ItemQuery, PhotoQuery, RegionsQuery, TextQuery
-from aladin_service.search.encoder import EncodedQuery
 
 PairQuery = TextQuery | PhotoQuery | RegionsQuery | ItemQuery
 
@@ -159,13 +158,10 @@ def draw_pair(
     size_px = pair.item.size_px if pair.modality == "text" else encoded.size_px
     scores = score_pair(
         model,
-        encoded.encoding,
+        encoded,
         pair.modality,
         pair.collection,
         pair.item,
-        encoded.text,
-        encoded.size_px,
-        encoded.boxes,
     )
     query_id = None if pair.query_item is None else pair.query_item.id
     explained = ExplainedPair(
@@ -175,7 +171,7 @@ def draw_pair(
         generation=searcher.index.generation,
         match=scores.match,
         align=scores.align,
-        evidence=[Evidence.model_validate(entry) for entry in scores.evidence],
+        evidence=scores.evidence,
     )
     with _decoded(pair.photo, memory) as photo:
         boxes: list[Box] = []

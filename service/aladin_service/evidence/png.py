@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from PIL import Image, PngImagePlugin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from aladin_index.search.results import Evidence
 from aladin_network.errors import InputError
-from aladin_service.client.answers import Evidence
 from aladin_service.evidence.drawing import WHITE
 
 

@@ -6,8 +6,7 @@ import string
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aladin_index.search.results import Box
-from aladin_service.client.answers import Evidence
+from aladin_index.search.results import Box, Evidence
 from aladin_service.evidence.drawing import Colour, colour_of
 
 # Longer pieces of text without evidence are truncated: a stored text may be very long.

@@ -1,18 +1,16 @@
-"""From the body of a search request to a query and its options.
-
-From a search request to its answer; the way of every route that searches.
-"""
+"""Search requests: from the body to a query and its options, and on to the answer."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Request
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from aladin_index.items.filters import parse_filter
+from aladin_index.search.options import OPTION_NAMES, SearchOptions
 from aladin_network.errors import OverloadedError, TextTooLongError
 from aladin_network.types import Target
 from aladin_service.http.bodies import StrictBody, Upload, read_body, request_docs, run_sized
@@ -20,14 +18,7 @@ from aladin_service.http.error_responses import HUNG_UP, failure_of, invalid_inp
 from aladin_service.http.state import Service, ServiceState
 from aladin_service.intake.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
 from aladin_service.observe.logs import current_request, note_search
-from aladin_service.queries import (
-    ItemQuery,
-    PhotoQuery,
-    Query,
-    RegionsQuery,
-    SearchOptions,
-    TextQuery,
-)
+from aladin_service.queries import ItemQuery, PhotoQuery, Query, RegionsQuery, TextQuery
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.work.query_queue import queue_of
 
@@ -39,20 +30,12 @@ REGIONS_DESCRIPTION = (
     " `image_size`) and perhaps `labels` and `detector`."
 )
 
-MAX_K = 1000
-MAX_OFFSET = 10_000
-MAX_CANDIDATES = 10_000
-MAX_TIMEOUT_MS = 600_000
-# Of an item that is asked for: builds take ids of any length, such as paths and URLs.
+# Longest id in a request: builds take ids of any length, such as paths and URLs.
 MAX_ASKED_ID_CHARS = 4096
 
 
-class SearchBody(StrictBody):
-    """What to search for, exactly one of the first five fields, and the options."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"text": "two dogs in the snow", "k": 5}]},
-    )
+class _QueryFields:
+    """The forms of a query in a request, of which exactly one is given."""
 
     text: str | None = Field(default=None, description="Words to search for.")
     image: Upload | None = Field(default=None, description="A picture file.")
@@ -68,44 +51,14 @@ class SearchBody(StrictBody):
         " there is none unless it was set up so.",
     )
     regions: Upload | None = Field(default=None, description=REGIONS_DESCRIPTION)
-    k: int = Field(default=10, ge=1, le=MAX_K, description="Hits wanted.")
-    offset: int = Field(default=0, ge=0, le=MAX_OFFSET, description="Hits to skip.")
-    candidates: int | None = Field(
-        default=None,
-        ge=1,
-        le=MAX_CANDIDATES,
-        description="Size of the first stage's result; null takes the index's tuned value.",
-    )
-    rerank: bool = Field(default=True, description="Order the candidates by the second stage.")
-    fusion: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="Weight of the alignment score; null takes the fitted one, 1 is the papers'.",
-    )
-    explain: bool = Field(default=False, description="Say which word matched which region.")
-    filter: dict[str, Any] = Field(
-        default_factory=dict[str, Any],
-        description="Metadata that a hit must have. By field a value, a list of values of which one"
-        " will do, or comparisons: eq, ne, in, nin, gt, gte, lt, lte, exists. Filters are combined"
-        " by and, or (lists of filters) and not.",
-        examples=[{"or": [{"city": "Pisa"}, {"year": {"gte": 2020}}]}],
-    )
-    timeout_ms: float | None = Field(
-        default=None,
-        gt=0,
-        le=MAX_TIMEOUT_MS,
-        description="Time for the answer; where it does not allow the second stage, the first"
-        " stage's order comes back, and `degraded` says rerank_timeout.",
-    )
-    min_probability: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="Leave out hits that are less likely to belong to the query. `offset` and `k`"
-        " count before that, so a page may have fewer hits, and none. The index has to be"
-        " calibrated. Where the answer's `probabilities_reliable` is false, nothing is left out,"
-        " and `degraded` names min_probability.",
+
+
+# The dataclass is frozen, the model that takes its fields over need not be.
+class SearchBody(StrictBody, SearchOptions, _QueryFields):  # pyright: ignore[reportGeneralTypeIssues]
+    """What to search for, exactly one of the first five fields, and the options."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"text": "two dogs in the snow", "k": 5}]},
     )
 
     @model_validator(mode="after")
@@ -120,10 +73,10 @@ class SearchBody(StrictBody):
         """Return what to search for.
 
         Args:
-            fetcher: of the photo, if it is given by its URL.
+            fetcher: Fetches the photo if it is given by its URL.
 
         Raises:
-            AladinError: as `PhotoFetcher.fetch`.
+            AladinError: See `PhotoFetcher.fetch`.
         """
         if self.text is not None:
             return TextQuery(self.text)
@@ -137,27 +90,17 @@ class SearchBody(StrictBody):
         return ItemQuery(self.id)
 
     def options(self) -> SearchOptions:
-        """Return how to search."""
-        return SearchOptions(
-            k=self.k,
-            offset=self.offset,
-            candidates=self.candidates,
-            rerank=self.rerank,
-            fusion=self.fusion,
-            explain=self.explain,
-            filter=self.filter,
-            timeout_ms=self.timeout_ms,
-            min_probability=self.min_probability,
-        )
+        """Return how to search, without the query."""
+        return SearchOptions(**{name: getattr(self, name) for name in OPTION_NAMES})
 
 
 async def read_search_body(request: Request, service: Service) -> SearchBody:
     """Read a search request, JSON or multipart.
 
     Raises:
-        ContentTypeError: it is neither.
-        InputError: it is broken, or a field is unknown, missing or impossible.
-        BodyTooLargeError: it is over the limit (by the middleware, while it is read).
+        ContentTypeError: If the body is neither.
+        InputError: If it is malformed, or a field is unknown, missing or invalid.
+        BodyTooLargeError: If it exceeds the limit (by the middleware, while it is read).
     """
     body = await read_body(request, service, json_fields=("filter",))
     validate, strict = SearchBody.model_validate, body.kind == "json"
@@ -179,10 +122,10 @@ async def run_search(
     """Have a worker answer one query, and count it; cancelling it withdraws the query.
 
     Raises:
-        InputError: the text is too long, or the filter too large or none.
-        AladinError: as `Workers.search`.
+        InputError: If the text is too long, or the filter is too large or malformed.
+        AladinError: See `Workers.search`.
     """
-    # Before it waits for a worker, and is sent to its process.
+    # Before the query waits for a worker, and is sent to its process.
     most = service.settings.max_text_chars
     if isinstance(query, TextQuery) and len(query.text) > most:
         raise TextTooLongError(len(query.text), most, "characters")
@@ -193,7 +136,7 @@ async def run_search(
     try:
         answered = await service.workers.search(job)
     except OverloadedError:
-        raise  # it was not taken, so nothing of it was slow
+        raise  # rejected at once, so it was not slow
     except Exception as error:
         service.slow_queries.failed(job, failure_of(error).status, request_id)
         raise

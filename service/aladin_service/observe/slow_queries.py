@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from aladin_index.search.results import TookMs
 from aladin_network.types import Target
-from aladin_service.client.answers import TookMs
 from aladin_service.queries import (
     EmbeddingQuery,
     ItemQuery,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aladin_service.client.answers import Evidence, SearchAnswer, SearchHit
+from aladin_index.search.results import Evidence, SearchAnswer, SearchHit
 
 _REASONS = {
     "weak_calibration": "the index's calibration hardly tells queries that have a match from those "

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.encoders.base import ImageInput
@@ -48,37 +49,6 @@ from aladin_service.settings import QueryLimits
 _LOG = logging.getLogger(__name__)
 
 _MODALITIES: tuple[Modality, ...] = ("text", "image")
-
-
-class EncodedQuery(NamedTuple):
-    """A query as the searcher takes it.
-
-    Attributes:
-        encoding: of the one item.
-        modality: of the query; None: whichever is searched, so that the embedding decides alone.
-        text: of a text query, for the evidence.
-        size_px: width and height of a photo query, for the evidence.
-        boxes: (regions, 4) of a photo query's regions, in fractions of the photo, for the evidence;
-            None: not known, or the encoder knows them by the size.
-        decode_ms: time to turn a photo's bytes into pixels, and to find its regions where the
-            network reads those.
-        encode_ms: time in the network, those that were encoded with it included, or to look an
-            item up.
-        cached: whether the encoding was remembered.
-        batch: queries that were encoded together, this one included.
-        own_id: Id of an item that is not to find itself.
-    """
-
-    encoding: Encoding
-    modality: Modality | None
-    text: str | None = None
-    size_px: tuple[int, int] | None = None
-    boxes: npt.NDArray[np.float32] | None = None
-    decode_ms: float = 0.0
-    encode_ms: float = 0.0
-    cached: bool = False
-    batch: int = 1
-    own_id: str | None = None
 
 
 class _Input(NamedTuple):
@@ -231,8 +201,8 @@ class QueryEncoder:
                 case PhotoQuery() | RegionsQuery():
                     with wanted_while(partial(is_wanted, place), until_s):
                         return self._prepare_photo(searcher, query)
-                case ItemQuery():
-                    return _look_up(searcher, query)
+                case ItemQuery(item_id, include_itself):
+                    return searcher.stored_query(item_id, include_itself=include_itself)
                 case EmbeddingQuery(values):
                     return _take_embedding(searcher, values)
         except Exception as error:  # the caller tells apart what was foreseen and what was not
@@ -256,7 +226,7 @@ class QueryEncoder:
         remembered = self._cache.get(key) if key else None
         if remembered is not None:
             encoding, size_px, boxes = remembered
-            return EncodedQuery(encoding, "image", None, size_px, boxes, cached=True)
+            return EncodedQuery(encoding, "image", size_px=size_px, boxes=boxes, cached=True)
         encoder = searcher.index.checkpoint.model.image.encoder
         if isinstance(query, PhotoQuery):
             read = self._images.read_photo(encoder, query.data, query.source)
@@ -295,8 +265,8 @@ class QueryEncoder:
                     item.text,
                     item.size_px,
                     item.boxes,
-                    item.decode_ms,
-                    encode_ms,
+                    decode_ms=item.decode_ms,
+                    encode_ms=encode_ms,
                     batch=len(inputs),
                 )
             )
@@ -328,16 +298,6 @@ def _fault(model: AladinModel, item: _Input) -> InputError | None:
     except InputError as error:
         return error
     return None
-
-
-def _look_up(searcher: TwoStageSearcher, query: ItemQuery) -> EncodedQuery:
-    started = time.perf_counter()
-    item, modality = searcher.find_item(query.item_id)
-    encoding, _ = searcher.encode_item(query.item_id)
-    text = item.text if modality == "text" else None
-    encoded = EncodedQuery(encoding, modality, text, item.size_px, item.region_boxes)
-    own_id = None if query.include_itself else item.id
-    return encoded._replace(encode_ms=_ms_since(started), own_id=own_id)
 
 
 def _take_embedding(searcher: TwoStageSearcher, values: Sequence[float]) -> EncodedQuery:

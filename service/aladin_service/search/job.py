@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.results import TookMs
 from aladin_network.types import Target
-from aladin_service.client.answers import TookMs
-from aladin_service.queries import Query, SearchOptions
+from aladin_service.queries import Query
 
 # Who waits together: texts and photos are encoded apart, the rest is not encoded at all.
 QueueName = Literal["text", "photo", "encoded"]

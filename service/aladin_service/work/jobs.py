@@ -16,6 +16,8 @@ from typing import NamedTuple
 from aladin_index.changes.writer import DeleteReport
 from aladin_index.format.manifest import Manifest
 from aladin_index.items.tables import StoredItem
+from aladin_index.search.backend import SearchBackend
+from aladin_network.errors import UnknownItemError
 from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import OnDuplicate, Target
@@ -28,6 +30,7 @@ from aladin_service.photos.photo_bytes import (
     photo_version,
     resized_photo,
     rewritten_photo,
+    served_photo,
 )
 from aladin_service.work.index_report import IndexReport, report_index
 from aladin_service.work.worker import Job, JobQueueName, Worker
@@ -51,9 +54,9 @@ class DescribeIndex(Job[IndexState]):
 
     def run(self, worker: Worker) -> IndexState:
         """Return its manifest and counts."""
-        engine = worker.engine()
+        index = worker.searcher().index
         return IndexState(
-            engine.manifest, {target: engine.count(target) for target in engine.manifest.targets}
+            index.manifest, {target: index.side(target).count for target in index.manifest.targets}
         )
 
 
@@ -71,7 +74,7 @@ class ReportIndex(Job[IndexReport]):
 
     def run(self, worker: Worker) -> IndexReport:
         """Return what there is to tell."""
-        return report_index(worker.engine().searcher.index, self.offset, self.limit)
+        return report_index(worker.searcher().index, self.offset, self.limit)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class GetItem(Job[StoredItem]):
 
     def run(self, worker: Worker) -> StoredItem:
         """Return what the index knows of it."""
-        return worker.engine().item(self.target, self.item_id)
+        return _item(worker.searcher().index, self.target, self.item_id)
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,9 @@ class AddPhotos(Job[TimedAddReport]):
 
     def run(self, worker: Worker) -> TimedAddReport:
         """Return what became of them."""
-        return worker.changer().add_photos(worker.engine().model, self.photos, self.on_duplicate)
+        return worker.changer().add_photos(
+            worker.searcher().index.checkpoint.model, self.photos, self.on_duplicate
+        )
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,9 @@ class AddTexts(Job[TimedAddReport]):
 
     def run(self, worker: Worker) -> TimedAddReport:
         """Return what became of them."""
-        return worker.changer().add_texts(worker.engine().model, self.texts, self.on_duplicate)
+        return worker.changer().add_texts(
+            worker.searcher().index.checkpoint.model, self.texts, self.on_duplicate
+        )
 
 
 @dataclass(frozen=True)
@@ -170,7 +177,9 @@ class ReadPhoto(Job[PhotoRead]):
 
     def run(self, worker: Worker) -> PhotoRead:
         """Return its bytes."""
-        file = worker.engine().photo(self.item_id)
+        index = worker.searcher().index
+        item = _item(index, "images", self.item_id)
+        file = served_photo(index.path, item, worker.live.photos_root)
         if file is None:
             raise PhotoGoneError(self.item_id)
         version = photo_version(file, self.item_id, self.size_px)
@@ -228,11 +237,23 @@ class DrawEvidence(Job[DrawnEvidence]):
 
     def run(self, worker: Worker) -> DrawnEvidence:
         """Return it as a PNG file."""
-        engine = worker.engine()
-        searcher = engine.searcher
-        pair = find_pair(searcher, self.query, self.item_id, engine.photos_root)
+        searcher = worker.searcher()
+        pair = find_pair(searcher, self.query, self.item_id, worker.live.photos_root)
         version = drawing_version(searcher, pair)
         if version in self.known:
             return DrawnEvidence(version, None)
         encoded = worker.encode(searcher, pair.query)
         return DrawnEvidence(version, draw_pair(searcher, pair, encoded, worker.memory))
+
+
+def _item(index: SearchBackend, target: Target, item_id: str) -> StoredItem:
+    """Look an item up.
+
+    Raises:
+        UnknownItemError: If no item of the collection has this id.
+        NoSuchTargetError: If the index has no such collection.
+    """
+    item = index.side(target).items.by_id(item_id)
+    if item is None:
+        raise UnknownItemError(target, item_id)
+    return item

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from pydantic_core import to_json
 
 from aladin_index.items.tables import StoredItem
+from aladin_index.search.results import SearchAnswer
 from aladin_network.types import Target
-from aladin_service.client.answers import SearchAnswer
 from aladin_service.work.worker import Job, Worker
 
 
@@ -72,7 +72,7 @@ class WriteKnnResults(Job[bytes]):
 
     def run(self, worker: Worker) -> bytes:
         """Return a JSON list; what was deleted since the search is left out."""
-        side = worker.engine().searcher.index.side(self.target)
+        side = worker.searcher().index.side(self.target)
         hits = SearchAnswer.model_validate_json(self.answer).hits
         items = side.items.by_ids([hit.id for hit in hits])
         found = [(hit, item) for hit, item in zip(hits, items, strict=True) if item is not None]
@@ -103,7 +103,7 @@ class WriteKnnMetadata(Job[bytes]):
 
     def run(self, worker: Worker) -> bytes:
         """Return a JSON list in the order of the ids; what is not there is left out."""
-        index = worker.engine().searcher.index
+        index = worker.searcher().index
         known: dict[str, StoredItem] = {}
         for target in index.manifest.targets:
             missing = [item_id for item_id in self.ids if item_id not in known]

@@ -26,7 +26,6 @@ from aladin_network.errors import (
 )
 from aladin_network.photos.files import PhotosRoot
 from aladin_service.intake.item_changes import ItemChanger
-from aladin_service.search.answering import SearchEngine
 from aladin_service.settings import QueryLimits
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.sources import EngineAccess, IndexSource, find_source, holds_index
@@ -66,7 +65,7 @@ class LiveIndex:
     the previous one stays live; changes are rejected meanwhile, because they would be lost once the
     generation is repaired.
 
-    A search keeps the `SearchEngine` with which it began; the index of an engine is closed when
+    A search keeps the `TwoStageSearcher` with which it began; its index is closed when
     nothing refers to it any more. An `IndexSource` hides whether the index is stored in files or in
     a vector database.
     """
@@ -109,12 +108,12 @@ class LiveIndex:
         self._access = access or EngineAccess()
         self._crashing = crashing or {}
         self._on_attempt = on_attempt
-        self._photos_root = photos_root
+        self.photos_root = photos_root
         self._source: IndexSource | None = None
-        self._engine: SearchEngine | None = None
+        self._searcher: TwoStageSearcher | None = None
         self._changer: ItemChanger | None = None
         self._checkpoint: Checkpoint | None = None
-        self._close_index: weakref.finalize[[], SearchEngine] | None = None
+        self._close_index: weakref.finalize[[], TwoStageSearcher] | None = None
         self._place: Hashable = None  # of the open index
         self._seen: Hashable | None = None
         self._refused: LiveState | None = None
@@ -134,8 +133,8 @@ class LiveIndex:
     @property
     def state(self) -> LiveState:
         """Generation that answers, generation that was refused, and status of the database."""
-        engine, refused, source = self._engine, self._refused, self._source
-        generation = None if engine is None else engine.manifest.generation
+        searcher, refused, source = self._searcher, self._refused, self._source
+        generation = None if searcher is None else searcher.index.generation
         status: EngineStatus | None = None
         if source is not None and source.polls:
             status = "up" if source.unavailable() is None else "unavailable"
@@ -209,7 +208,7 @@ class LiveIndex:
                 self._changer.close()
             if self._close_index is not None:
                 self._close_index()
-            self._engine = self._changer = self._checkpoint = self._close_index = None
+            self._searcher = self._changer = self._checkpoint = self._close_index = None
             self._source = self._seen = self._refused = None
 
     def try_to_open(self) -> None:
@@ -229,17 +228,17 @@ class LiveIndex:
                     exc_info=trace,
                 )
 
-    def engine(self) -> SearchEngine:
-        """Return the current search engine; its index stays open while it is referenced.
+    def searcher(self) -> TwoStageSearcher:
+        """Return the current searcher; its index stays open while it is referenced.
 
         Raises:
             IndexNotReadyError: If no index is open.
             EngineUnavailableError: If the vector database does not respond.
         """
         self._check_engine()
-        if self._engine is None:
+        if self._searcher is None:
             raise self._not_ready()
-        return self._engine
+        return self._searcher
 
     def changer(self) -> ItemChanger:
         """Return the object that adds and removes items.
@@ -285,7 +284,7 @@ class LiveIndex:
         self._refused = LiveState(
             None, None if source is None else source.live_number(), _reason(error)
         )
-        if self._engine is None and self._fallback is not None and source is not None:
+        if self._searcher is None and self._fallback is not None and source is not None:
             try:
                 self._activate(self._open_index(source, self._fallback), source)
             except Exception as other:
@@ -295,13 +294,13 @@ class LiveIndex:
     def _activate(self, index: SearchBackend, source: IndexSource) -> None:
         """Answer new requests from an index."""
         # A copy of the same generation at another place may have other changes.
-        is_same = self._engine is not None and index.manifest == self._engine.manifest
+        is_same = self._searcher is not None and index.manifest == self._searcher.index.manifest
         if is_same and index.place == self._place:
             index.close()
             return
-        replaces = self._engine is not None
-        self._engine = SearchEngine(TwoStageSearcher(index), self._limits, self._photos_root)
-        self._close_index = weakref.finalize(self._engine, index.close)
+        replaces = self._searcher is not None
+        self._searcher = TwoStageSearcher(index)
+        self._close_index = weakref.finalize(self._searcher, index.close)
         self._place = index.place
         if self._changer is None or self._checkpoint is not index.checkpoint:
             if self._changer is not None:

@@ -14,6 +14,7 @@ from typing import Generic, Literal, TypeVar
 
 from aladin_index.devices.search_device import SearchDevice
 from aladin_index.engines.guard import OnCall, ignore_call
+from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
 from aladin_network.errors import AladinError
@@ -24,8 +25,7 @@ from aladin_network.types import DeviceName, FirstStageName
 from aladin_service.intake.item_changes import ItemChanger
 from aladin_service.photos.photo_bytes import ThumbnailCache
 from aladin_service.queries import Query
-from aladin_service.search.answering import SearchEngine
-from aladin_service.search.encoder import EncodedQuery, QueryEncoder, always
+from aladin_service.search.encoder import QueryEncoder, always
 from aladin_service.search.encoding_cache import EncodingCache
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
@@ -105,15 +105,15 @@ class Worker:
         self._device = device
         self._encoder = encoder
 
-    def engine(self) -> SearchEngine:
-        """Return the search engine of the live generation.
+    def searcher(self) -> TwoStageSearcher:
+        """Return the searcher of the live generation.
 
         Raises:
             IndexNotReadyError: If no index is live.
             EngineUnavailableError: If the vector database does not respond.
         """
         self.live.refresh()
-        return self.live.engine()
+        return self.live.searcher()
 
     def changer(self) -> ItemChanger:
         """Return the object that adds and removes items in the live generation.
@@ -132,7 +132,7 @@ class Worker:
             ConfigError: If it is another detector, or if the model reads photos directly.
             IndexNotReadyError: If no index is live.
         """
-        self._encoder.check_detector(self.live.engine().model)
+        self._encoder.check_detector(self.live.searcher().index.checkpoint.model)
 
     def do(self, job: Job[T], is_wanted: Callable[[], bool]) -> T:
         """Run one job.
@@ -175,13 +175,13 @@ class Worker:
             IndexNotReadyError: If no index is live.
             EngineUnavailableError: If the vector database does not respond; no query is encoded.
         """
-        engine = self.engine()  # the same one for all: a batch is answered from one generation
+        searcher = self.searcher()  # the same one for all: a batch is answered from one generation
         until_s = [job.until_s for job in jobs]
         queries = [job.query for job in jobs]
-        encoded = self._encoder.encode(engine.searcher, queries, is_wanted, until_s)
+        encoded = self._encoder.encode(searcher, queries, is_wanted, until_s)
         for place, (job, query) in enumerate(zip(jobs, encoded, strict=True)):
             if query is not None and is_wanted(place):
-                emit(place, _find(engine, query, job))
+                emit(place, _find(searcher, query, job))
 
     def close(self) -> None:
         """Close the index; no job may run any more."""
@@ -191,13 +191,13 @@ class Worker:
 
 
 def _find(
-    engine: SearchEngine, query: EncodedQuery | Exception, job: SearchJob
+    searcher: TwoStageSearcher, query: EncodedQuery | Exception, job: SearchJob
 ) -> Answered | Exception:
     """Search for one query; never raises."""
     if isinstance(query, Exception):
         return without_traceback(query)
     try:
-        answer = engine.find(query, job.target, job.options, job.received_s)
+        answer = searcher.search(query, job.target, job.options, job.received_s)
     except Exception as error:
         return without_traceback(error)
     return Answered(

@@ -20,6 +20,7 @@ from aladin_index.settings import BuildSettings, MetadataLimits
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import DuplicateItemError, InputError
 from aladin_network.types import NullProgress
+from tests.index.searching import run_search
 
 
 @pytest.fixture(scope="module")
@@ -73,19 +74,20 @@ def test_half_built_and_half_added_is_as_good_as_built(
     assert add_items(writer, model, "texts", iter(texts[8:]), settings).added == 8
     one, other = TwoStageSearcher(half), TwoStageSearcher(search_index)
     for item_id in ("text 3", "text 12", "photo 2", "photo 20"):
-        encoding, modality = other.encode_item(item_id)
-        added, _ = one.encode_item(item_id)
+        encoding, modality = other.stored_query(item_id)[:2]
+        added, _ = one.stored_query(item_id)[:2]
         torch.testing.assert_close(added.embedding, encoding.embedding, atol=1e-5, rtol=0)
         for target in ("images", "texts"):
             hits = [
-                searcher.search(
+                run_search(
+                    searcher,
                     encoding,
                     modality,
                     target,
-                    top_k=99,
+                    k=99,
                     explain=True,
-                    query_text=other.find_item(item_id)[0].text,
-                    query_size_px=(40, 30),
+                    text=other.find_item(item_id)[0].text,
+                    size_px=(40, 30),
                 ).hits
                 for searcher in (one, other)
             ]

@@ -25,6 +25,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import IndexCorruptError
 from aladin_network.scoring.scores import Encoding
+from tests.index.searching import run_search
 
 MakeItems = Callable[..., NewItems]
 
@@ -182,7 +183,7 @@ def test_threads_search_while_others_add_and_remove(
         def search(filter: dict[str, Any] | None) -> None:
             try:
                 while not done.is_set():
-                    hits = searcher.search(query, "text", "images", top_k=99, filter=filter).hits
+                    hits = run_search(searcher, query, "text", "images", k=99, filter=filter).hits
                     ids = {hit.id for hit in hits}
                     halves = {item_id[1:] for item_id in ids if item_id[0] == "x"} ^ {
                         item_id[1:] for item_id in ids if item_id[0] == "y"

@@ -16,6 +16,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_index.search.stored_collection import StoredCollection
 from aladin_index.tokens.alignment import TokenAlignment
 from tests.index.devices.fake_faiss_card import FakeFaissCard
+from tests.index.searching import run_search
 
 MakeSide = Callable[..., StoredCollection]
 # Nothing is put on it here: the library that stands for FAISS has the only card.
@@ -154,12 +155,12 @@ def test_exact_search_in_torch_answers_as_the_index_does(
         assert placed.images is not None and plain.images is not None
         assert placed.images.first_stage is not placed.images.ann
         for item_id in ("text 0", "text 3", "photo 2"):
-            query, modality = TwoStageSearcher(plain).encode_item(item_id)
+            query, modality = TwoStageSearcher(plain).stored_query(item_id)[:2]
             for target in ("images", "texts"):
                 answers = [
-                    TwoStageSearcher(index)
-                    .search(query, modality, target, top_k=10, num_candidates=12)
-                    .hits
+                    run_search(
+                        TwoStageSearcher(index), query, modality, target, k=10, candidates=12
+                    ).hits
                     for index in (plain, placed)
                 ]
                 assert answers[0] == answers[1]

@@ -15,13 +15,14 @@ from aladin_index.engines.engine_index import EngineIndex, open_engine_index
 from aladin_index.engines.push import PushReport
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.search.backend import SecondStageQuery
-from aladin_index.search.results import SearchResult
+from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.errors import EngineUnavailableError, InputError
 from aladin_network.inference import encode_texts
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Modality, Target
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
+from tests.index.searching import run_search
 
 TEXT = "two dogs run on the green grass"
 
@@ -46,7 +47,7 @@ def query(search_index: SearchIndex) -> Encoding:
     return encode_texts(search_index.checkpoint.model, [TEXT])
 
 
-def assert_same(actual: SearchResult, expected: SearchResult, align_error: float) -> None:
+def assert_same(actual: SearchAnswer, expected: SearchAnswer, align_error: float) -> None:
     """Compare two answers; cosines may be added up in another order."""
     assert replace(actual, hits=[], took_ms=expected.took_ms) == replace(expected, hits=[])
     assert [hit.id for hit in actual.hits] == [hit.id for hit in expected.hits]
@@ -88,20 +89,21 @@ def test_hits_scores_and_evidence_are_those_of_the_files(
 ) -> None:
     remote.client.scores_words = scores_words  # type: ignore[attr-defined]
     if modality == "image":
-        query = searcher.encode_item("photo 3")[0]
+        query = searcher.stored_query("photo 3").encoding
     for filter in ({}, {"parity": "odd"}, {"number": {"gte": 3, "lt": 17}}, {"none": 1}):
-        for offset, top_k, num_candidates in ((0, 4, 5), (3, 9, 5), (0, 50, 100), (40, 5, 10)):
+        for offset, k, num_candidates in ((0, 4, 5), (3, 9, 5), (0, 50, 100), (40, 5, 10)):
             expected, actual = (
-                each.search(
+                run_search(
+                    each,
                     query,
                     modality,
                     target,
-                    top_k=top_k,
+                    k=k,
                     offset=offset,
-                    num_candidates=num_candidates,
+                    candidates=num_candidates,
                     filter=filter,
                     explain=modality == "text",
-                    query_text=TEXT,
+                    text=TEXT,
                 )
                 for each in (searcher, TwoStageSearcher(remote))
             )
@@ -132,19 +134,17 @@ def test_both_stages_take_one_call(
 ) -> None:
     modality = "text" if target == "images" else "image"
     if modality == "image":
-        query = searcher.encode_item("photo 3")[0]
+        query = searcher.stored_query("photo 3").encoding
     remote.client.scores_words = scores_words  # type: ignore[attr-defined]
     server.calls.clear()
-    TwoStageSearcher(remote).search(
-        query, modality, target, top_k=5, explain=explain, query_text=TEXT
-    )
+    run_search(TwoStageSearcher(remote), query, modality, target, k=5, explain=explain, text=TEXT)
     assert server.calls == calls
 
 
 def test_what_is_removed_after_it_was_found_is_found_whole(
     remote: EngineIndex, server: MemoryServer, searcher: TwoStageSearcher
 ) -> None:
-    photo, modality = searcher.encode_item("photo 3")
+    photo, modality = searcher.stored_query("photo 3")[:2]
     tokens = photo.item_tokens(0)
     side, files = remote.side("texts"), searcher.index.side("texts")
     second_stage = SecondStageQuery(tokens, modality)
@@ -163,8 +163,8 @@ def test_an_item_becomes_a_query_in_one_call_for_a_side(
 ) -> None:
     for item_id, calls in (("photo 3", 1), ("text 4", 2)):
         server.calls.clear()
-        encoding, modality = TwoStageSearcher(remote).encode_item(item_id)
-        expected, its_modality = searcher.encode_item(item_id)
+        encoding, modality = TwoStageSearcher(remote).stored_query(item_id)[:2]
+        expected, its_modality = searcher.stored_query(item_id)[:2]
         assert modality == its_modality
         assert torch.equal(encoding.embedding, expected.embedding)
         assert torch.equal(encoding.tokens, expected.tokens)
@@ -178,23 +178,23 @@ def test_without_tokens_the_first_stage_decides_and_without_that_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     leave_tokens_out(remote, monkeypatch)
-    photo = searcher.encode_item("photo 3")[0]
-    expected = searcher.search(photo, "image", "texts", top_k=5, rerank=False)
-    whole = searcher.search(photo, "image", "texts", top_k=5)
-    assert_same(TwoStageSearcher(remote).search(photo, "image", "texts", top_k=5), whole, 0)
+    photo = searcher.stored_query("photo 3").encoding
+    expected = run_search(searcher, photo, "image", "texts", k=5, rerank=False)
+    whole = run_search(searcher, photo, "image", "texts", k=5)
+    assert_same(run_search(TwoStageSearcher(remote), photo, "image", "texts", k=5), whole, 0)
     server.down = {"fetch_tokens"}
-    result = TwoStageSearcher(remote).search(photo, "image", "texts", top_k=5)
+    result = run_search(TwoStageSearcher(remote), photo, "image", "texts", k=5)
     assert (result.reranked, result.degraded) == (False, ["rerank_unavailable"])
     assert [hit.id for hit in result.hits] == [hit.id for hit in expected.hits]
     server.down = {"search"}
     with pytest.raises(EngineUnavailableError, match="memory: no answer to search"):
-        TwoStageSearcher(remote).search(photo, "image", "texts", top_k=5)
+        run_search(TwoStageSearcher(remote), photo, "image", "texts", k=5)
 
 
 def test_what_is_removed_or_replaced_before_its_tokens_are_asked_for_scores_nothing(
     remote: EngineIndex, server: MemoryServer, searcher: TwoStageSearcher
 ) -> None:
-    photo = searcher.encode_item("photo 3")[0]
+    photo = searcher.stored_query("photo 3").encoding
     side = remote.side("texts")
     rows = side.order(photo.embedding[0].numpy(), 4, 4).rows
     removed, replaced, *_ = (item.id for item in side.items.by_rows(rows.tolist()))
@@ -214,16 +214,15 @@ def test_what_is_removed_or_replaced_before_its_tokens_are_asked_for_scores_noth
 def test_no_more_is_asked_for_than_one_search_finds(remote: EngineIndex, query: Encoding) -> None:
     searcher = TwoStageSearcher(remote)
     remote.client.max_results = 10  # type: ignore[misc]
-    found = searcher.search(query, "text", "images", top_k=4, offset=6, num_candidates=5)
+    found = run_search(searcher, query, "text", "images", k=4, offset=6, candidates=5)
     assert [hit.rank for hit in found.hits] == [7, 8, 9, 10]
     with pytest.raises(InputError, match=r"at most 10 candidates, as memory .* got 11"):
-        searcher.search(query, "text", "images", top_k=1, num_candidates=11)
+        run_search(searcher, query, "text", "images", k=1, candidates=11)
     with pytest.raises(InputError, match=r"at most 10 hits, skipped ones included, .* got 15"):
-        searcher.search(query, "text", "images", top_k=5, offset=6, num_candidates=5)
+        run_search(searcher, query, "text", "images", k=5, offset=6, candidates=5)
     # Of those that pass there are fewer.
     few = {"number": {"lt": 3}}
-    result = searcher.search(query, "text", "images", top_k=5, offset=50, filter=few,
-                             num_candidates=5)  # fmt: skip
+    result = run_search(searcher, query, "text", "images", k=5, offset=50, filter=few, candidates=5)
     assert result.hits == []
 
 

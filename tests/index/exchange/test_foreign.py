@@ -18,6 +18,7 @@ from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import DataError, IndexMismatchError, InputError
 from aladin_network.inference import encode_texts
 from aladin_network.types import Target
+from tests.index.searching import run_search
 
 WriteFolder = Callable[..., Path]
 UnitRows = Callable[..., np.ndarray]
@@ -93,7 +94,7 @@ def test_without_tokens_the_embeddings_decide_and_it_is_said(
     with torch.inference_mode():
         query = encode_texts(tiny.model, ["two dogs run"])
     with open_index(index) as opened:
-        result = TwoStageSearcher(opened).search(query, "text", "images", top_k=30)
+        result = run_search(TwoStageSearcher(opened), query, "text", "images", k=30)
     assert (result.reranked, result.degraded) == (False, ["rerank"])
     cosines = photos @ query.embedding[0].numpy()
     assert [hit.id for hit in result.hits] == [str(row) for row in np.argsort(-cosines)]

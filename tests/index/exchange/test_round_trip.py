@@ -32,6 +32,7 @@ from aladin_network.checkpoint import Checkpoint
 from aladin_network.errors import ConfigError, IndexMismatchError, InputError
 from aladin_network.inference import encode_texts
 from aladin_network.types import Target, TokenDtype
+from tests.index.searching import run_search
 
 TARGETS: tuple[Target, Target] = ("images", "texts")
 
@@ -173,7 +174,7 @@ def test_searches_are_the_same_in_another_token_form(
     with open_index(published) as before, open_index(tmp_path / "again") as after:
         assert after.side("images").entry.token_dtype == "int8"
         hits = [
-            TwoStageSearcher(index).search(query, "text", "images", top_k=23).hits
+            run_search(TwoStageSearcher(index), query, "text", "images", k=23).hits
             for index in (before, after)
         ]
         scores = [{hit.id: hit.score for hit in each} for each in hits]

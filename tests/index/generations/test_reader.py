@@ -19,6 +19,7 @@ from aladin_network.errors import (
     IndexNotReadyError,
     SearchIndexError,
 )
+from tests.index.searching import run_search
 
 
 def test_an_open_index_holds_what_was_built(
@@ -117,8 +118,8 @@ def test_readers_see_the_old_generation_or_the_new_one(
             try:
                 with open_index(out, checkpoint=checkpoint) as index:
                     searcher = TwoStageSearcher(index)
-                    query, modality = searcher.encode_item("photo 1")
-                    hits = searcher.search(query, modality, "images", top_k=99).hits
+                    query, modality = searcher.stored_query("photo 1")[:2]
+                    hits = run_search(searcher, query, modality, "images", k=99).hits
                     if len(hits) != sizes[index.generation] or index.generation < last:
                         faults.append((index.generation, len(hits), last))
                         return

@@ -19,6 +19,7 @@ from aladin_index.settings import BuildSettings
 from aladin_index.tokens.codec import TokenCodec
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.scoring.scores import Encoding
+from tests.index.searching import run_search
 
 COUNT, DIM, TOKEN_DIM, QUERIES = 3000, 16, 8, 5
 FACTORIES = ["exact", "HNSW16,Flat", "IVF32,SQ8"]
@@ -68,7 +69,7 @@ class Collection:
             words,
             torch.ones(1, 3, dtype=torch.bool),
         )
-        hits = self.searcher.search(encoding, "text", "images", **options).hits
+        hits = run_search(self.searcher, encoding, "text", "images", **options).hits
         assert [hit.rank for hit in hits] == [
             options.get("offset", 0) + n + 1 for n in range(len(hits))
         ]
@@ -124,7 +125,7 @@ def test_k_results_come_back_whenever_k_exist(
     passing = [number for number in range(COUNT) if rule(number)]
     shares: list[float] = []
     for query in range(QUERIES):
-        found = collection.search(query, top_k=10, num_candidates=20, rerank=False, filter=spec)
+        found = collection.search(query, k=10, candidates=20, rerank=False, filter=spec)
         expected = collection.nearest(query, passing)[:10]
         assert len(found) == len(set(found)) == min(10, len(passing))
         assert set(found) <= set(passing)
@@ -146,11 +147,11 @@ def test_pages_of_a_filtered_search_neither_repeat_nor_skip(
 ) -> None:
     monkeypatch.setattr("aladin_index.search.stored_collection.EXACT_UP_TO", 0)
     passing = [number for number in range(COUNT) if rule(number)]
-    options: dict[str, Any] = {"num_candidates": 30, "rerank": rerank, "filter": spec}
+    options: dict[str, Any] = {"candidates": 30, "rerank": rerank, "filter": spec}
     pages: list[int] = []
     for offset in range(0, 150, 25):
-        pages += collection.search(3, top_k=25, offset=offset, **options)
-    assert pages == collection.search(3, top_k=150, **options)
+        pages += collection.search(3, k=25, offset=offset, **options)
+    assert pages == collection.search(3, k=150, **options)
     assert len(pages) == len(set(pages)) == min(150, len(passing))
     assert set(pages) <= set(passing)
     if rerank and len(passing) <= 30:
@@ -158,9 +159,9 @@ def test_pages_of_a_filtered_search_neither_repeat_nor_skip(
 
 
 def test_a_last_page_ends_with_the_last_item_that_passes(collection: Collection) -> None:
-    options: dict[str, Any] = {"top_k": 10, "num_candidates": 4, "filter": {"thousandth": [3, 4]}}
+    options: dict[str, Any] = {"k": 10, "candidates": 4, "filter": {"thousandth": [3, 4]}}
     assert len(collection.search(0, offset=0, **options)) == 6
     assert len(collection.search(0, offset=4, **options)) == 2
     assert collection.search(0, offset=6, **options) == []
-    every = collection.search(0, top_k=COUNT, rerank=False, filter={"half": 0})
+    every = collection.search(0, k=COUNT, rerank=False, filter={"half": 0})
     assert sorted(every) == list(range(0, COUNT, 2))

@@ -18,6 +18,7 @@ from aladin_network.errors import InputError
 from aladin_network.scoring.metrics import Ranks, retrieval_ranks, summarize
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import NullProgress
+from tests.index.searching import run_search
 
 NUMBERS = (3, 9)
 
@@ -73,13 +74,8 @@ def ranks_of_all(
         side = searcher.index.side(target)  # type: ignore[arg-type]
         matrix = np.zeros((len(questions), side.count), dtype=np.float32)
         for row, (query, _) in enumerate(questions):
-            hits = searcher.search(
-                query,
-                modality,  # type: ignore[arg-type]
-                target,  # type: ignore[arg-type]
-                top_k=side.count,
-                num_candidates=side.count,
-                **options,  # type: ignore[arg-type]
+            hits = run_search(
+                searcher, query, modality, target, k=side.count, candidates=side.count, **options
             ).hits
             for hit in hits:
                 matrix[row, side.items.by_id(hit.id).row] = hit.score  # type: ignore[union-attr]
@@ -124,8 +120,8 @@ def test_agreement_is_the_share_of_the_exhaustive_top_ten(
         tops = [
             {
                 hit.id
-                for hit in tied.search(
-                    query, "text", "images", top_k=10, num_candidates=number, fusion=1.0
+                for hit in run_search(
+                    tied, query, "text", "images", k=10, candidates=number, fusion=1.0
                 ).hits
             }
             for number in (3, 27)

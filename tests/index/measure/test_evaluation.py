@@ -8,10 +8,11 @@ from aladin_index.measure.evaluate import (
     evaluation_queries,
     rank_as_served,
 )
-from aladin_index.search.results import Hit, StageResult, Stages
+from aladin_index.search.results import HitStages, SearchHit, Stage
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.scoring.metrics import retrieval_ranks
 from aladin_network.types import NullProgress
+from tests.index.searching import run_search
 
 
 @pytest.fixture
@@ -34,8 +35,8 @@ def test_with_all_as_candidates_the_ranks_are_those_of_the_score_matrix(
     served = evaluate_index(searcher, queries, compared_queries=4, progress=progress)
     scores = torch.zeros(23, 16)
     for column, item in enumerate(texts):
-        query, _ = searcher.encode_item(item.id)
-        for hit in searcher.search(query, "text", "images", top_k=23).hits:
+        query, _ = searcher.stored_query(item.id)[:2]
+        for hit in run_search(searcher, query, "text", "images", k=23).hits:
             scores[int(hit.id.split()[1]), column] = hit.score
     expected = retrieval_ranks(scores, torch.arange(16) // 2)
     # Queries come fresh from the network, the matrix from stored ones: near ties may swap.
@@ -59,8 +60,8 @@ def test_what_the_first_stage_misses_ranks_last(
     served = evaluate_index(searcher, queries, num_candidates=3)
     outside = 0
     for text, rank in zip(captions, served.ranks.text_to_image.tolist(), strict=True):
-        query, _ = searcher.encode_item(text.id)
-        found = searcher.search(query, "text", "images", top_k=3, num_candidates=3).hits
+        query, _ = searcher.stored_query(text.id)[:2]
+        found = run_search(searcher, query, "text", "images", k=3, candidates=3).hits
         if text.image_id not in {hit.id for hit in found}:
             outside += 1
             assert rank == 22
@@ -76,8 +77,8 @@ def test_the_weight_can_be_overridden(
     queries = evaluation_queries(searcher, [item.id for item in images], captions)
     by_match = evaluate_index(searcher, queries, fusion=0.0)
     for place, text in enumerate(captions):
-        query, _ = searcher.encode_item(text.id)
-        hits = searcher.search(query, "text", "images", top_k=23, rerank=False).hits
+        query, _ = searcher.stored_query(text.id)[:2]
+        hits = run_search(searcher, query, "text", "images", k=23, rerank=False).hits
         expected = [hit.id for hit in hits].index(text.image_id)
         assert by_match.ranks.text_to_image[place] == expected
 
@@ -96,12 +97,12 @@ def test_the_weight_can_be_overridden(
 )
 def test_ties_count_against_us(right: set[str], rank: int) -> None:
     hits = [
-        Hit(
+        SearchHit(
             id=name,
             rank=place + 1,
             score=score,
             per_word=None,
-            stages=Stages(StageResult(1, 0.0), None),
+            stages=HitStages(match=Stage(rank=1, score=0.0), align=None),
             uri=None,
             text=None,
             metadata={},

@@ -39,7 +39,7 @@ def test_captions_ask_for_their_photo_and_photos_for_their_captions(
         alone = encode_texts(model, [text.text])
         torch.testing.assert_close(question.query.embedding, alone.embedding)
         torch.testing.assert_close(question.query.item_tokens(0), alone.item_tokens(0))
-    stored, _ = searcher.encode_item("photo 4")
+    stored, _ = searcher.stored_query("photo 4")[:2]
     assert torch.equal(queries.images[0].query.tokens, stored.tokens)
 
 

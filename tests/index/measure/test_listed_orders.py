@@ -4,13 +4,14 @@ import pytest
 from aladin_index.measure.curve import ListedOrders, listed_rank
 from aladin_index.measure.evaluate import EvaluationQueries
 from aladin_index.search.ranking import Ranking
-from aladin_index.search.results import Hit
+from aladin_index.search.results import SearchHit
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.scoring.fusion import DirectionFusion
 from aladin_network.types import Modality, Target
+from tests.index.searching import run_search
 
 
-@pytest.mark.parametrize("num_candidates", [1, 2, 3, 6, 19, 27, 100])
+@pytest.mark.parametrize("candidates", [1, 2, 3, 6, 19, 27, 100])
 @pytest.mark.parametrize("weight", [None, 1.0])
 @pytest.mark.parametrize(
     ("modality", "target"), [("text", "images"), ("image", "texts")], ids=["texts", "images"]
@@ -21,7 +22,7 @@ def test_the_page_is_that_of_a_search(
     modality: Modality,
     target: Target,
     weight: float | None,
-    num_candidates: int,
+    candidates: int,
 ) -> None:
     side = tied.index.side(target)
     fusion: DirectionFusion = tied.index.checkpoint.fusion.of(
@@ -30,28 +31,26 @@ def test_the_page_is_that_of_a_search(
     questions = tied_queries.texts if modality == "text" else tied_queries.images
     reranked = 0
     for query, right in questions:
-        hits = tied.search(
-            query, modality, target, top_k=11, num_candidates=num_candidates, fusion=weight
+        hits = run_search(
+            tied, query, modality, target, k=11, candidates=candidates, fusion=weight
         ).hits
         orders = ListedOrders(side, query, modality, 11)
-        first = orders.first_stage(num_candidates)
+        first = orders.first_stage(candidates)
         page = orders.page(first, fusion, fusion.weight if weight is None else weight)
         assert [item.id for item in side.items.by_rows(page.rows.tolist())] == [
             hit.id for hit in hits
         ]
         assert page.scores.tolist() == [hit.score for hit in hits]
         rows = [side.items.by_id(item_id).row for item_id in right]  # type: ignore[union-attr]
-        assert listed_rank(page, np.array(rows), first.block) == slow_rank(
-            hits, right, num_candidates
-        )
+        assert listed_rank(page, np.array(rows), first.block) == slow_rank(hits, right, candidates)
         reranked += page.match_ranks.tolist() != sorted(page.match_ranks.tolist())
-    assert (reranked > 0) == (num_candidates > 1)
+    assert (reranked > 0) == (candidates > 1)
 
 
-def slow_rank(hits: list[Hit], right: set[str], block: int) -> int:
+def slow_rank(hits: list[SearchHit], right: set[str], block: int) -> int:
     """Compare every right answer with every wrong one."""
 
-    def ahead(wrong: Hit, answer: Hit) -> bool:
+    def ahead(wrong: SearchHit, answer: SearchHit) -> bool:
         if wrong.rank < answer.rank:
             return True
         if (wrong.rank - 1) // block == (answer.rank - 1) // block:
@@ -71,7 +70,7 @@ def slow_rank(hits: list[Hit], right: set[str], block: int) -> int:
 def test_copies_tie_in_the_indexes_of_these_tests(
     tied: TwoStageSearcher, tied_queries: EvaluationQueries
 ) -> None:
-    hits = tied.search(tied_queries.texts[0].query, "text", "images", top_k=27).hits
+    hits = run_search(tied, tied_queries.texts[0].query, "text", "images", k=27).hits
     score = {hit.id: hit.score for hit in hits}
     originals = [score[f"photo {number}"] for number in range(4)]
     # Where a row lies in a product may change its last digit.

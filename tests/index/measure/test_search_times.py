@@ -3,9 +3,11 @@ import torch
 
 from aladin_index.measure.curve_points import search_times
 from aladin_index.measure.evaluate import EvaluationQueries
-from aladin_index.search.results import SearchResult, StageTimes
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedQuery
+from aladin_index.search.results import SearchAnswer, TookMs
 from aladin_index.search.searcher import TwoStageSearcher
-from aladin_network.types import NullProgress
+from aladin_network.types import NullProgress, Target
 
 
 def test_each_question_is_asked_with_all_numbers_before_the_next(
@@ -15,14 +17,16 @@ def test_each_question_is_asked_with_all_numbers_before_the_next(
     search = TwoStageSearcher.search
     questions = tied_queries.texts[:3]
 
-    def recorded(self: TwoStageSearcher, *args: object, **options: object) -> SearchResult:
-        number, top_k = options["num_candidates"], options["top_k"]
-        asked.append((number, top_k, torch.get_num_threads()))  # type: ignore[arg-type]
-        result = search(self, *args, **options)  # type: ignore[arg-type]
+    def recorded(
+        self: TwoStageSearcher, query: EncodedQuery, target: Target, options: SearchOptions
+    ) -> SearchAnswer:
+        number = options.candidates or 0
+        asked.append((number, options.k, torch.get_num_threads()))
+        result = search(self, query, target, options)
         # The question's number and that of the candidates are in the time.
         row = (len(asked) - 1) // 2
-        took_ms = StageTimes(retrieve=10.0 * row, rerank=asked[-1][0], look_up=1000.0)
-        return SearchResult(**(vars(result) | {"took_ms": took_ms}))
+        took_ms = {"retrieve": 10.0 * row, "rerank": float(asked[-1][0]), "total": 1000.0}
+        return result.model_copy(update={"took_ms": TookMs(decode=500.0, encode=500.0, **took_ms)})
 
     monkeypatch.setattr(TwoStageSearcher, "search", recorded)
     threads = torch.get_num_threads()

@@ -27,6 +27,7 @@ from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import ConfigError
 from aladin_network.inference import encode_texts
 from aladin_network.model import AladinModel
+from tests.index.searching import run_search
 
 OPTIONS = TuneOptions(fidelity=0.9, at=3, num_queries=20, max_candidates=20)
 
@@ -58,8 +59,8 @@ def test_the_new_generation_is_searched_as_was_found_best(index_copy: Path) -> N
             assert entry.ann.recall_at == tuning.candidates
             assert entry.ann.recall == 1.0
         # A search that does not say takes as many.
-        query, _ = TwoStageSearcher(index).encode_item("text 3")
-        result = TwoStageSearcher(index).search(query, "text", "images", top_k=3)
+        query, _ = TwoStageSearcher(index).stored_query("text 3")[:2]
+        result = run_search(TwoStageSearcher(index), query, "text", "images", k=3)
         assert result.candidates == index.manifest.candidates("images")
 
 
@@ -71,12 +72,12 @@ def test_agreement_with_the_served_exhaustive_order(index_copy: Path) -> None:
     with open_index(index_copy) as index:
         searcher = TwoStageSearcher(index)
         for number in range(16):
-            query, _ = searcher.encode_item(f"text {number}")
+            query, _ = searcher.stored_query(f"text {number}")[:2]
             tops = [
                 {
                     hit.id
-                    for hit in searcher.search(
-                        query, "text", "images", top_k=3, num_candidates=candidates
+                    for hit in run_search(
+                        searcher, query, "text", "images", k=3, candidates=candidates
                     ).hits
                 }
                 for candidates in (23, tuning.candidates)
@@ -162,7 +163,7 @@ def test_stored_queries_are_what_the_index_holds(index_copy: Path) -> None:
         queries = stored_queries(index.texts, 100)
         assert queries.modality == "text"
         for row in range(16):
-            query, _ = TwoStageSearcher(index).encode_item(f"text {row}")
+            query, _ = TwoStageSearcher(index).stored_query(f"text {row}")[:2]
             np.testing.assert_array_equal(queries.embeddings[row], query.embedding[0].numpy())
             assert torch.equal(queries.tokens[row], query.item_tokens(0))
 

@@ -17,7 +17,7 @@ BOXES = [(0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0), (0.0, 0.0, 1.0, 1.0)]
 
 def test_each_word_finds_its_best_region() -> None:
     evidence = word_evidence(COSINES, "red star", [(0, 3), (4, 8)], BOXES)
-    assert [entry[:5] for entry in evidence] == [
+    assert [(each.token, each.start, each.end, each.region, each.box) for each in evidence] == [
         ("red", 0, 3, 1, BOXES[1]),
         ("star", 4, 8, 1, BOXES[1]),
     ]

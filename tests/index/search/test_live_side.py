@@ -18,11 +18,12 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.history import pending_changes
 from aladin_index.generations.reader import SearchIndex, open_index
-from aladin_index.search.results import SearchResult
+from aladin_index.search.results import SearchAnswer
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.checkpoint import Checkpoint, load_checkpoint
 from aladin_network.errors import DuplicateItemError, UnknownItemError
 from aladin_network.scoring.scores import Encoding
+from tests.index.searching import run_search
 
 MakeItems = Callable[..., NewItems]
 Items = dict[str, "Known"]
@@ -81,9 +82,9 @@ def slow_search(
     return answer
 
 
-def assert_same(result: SearchResult, expected: list[tuple[str, float, float]], top_k: int) -> None:
+def assert_same(result: SearchAnswer, expected: list[tuple[str, float, float]], k: int) -> None:
     found = [(hit.id, hit.stages.align.score, hit.stages.match.score) for hit in result.hits]
-    assert [hit[0] for hit in found] == [hit[0] for hit in expected[:top_k]]
+    assert [hit[0] for hit in found] == [hit[0] for hit in expected[:k]]
     for got, wanted in zip(found, expected, strict=False):
         assert got[1:] == pytest.approx(wanted[1:], abs=1e-4)
 
@@ -100,20 +101,20 @@ def check(index: SearchIndex, items: Items, random: np.random.Generator) -> None
     assert side.count == len(items)
     assert side.items.rows_by_id().keys() == items.keys()
     query = made_up_query(random)
-    for block, top_k in ((5, 99), (99, 99), (4, 3)):
-        result = searcher.search(query, "text", "images", top_k=top_k, num_candidates=block)
-        assert_same(result, slow_search(items, query, block, as_stored), top_k)
+    for block, k in ((5, 99), (99, 99), (4, 3)):
+        result = run_search(searcher, query, "text", "images", k=k, candidates=block)
+        assert_same(result, slow_search(items, query, block, as_stored), k)
     bound = int(random.integers(0, 10))
     passing = {item_id: item for item_id, item in items.items() if item.metadata["n"] >= bound}
-    result = searcher.search(
-        query, "text", "images", top_k=6, num_candidates=7, filter={"n": {"gte": bound}}
+    result = run_search(
+        searcher, query, "text", "images", k=6, candidates=7, filter={"n": {"gte": bound}}
     )
     assert_same(result, slow_search(passing, query, 7, as_stored), 6)
     assert len(result.hits) == min(6, len(passing))
     for item_id in random.choice(sorted(items), 3).tolist():
         item = side.items.by_id(item_id)
         assert (item.text, item.metadata) == (items[item_id].text, items[item_id].metadata)
-        encoding, _ = searcher.encode_item(item_id)
+        encoding, _ = searcher.stored_query(item_id)[:2]
         np.testing.assert_array_equal(encoding.embedding[0].numpy(), items[item_id].embedding)
         np.testing.assert_array_equal(encoding.tokens[0].numpy(), as_stored(items[item_id].tokens))
 
@@ -222,8 +223,14 @@ def same_hits(
         for _ in range(5):
             query = made_up_query(random)
             answers = [
-                TwoStageSearcher(index).search(
-                    query, "text", "images", top_k=50, num_candidates=6, filter={"n": {"lt": 7}}
+                run_search(
+                    TwoStageSearcher(index),
+                    query,
+                    "text",
+                    "images",
+                    k=50,
+                    candidates=6,
+                    filter={"n": {"lt": 7}},
                 )
                 for index in (one, other)
             ]
@@ -266,12 +273,12 @@ def test_a_side_that_was_emptied_and_filled_again(
         writer.delete("images", ["a", "b"])
         for rerank in (True, False):
             for filter in (None, {"n": 1}):
-                result = searcher.search(
-                    query, "text", "images", top_k=3, rerank=rerank, filter=filter
+                result = run_search(
+                    searcher, query, "text", "images", k=3, rerank=rerank, filter=filter
                 )
                 assert result.hits == []
         writer.add("images", made_up(["b"], seed=1, n=[3]), "error")
-        assert [hit.id for hit in searcher.search(query, "text", "images", top_k=3).hits] == ["b"]
+        assert [hit.id for hit in run_search(searcher, query, "text", "images", k=3).hits] == ["b"]
         assert index.side("images").count == 1
 
 
@@ -293,8 +300,14 @@ def test_the_items_of_a_filter_are_found_among_many_tombstones(
         for wanted in range(30):
             passing = [n for n in range(1, 300, 2) if n % 30 == wanted]
             passing += [300 + n for n in range(100) if n % 30 == wanted]
-            result = TwoStageSearcher(index).search(
-                query, "text", "images", top_k=4, num_candidates=4, filter={"n": wanted}
+            result = run_search(
+                TwoStageSearcher(index),
+                query,
+                "text",
+                "images",
+                k=4,
+                candidates=4,
+                filter={"n": wanted},
             )
             vectors = np.stack([side.embedding(row).numpy() for row in passing])
             best = np.argsort(-(vectors @ query.embedding[0].numpy()))[: min(4, len(passing))]
@@ -313,8 +326,8 @@ def test_a_side_without_tokens_is_answered_by_the_first_stage_and_says_so(
         query = made_up_query(np.random.default_rng(2))
         cosines = new.embeddings @ query.embedding[0].numpy()
         for rerank in (True, False):
-            result = searcher.search(
-                query, "text", "images", top_k=3, rerank=rerank, explain=True, query_text="x"
+            result = run_search(
+                searcher, query, "text", "images", k=3, rerank=rerank, explain=True, text="x"
             )
             assert (result.reranked, result.fusion) == (False, None)
             assert result.degraded == (["rerank"] if rerank else [])

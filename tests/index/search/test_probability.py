@@ -9,7 +9,8 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,16 +19,18 @@ from aladin_index.format.disk import only_builder
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.measure.publish_entries import publish_entries
 from aladin_index.search.backend import Ordered
-from aladin_index.search.probability import QueryPool, find_pool
+from aladin_index.search.query import ValidSearch
 from aladin_index.search.ranking import Ranking
-from aladin_index.search.results import Hit, SearchResult
+from aladin_index.search.results import SearchAnswer, SearchHit
+from aladin_index.search.retrieval import QueryPool, find_pool
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.calibration.calibration import Calibration, TextLengths
 from aladin_network.errors import InputError
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Direction
+from tests.index.searching import run_search
 
-Search = Callable[..., SearchResult]
+Search = Callable[..., SearchAnswer]
 
 DIRECTIONS: tuple[Direction, Direction] = ("text_to_image", "image_to_text")
 
@@ -54,15 +57,15 @@ def calibrated(
 @pytest.fixture(scope="module")
 def text(calibrated: TwoStageSearcher) -> Encoding:
     """A text of nine words, as a query."""
-    return calibrated.encode_item("text 0")[0]
+    return calibrated.stored_query("text 0").encoding
 
 
 @pytest.fixture(scope="module")
 def ask(calibrated: TwoStageSearcher, text: Encoding) -> Search:
-    """Searches the photos for the text: ``ask(top_k=5, min_probability=0.5)``."""
+    """Searches the photos for the text: ``ask(k=5, min_probability=0.5)``."""
 
-    def search(top_k: int = 23, **options: Any) -> SearchResult:
-        return calibrated.search(text, "text", "images", top_k=top_k, **options)
+    def search(k: int = 23, **options: Any) -> SearchAnswer:
+        return run_search(calibrated, text, "text", "images", k=k, **options)
 
     return search
 
@@ -71,7 +74,7 @@ def logistic(log_odds: float) -> float:
     return 1 / (1 + math.exp(-log_odds))
 
 
-def by_hand(result: SearchResult, words: dict[str, int], less: float = 0.0) -> dict[str, float]:
+def by_hand(result: SearchAnswer, words: dict[str, int], less: float = 0.0) -> dict[str, float]:
     """Work the made-up probabilities out, from an answer with all that was searched.
 
     The probability of any match is under the empty name.
@@ -115,8 +118,8 @@ def test_a_text_judges_photos_by_both_stages_scores(ask: Search, text: Encoding)
 def test_a_photo_judges_texts_each_by_its_own_number_of_words(
     calibrated: TwoStageSearcher,
 ) -> None:
-    query, _ = calibrated.encode_item("photo 3")
-    result = calibrated.search(query, "image", "texts", top_k=16)
+    query, _ = calibrated.stored_query("photo 3")[:2]
+    result = run_search(calibrated, query, "image", "texts", k=16)
     lengths = {
         hit.id: round(hit.stages.align.score / hit.per_word)  # type: ignore[union-attr, operator]
         for hit in result.hits
@@ -133,12 +136,12 @@ def test_a_photo_judges_texts_each_by_its_own_number_of_words(
 def test_a_pair_has_one_probability(ask: Search, candidates: int, rerank: bool) -> None:
     whole = ask()
     expected = {hit.id: hit.probability for hit in whole.hits}
-    options: dict[str, Any] = {"num_candidates": candidates, "rerank": rerank}
-    for (top_k, offset), fusion in itertools.product(
+    options: dict[str, Any] = {"candidates": candidates, "rerank": rerank}
+    for (k, offset), fusion in itertools.product(
         [(1, 0), (4, 0), (4, 4), (3, 19), (10, 15), (23, 0), (5, 23)], [None, 0.0, 0.5, 1.0]
     ):
-        result = ask(top_k=top_k, offset=offset, fusion=fusion, **options)
-        assert len(result.hits) == max(min(top_k, 23 - offset), 0)
+        result = ask(k=k, offset=offset, fusion=fusion, **options)
+        assert len(result.hits) == max(min(k, 23 - offset), 0)
         assert result.match_probability == pytest.approx(whole.match_probability, abs=1e-6)
         for hit in result.hits:
             assert hit.probability == pytest.approx(expected[hit.id], abs=1e-6)
@@ -148,10 +151,10 @@ def test_a_pair_has_one_probability(ask: Search, candidates: int, rerank: bool) 
 def test_probabilities_change_nothing_else(
     searcher: TwoStageSearcher, ask: Search, text: Encoding, options: dict[str, Any]
 ) -> None:
-    plain = searcher.search(text, "text", "images", top_k=9, num_candidates=8, **options)
-    judged = ask(top_k=9, num_candidates=8, **options)
+    plain = run_search(searcher, text, "text", "images", k=9, candidates=8, **options)
+    judged = ask(k=9, candidates=8, **options)
 
-    def told(hit: Hit) -> dict[str, Any]:
+    def told(hit: SearchHit) -> dict[str, Any]:
         return {name: value for name, value in vars(hit).items() if name != "probability"}
 
     assert list(map(told, judged.hits)) == list(map(told, plain.hits))
@@ -179,7 +182,7 @@ def test_hits_that_are_not_likely_enough_are_left_out_and_the_rest_keep_their_ra
     likely = [hit for hit in whole if hit.probability >= least]  # type: ignore[operator]
     assert 0 < len(likely) < len(whole)
     assert ask(min_probability=least).hits == likely
-    pages = [ask(min_probability=least, top_k=6, offset=offset) for offset in (0, 6, 12, 18)]
+    pages = [ask(min_probability=least, k=6, offset=offset) for offset in (0, 6, 12, 18)]
     assert [hit.id for page in pages for hit in page.hits] == [hit.id for hit in likely]
     assert [hit.rank for page in pages for hit in page.hits] == [hit.rank for hit in likely]
     assert ask(min_probability=0.0).hits == whole
@@ -241,19 +244,19 @@ def test_nothing_is_said_where_the_calibration_may_not_judge(
 ) -> None:
     searcher = with_lengths(lengths, auroc)
     judged = because is None
-    found = searcher.search(text, "text", "images", top_k=5)
+    found = run_search(searcher, text, "text", "images", k=5)
     assert found.no_match is (True if judged else None)
     assert (found.probabilities_reliable, found.unreliable_because) == (judged, because)
     # The numbers are in the answer all the same.
     assert found.match_probability is not None
     assert all(hit.probability is not None for hit in found.hits)
     # A least probability leaves nothing out for a number that means nothing.
-    likely = searcher.search(text, "text", "images", top_k=5, min_probability=1.0)
+    likely = run_search(searcher, text, "text", "images", k=5, min_probability=1.0)
     assert len(likely.hits) == (0 if judged else 5)
     assert likely.degraded == ([] if judged else ["min_probability"])
     assert likely.no_match is (True if judged else None)
     # Without any candidate nothing is judged either.
-    nothing = searcher.search(text, "text", "images", top_k=5, filter={"number": 99})
+    nothing = run_search(searcher, text, "text", "images", k=5, filter={"number": 99})
     assert (nothing.hits, nothing.match_probability) == ([], None)
     assert (nothing.no_match, nothing.probabilities_reliable) == (None, None)
 
@@ -262,18 +265,18 @@ def test_a_photo_is_judged_by_the_lengths_of_the_texts_that_it_is_compared_with(
     with_lengths: Callable[..., TwoStageSearcher],
 ) -> None:
     searcher = with_lengths(TextLengths(low=1, high=30))
-    query, _ = searcher.encode_item("photo 3")
+    query, _ = searcher.stored_query("photo 3")[:2]
     lengths = searcher.index.side("texts").lengths(np.arange(16))
     median = math.ceil(np.median(lengths))
     assert lengths.min() < median < lengths.max()
-    assert searcher.search(query, "image", "texts", top_k=3).no_match is True
+    assert run_search(searcher, query, "image", "texts", k=3).no_match is True
     for low, high, because in (
         (median - 1, median + 1, None),
         (median + 1, 40, "text_length"),
         (1, median - 2, "text_length"),
     ):
         searcher = with_lengths(TextLengths(low=low, high=high))
-        found = searcher.search(query, "image", "texts", top_k=3)
+        found = run_search(searcher, query, "image", "texts", k=3)
         assert found.unreliable_because == because
 
 
@@ -284,7 +287,7 @@ def test_no_match_below_the_threshold(
     shutil.copytree(published, root)
     calibration = make_calibration("any")
 
-    def search(no_match_below: float) -> SearchResult:
+    def search(no_match_below: float) -> SearchAnswer:
         models = dataclasses.replace(
             calibration.text_to_image.aligned, no_match_below=no_match_below
         )
@@ -293,7 +296,7 @@ def test_no_match_below_the_threshold(
         with only_builder(root), open_index(root) as index:
             publish_entries(root, index.manifest, {}, "calibrate", strict)
         with open_index(root) as index:
-            return TwoStageSearcher(index).search(text, "text", "images", top_k=1)
+            return run_search(TwoStageSearcher(index), text, "text", "images", k=1)
 
     probability = search(0.0).match_probability
     assert probability is not None
@@ -319,18 +322,18 @@ def test_without_time_for_the_second_stage_the_first_judges_alone(
 def test_items_of_one_modality_have_no_probability(
     calibrated: TwoStageSearcher, text: Encoding
 ) -> None:
-    result = calibrated.search(text, "text", "texts", top_k=3)
+    result = run_search(calibrated, text, "text", "texts", k=3)
     assert [hit.probability for hit in result.hits] == [None] * 3
     assert (result.match_probability, result.no_match) == (None, None)
     with pytest.raises(InputError, match="only images for a text and texts for an image"):
-        calibrated.search(text, "text", "texts", top_k=3, min_probability=0.5)
+        run_search(calibrated, text, "text", "texts", k=3, min_probability=0.5)
 
 
 def test_the_least_probability_takes_a_calibration_and_lies_between_0_and_1(
     searcher: TwoStageSearcher, ask: Search, text: Encoding
 ) -> None:
     with pytest.raises(InputError, match="the index is not calibrated"):
-        searcher.search(text, "text", "images", top_k=3, min_probability=0.5)
+        run_search(searcher, text, "text", "images", k=3, min_probability=0.5)
     for value in (-0.1, 1.1):
         with pytest.raises(InputError, match="min_probability: expected 0 to 1"):
             ask(min_probability=value)
@@ -354,9 +357,9 @@ def test_the_alignment_of_the_pool_is_that_of_the_first_stages_best() -> None:
         return rows.astype(np.float32)
 
     inside = QueryPool(rows, match, heads_ranking=True)
-    assert (inside.align(ranking, score).tolist(), inside.unranked, asked) == ([20, 10], 0, [])
+    assert (inside.align(ranking, score).tolist(), asked) == ([20, 10], [])
     apart = QueryPool(rows, match, heads_ranking=False)
-    assert (apart.align(ranking, score).tolist(), apart.unranked) == ([5, 9], 2)
+    assert apart.align(ranking, score).tolist() == [5, 9]
     assert asked == [[5, 9]]
 
 
@@ -369,6 +372,9 @@ def test_few_candidates_do_not_make_a_smaller_pool(
     for candidates in (1, POOL - 1, POOL, 23):
         part = slice(max(candidates, 3))
         found = Ordered(ordered.rows[part], ordered.match[part], candidates)
-        pool = find_pool(side, embedding, None, found, candidates, size=POOL, ranks_head=True)
+        search = SimpleNamespace(
+            collection=side, embedding=embedding, second_stage=None, candidates=candidates
+        )
+        pool = find_pool(cast(ValidSearch, search), found, POOL, ranks_head=True)
         assert pool.rows.tolist() == ordered.rows[:POOL].tolist()
         assert pool.heads_ranking == (candidates >= POOL)

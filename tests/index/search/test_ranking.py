@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from aladin_index.search.ranking import rank_by_fusion, rank_by_match, rank_in_blocks
+from aladin_index.search.ranking import rank_by_match, rank_in_blocks
 from aladin_network.scoring.fusion import DirectionFusion
 
 ROWS = np.array([4, 7, 2])
@@ -38,7 +38,7 @@ def test_the_first_stage_keeps_its_order_and_shows_the_other_score() -> None:
 def test_the_second_stage_orders_by_the_fused_score(
     weight: float, rows: list[int], scores: list[float]
 ) -> None:
-    ranking = rank_by_fusion(ROWS, MATCH, 1, align, FUSION, weight)
+    ranking = rank_in_blocks(ROWS, MATCH, 1, align, FUSION, weight, 3)
     assert ranking.rows.tolist() == rows
     assert ranking.scores.tolist() == pytest.approx(scores)
     by_row = dict(zip(rows, ranking.match_ranks.tolist(), strict=True))

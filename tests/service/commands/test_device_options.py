@@ -65,7 +65,7 @@ def test_warm_reads_every_generation_ahead(
     live = LiveIndex(index_folder, QueryLimits(), warm=True)
     live.open()
     generation = index_folder / "generations" / "000001"
-    manifest = live.engine().manifest
+    manifest = live.searcher().index.manifest
     assert read == [generation / name for name in manifest.files]
     assert {path.name for path in read} >= {"ann.faiss", "embeddings.npy", "tokens.npy"}
     live.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from aladin_service.client.answers import Evidence
+from aladin_index.search.results import Evidence
 from aladin_service.evidence.png import ExplainedPair
 
 # A grid of 2 x 2 cells, and the whole photo.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from aladin_service.client.answers import Evidence
+from aladin_index.search.results import Evidence
 from aladin_service.evidence.drawing import PALETTE
 from aladin_service.evidence.png import ExplainedPair
 from aladin_service.evidence.words import MAX_PLAIN_CHARS, text_pieces

@@ -14,13 +14,13 @@ import httpx
 import pytest
 from PIL import Image
 
+from aladin_index.search.results import TookMs
 from aladin_network.errors import (
     AladinError,
     EngineUnavailableError,
     IndexNotReadyError,
     OverloadedError,
 )
-from aladin_service.client.answers import TookMs
 from aladin_service.http.app import create_app
 from aladin_service.http.routes import batch as batch_feed
 from aladin_service.observe.metrics import Metrics

@@ -15,8 +15,9 @@ from fastapi.responses import PlainTextResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.results import TookMs
 from aladin_network.errors import OverloadedError
-from aladin_service.client.answers import TookMs
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.request_context import RequestContext
 from aladin_service.observe.logs import (
@@ -27,7 +28,7 @@ from aladin_service.observe.logs import (
     note_search,
 )
 from aladin_service.observe.metrics import Metrics
-from aladin_service.queries import SearchOptions, TextQuery
+from aladin_service.queries import TextQuery
 from aladin_service.search.job import Answered, SearchJob
 
 SECRETS = ["Bearer-s3cret", "k3y-s3cret", "a private query", "pa55word"]

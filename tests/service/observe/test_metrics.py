@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aladin_service.client.answers import TookMs
+from aladin_index.search.results import TookMs
 from aladin_service.observe.metrics import STAGES, Metrics
 from aladin_service.search.job import Answered
 

@@ -14,14 +14,15 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.results import TookMs
 from aladin_network.errors import IndexNotReadyError
-from aladin_service.client.answers import TookMs
 from aladin_service.http.error_responses import install_error_handlers
 from aladin_service.http.request_context import RequestContext
 from aladin_service.observe.logs import RequestRecord, current_request, note_search
 from aladin_service.observe.metrics import Metrics
 from aladin_service.observe.tracing import open_tracing
-from aladin_service.queries import SearchOptions, TextQuery
+from aladin_service.queries import TextQuery
 from aladin_service.search.job import Answered, SearchJob
 
 pytest.importorskip("opentelemetry.sdk", reason="needs aladin-search[otel]")

@@ -7,17 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from aladin_service.client.answers import TookMs
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.results import TookMs
 from aladin_service.http.routes.slow_queries import build_slow_queries
 from aladin_service.observe.slow_queries import MAX_TEXT_CHARS, PERIOD_S, PERIODS, SlowQueries
-from aladin_service.queries import (
-    EmbeddingQuery,
-    ItemQuery,
-    PhotoQuery,
-    Query,
-    SearchOptions,
-    TextQuery,
-)
+from aladin_service.queries import EmbeddingQuery, ItemQuery, PhotoQuery, Query, TextQuery
 from aladin_service.search.job import Answered, SearchJob
 
 EPOCH_S = 1_700_000_000.0

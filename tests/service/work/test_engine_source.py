@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from aladin_index.search.options import SearchOptions
 from aladin_network.errors import (
     AladinError,
     EngineError,
@@ -21,11 +22,12 @@ from aladin_network.errors import (
 )
 from aladin_network.types import Target
 from aladin_service.intake.item_changes import TextToAdd
-from aladin_service.queries import SearchOptions, TextQuery
+from aladin_service.queries import TextQuery
 from aladin_service.work import engine_source
 from aladin_service.work.live_index import LiveIndex, LiveState
 from tests.index.engines.memory_engine import MemoryEngine, MemoryServer
 from tests.service.engine_world import EngineWorld, SlowEngine
+from tests.service.searching import search_for
 
 _LONG_S = 20.0
 
@@ -38,7 +40,9 @@ def live(world: EngineWorld) -> Iterator[LiveIndex]:
 
 
 def hits(live: LiveIndex, target: Target = "images") -> int:
-    answer = live.engine().search(TextQuery("a dog"), target, SearchOptions(k=100, rerank=False))
+    answer = search_for(
+        live.searcher(), TextQuery("a dog"), target, SearchOptions(k=100, rerank=False)
+    )
     return len(answer.hits)
 
 
@@ -59,11 +63,11 @@ def test_a_new_generation_is_taken_up_by_itself_and_the_old_one_stays_for_who_ha
     live.open()
     assert live.state == LiveState(1, engine="up")
     assert (hits(live), hits(live, "texts")) == (6, 12)
-    running = live.engine()
+    running = live.searcher()
     assert world.push(index_folder) == 2
     until(lambda: live.state.generation == 2)
-    assert running.search(TextQuery("a dog"), "images", SearchOptions()).generation == 1
-    answer = live.engine().search(TextQuery("a dog"), "images", SearchOptions())
+    assert search_for(running, TextQuery("a dog"), "images", SearchOptions()).generation == 1
+    answer = search_for(live.searcher(), TextQuery("a dog"), "images", SearchOptions())
     assert answer.generation == 2
 
 
@@ -84,7 +88,7 @@ def test_the_service_starts_before_the_engine(world: EngineWorld, live: LiveInde
         live.open()
     assert live.state == LiveState(None, engine="unavailable")
     with pytest.raises(EngineUnavailableError):
-        live.engine()
+        live.searcher()
     world.server.down = set()
     until(lambda: live.state == LiveState(1, engine="up"))
     assert hits(live) == 6
@@ -131,7 +135,7 @@ def test_an_engine_that_goes_is_noticed_without_a_request_and_back_without_a_han
     until(lambda: live.state.engine == "unavailable")
     assert live.state.generation == 1  # it will be there again
     calls = len([name for name in world.server.calls if name == "search"])
-    for ask in (live.engine, live.changer):
+    for ask in (live.searcher, live.changer):
         with pytest.raises(EngineUnavailableError):
             ask()
     assert len([name for name in world.server.calls if name == "search"]) == calls
@@ -158,14 +162,14 @@ def test_searches_that_fail_in_a_row_are_enough(world: EngineWorld) -> None:
     with closing(world.live_index(poll_s=1e6)) as live:
         live.open()
         world.server.down = {"search"}
-        engine = live.engine()
+        searcher = live.searcher()
         for _ in range(2):
             with pytest.raises(EngineUnavailableError):
-                engine.search(TextQuery("a dog"), "images", SearchOptions())
+                search_for(searcher, TextQuery("a dog"), "images", SearchOptions())
         assert live.state.engine == "unavailable"
         asked = len(world.server.calls)
         with pytest.raises(EngineUnavailableError):  # of a batch that had begun
-            engine.search(TextQuery("a dog"), "images", SearchOptions())
+            search_for(searcher, TextQuery("a dog"), "images", SearchOptions())
         assert len(world.server.calls) == asked
 
 
@@ -214,19 +218,19 @@ def test_damage_to_the_file_that_names_the_engine_is_told(
     with pytest.raises(AladinError, match=r"engine\.json"):
         live.open()
     with pytest.raises(IndexNotReadyError, match="damaged"):
-        live.engine()
+        live.searcher()
 
 
 def test_changes_go_to_the_engine(live: LiveIndex) -> None:
     live.open()
-    model = live.engine().model
+    model = live.searcher().index.checkpoint.model
     changer = live.changer()
     added = changer.add_texts(model, [TextToAdd(id="new", text="a yellow bird")], "error")
     assert (added.report.generation, added.report.added) == (1, ["new"])
     assert hits(live, "texts") == 13
-    assert live.engine().item("texts", "new").text == "a yellow bird"
+    assert live.searcher().find_item("new")[0].text == "a yellow bird"
     changer.delete("texts", "new")
-    assert live.engine().count("texts") == 12
+    assert live.searcher().index.side("texts").count == 12
 
 
 def test_calls_are_told(world: EngineWorld) -> None:
@@ -243,10 +247,10 @@ def test_a_hanging_engine_holds_a_thread_for_two_calls_at_most(world: EngineWorl
     with closing(world.live_index(client, poll_s=1e6)) as live:
         live.open()
         client.hangs.set()
-        engine = live.engine()
+        searcher = live.searcher()
         for _ in range(10):
             with pytest.raises(EngineUnavailableError):
-                engine.search(TextQuery("a dog"), "images", SearchOptions())
+                search_for(searcher, TextQuery("a dog"), "images", SearchOptions())
         assert client.hung == 2
 
 
@@ -284,4 +288,4 @@ def test_its_thread_and_its_connection_end_with_it(world: EngineWorld) -> None:
     assert looking_threads() == before
     gc.collect()
     with pytest.raises(IndexNotReadyError):
-        live.engine()
+        live.searcher()

@@ -25,6 +25,7 @@ from aladin_index.format.locks import sole_use
 from aladin_index.format.manifest import read_manifest, write_manifest
 from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.writer import publish_generation
+from aladin_index.search.options import SearchOptions
 from aladin_network.errors import (
     GenerationRefusedError,
     IndexCorruptError,
@@ -32,13 +33,14 @@ from aladin_network.errors import (
     UnknownItemError,
 )
 from aladin_service.intake.item_changes import TextToAdd
-from aladin_service.queries import SearchOptions, TextQuery
+from aladin_service.queries import TextQuery
 from aladin_service.settings import QueryLimits, ServiceSettings
 from aladin_service.work import live_index
 from aladin_service.work.jobs import AddTexts, GetItem
 from aladin_service.work.live_index import LiveIndex, LiveState
 from aladin_service.work.sources import FilesSource
 from aladin_service.work.worker import Worker, WorkerPlan
+from tests.service.searching import search_for
 
 
 @pytest.fixture
@@ -68,18 +70,18 @@ def generations_mapped(index: Path) -> set[str]:
 
 def hits(live: LiveIndex) -> int:
     options = SearchOptions(k=100)
-    return len(live.engine().search(TextQuery("a dog"), "images", options).hits)
+    return len(search_for(live.searcher(), TextQuery("a dog"), "images", options).hits)
 
 
 def test_the_old_generation_is_closed_when_its_last_query_ends(index: Path) -> None:
     live = LiveIndex(index, QueryLimits())
     live.open()
-    running = live.engine()  # a query keeps it
+    running = live.searcher()  # a query keeps it
     assert hits(live) == 6
     publish_copy(index, 2)
     live.open()
     assert live.state == LiveState(2)
-    assert running.search(TextQuery("a dog"), "images", SearchOptions()).generation == 1
+    assert search_for(running, TextQuery("a dog"), "images", SearchOptions()).generation == 1
     assert generations_mapped(index) == {"000001", "000002"}
     with sole_use(index, 1) as alone:
         assert not alone
@@ -146,7 +148,7 @@ def test_one_that_starts_later_goes_on_with_what_the_others_have(index: Path) ->
         alone.open()
     assert alone.state.generation is None
     with pytest.raises(IndexNotReadyError, match="damaged"):
-        alone.engine()
+        alone.searcher()
     live = LiveIndex(index, QueryLimits(), fallback=1)
     live.try_to_open()
     assert (live.state.generation, live.state.refused_generation) == (1, 2)
@@ -255,7 +257,7 @@ def test_a_fallback_that_fails_in_an_unforeseen_way_leaves_nothing(
     live.refresh()
     assert live.state == LiveState(None, 1, "MemoryError")
     with pytest.raises(IndexNotReadyError, match="damaged"):
-        live.engine()
+        live.searcher()
     live.close()
 
 
@@ -286,13 +288,13 @@ def test_a_folder_that_was_replaced_is_what_is_searched_and_changed(
         add("a")
         backup = Path(shutil.copytree(index, tmp_path / "backup"))
         assert known() == {"a"}
-        engine = worker.engine()
-        assert worker.engine() is engine
+        searcher = worker.searcher()
+        assert worker.searcher() is searcher
         replace_folder(index, backup, removed=removed)
         add("b")
         assert known() == {"a", "b"}
-        assert worker.engine() is not engine
-        del engine
+        assert worker.searcher() is not searcher
+        del searcher
         gc.collect()
         assert generations_mapped(index) == {"000001"}
     with closing(WorkerPlan(index=index, settings=settings).make()) as worker:  # started anew
@@ -310,10 +312,10 @@ def _is_known(worker: Worker, item_id: str) -> bool:
 def test_a_current_that_names_the_same_again_opens_nothing_anew(index: Path) -> None:
     live = LiveIndex(index, QueryLimits())
     live.open()
-    engine = live.engine()
+    searcher = live.searcher()
     set_live_generation(index, 1)
     assert not live.is_current
     live.refresh()
     assert live.is_current
-    assert live.engine() is engine
+    assert live.searcher() is searcher
     live.close()

@@ -25,6 +25,7 @@ from aladin_index.generations.compact import compact_index
 from aladin_index.generations.earlier import rollback_index
 from aladin_index.generations.reader import SearchIndex
 from aladin_index.generations.writer import publish_generation
+from aladin_index.search.options import SearchOptions
 from aladin_network.errors import (
     EngineUnavailableError,
     GenerationRefusedError,
@@ -37,7 +38,7 @@ from aladin_network.photos.memory import WithdrawnError, check_wanted
 from aladin_network.types import Target
 from aladin_service.intake.item_changes import TextToAdd
 from aladin_service.observe.metrics import Metrics
-from aladin_service.queries import Query, SearchOptions, TextQuery
+from aladin_service.queries import Query, TextQuery
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work import (

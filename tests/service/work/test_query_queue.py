@@ -9,17 +9,11 @@ from typing import Any
 
 import pytest
 
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.results import TookMs
 from aladin_network.errors import AladinError, OverloadedError, ShuttingDownError, WorkerDiedError
-from aladin_service.client.answers import TookMs
 from aladin_service.observe.metrics import Metrics
-from aladin_service.queries import (
-    EmbeddingQuery,
-    ItemQuery,
-    PhotoQuery,
-    Query,
-    SearchOptions,
-    TextQuery,
-)
+from aladin_service.queries import EmbeddingQuery, ItemQuery, PhotoQuery, Query, TextQuery
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.batch import Batch

@@ -17,6 +17,7 @@ from PIL import Image
 
 import aladin_service.intake.image_reader as image_reader
 import aladin_service.search.encoder as query_encoder
+from aladin_index.search.options import SearchOptions
 from aladin_network.errors import (
     ImageError,
     InputError,
@@ -27,17 +28,11 @@ from aladin_network.errors import (
 from aladin_network.model import AladinModel
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Target
-from aladin_service.queries import (
-    EmbeddingQuery,
-    ItemQuery,
-    PhotoQuery,
-    Query,
-    SearchOptions,
-    TextQuery,
-)
+from aladin_service.queries import EmbeddingQuery, ItemQuery, PhotoQuery, Query, TextQuery
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Worker, WorkerPlan
+from tests.service.searching import search_for
 
 Encoded = Callable[..., bytes]
 
@@ -117,7 +112,7 @@ def test_a_batch_is_answered_as_its_queries_one_by_one(
     together = answer(worker, [job(query, target) for query in queries])
     assert sorted(together) == list(range(len(queries)))
     for place, query in enumerate(queries):
-        alone = worker.engine().search(query, target, SearchOptions(k=5))
+        alone = search_for(worker.searcher(), query, target, SearchOptions(k=5))
         expected = json.loads(alone.model_dump_json())["hits"]
         assert_same(hits(together[place]), expected)
 
@@ -191,13 +186,13 @@ def test_where_the_batch_fails_each_is_tried_alone(
 def test_an_unforeseen_error_of_one_search_is_its_own(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    searcher = worker.engine().searcher
+    searcher = worker.searcher()
     real = searcher.search
 
-    def fail(*args: Any, top_k: int, **kwargs: Any) -> Any:
-        if top_k == 3:
+    def fail(query: Any, target: Any, options: SearchOptions, received_s: float) -> Any:
+        if options.k == 3:
             raise ZeroDivisionError
-        return real(*args, top_k=top_k, **kwargs)
+        return real(query, target, options, received_s)
 
     monkeypatch.setattr(searcher, "search", fail)
     results = answer(worker, [job(TextQuery("a dog"), k=k) for k in (2, 3, 4)])
@@ -234,7 +229,7 @@ def test_what_nobody_waits_for_is_neither_encoded_nor_searched(
 def test_answers_leave_as_soon_as_they_are_there(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    searcher = worker.engine().searcher
+    searcher = worker.searcher()
     real, order = searcher.search, list[str]()
 
     def note(*args: Any, **kwargs: Any) -> Any:
@@ -313,8 +308,8 @@ def test_a_remembered_photo_still_has_its_boxes(
 def test_a_given_embedding_is_searched_by_its_direction(
     worker: Worker, image_ids: list[str]
 ) -> None:
-    searcher = worker.engine().searcher
-    embedding = searcher.encode_item(image_ids[2])[0].embedding[0]
+    searcher = worker.searcher()
+    embedding = searcher.stored_query(image_ids[2]).encoding.embedding[0]
     results = answer(
         worker,
         [job(EmbeddingQuery(tuple((factor * embedding).tolist()))) for factor in (1.0, 7.0)],
@@ -346,7 +341,7 @@ def _body(result: Answered | Exception) -> bytes:
 
 
 def test_encodings_that_are_kept_do_not_keep_their_batch(worker: Worker) -> None:
-    searcher = worker.engine().searcher
+    searcher = worker.searcher()
     encoder = query_encoder.QueryEncoder(query_encoder.QueryLimits())
     with closing(encoder):
         results = encoder.encode(searcher, [TextQuery(text) for text in TEXTS])

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import aladin_service.work.workers as thread_workers
+from aladin_index.search.options import SearchOptions
 from aladin_network.errors import (
     IndexNotReadyError,
     InputError,
@@ -25,7 +26,7 @@ from aladin_network.errors import (
     WorkerDiedError,
 )
 from aladin_service.observe.metrics import Metrics
-from aladin_service.queries import ItemQuery, SearchOptions, TextQuery
+from aladin_service.queries import ItemQuery, TextQuery
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.jobs import GetItem
@@ -259,7 +260,7 @@ async def test_the_end_finishes_what_runs_and_what_waits(
         assert await job == "done"
         await ending
         with pytest.raises(IndexNotReadyError):
-            worker.live.engine()  # closed
+            worker.live.searcher()  # closed
 
 
 async def test_what_does_not_end_is_cancelled(

@@ -14,6 +14,7 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from aladin_index.search.results import SearchAnswer
 from aladin_network.errors import (
     EngineUnavailableError,
     IndexNotReadyError,
@@ -21,7 +22,6 @@ from aladin_network.errors import (
     OverloadedError,
 )
 from aladin_network.types import Target
-from aladin_service.client.answers import SearchAnswer
 from aladin_service.http.access.rate_limits import charge
 from aladin_service.http.bodies import json_request_docs, read_json_object, run_sized
 from aladin_service.http.error_responses import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from aladin_index.search.results import SearchAnswer
 from aladin_network.types import Target
-from aladin_service.client.answers import SearchAnswer
 from aladin_service.http.error_responses import error_docs
 from aladin_service.http.search_requests import (
     SEARCH_REQUEST_DOCS,

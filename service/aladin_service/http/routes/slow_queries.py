@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from aladin_service.client.answers import TookMs
+from aladin_index.search.results import TookMs
 from aladin_service.observe.slow_queries import SlowQueries, SlowQuery
 
 

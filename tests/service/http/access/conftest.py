@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from aladin_index.changes.writer import AddReport, DeleteReport
+from aladin_index.search.results import TookMs
 from aladin_network.errors import UnknownItemError
-from aladin_service.client.answers import TookMs
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.app import create_app
 from aladin_service.intake.item_changes import TimedAddReport

@@ -1,0 +1,164 @@
+"""Options of a search: of a request, the command line and the clients, down to the searcher.
+
+A new option is a field here, its effect in the searcher, and a flag of ``aladin search``. The body
+of a request, its place in the OpenAPI document and the Python clients take it from here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, NamedTuple, TypedDict, get_type_hints
+
+from annotated_types import Ge, GroupedMetadata, Gt, Le
+from pydantic import Field
+
+from aladin_network.errors import InputError
+
+MAX_K = 1000
+
+
+@dataclass(frozen=True)
+class RequestLimit(GroupedMetadata):
+    """Largest value that a request over HTTP may ask for; a search in this process may exceed it.
+
+    Attributes:
+        most: Largest value.
+    """
+
+    most: float
+
+    def __iter__(self) -> Iterator[Le]:
+        """Return the bound as pydantic reads it."""
+        yield Le(self.most)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How to search; the bounds and the meaning of each option stand with its type."""
+
+    k: Annotated[int, Ge(1), RequestLimit(MAX_K), Field(description="Number of hits.")] = 10
+    offset: Annotated[
+        int, Ge(0), RequestLimit(10_000), Field(description="Hits to skip, for the next page.")
+    ] = 0
+    candidates: Annotated[
+        int | None,
+        Ge(1),
+        RequestLimit(10_000),
+        Field(
+            description="Candidates that the first stage passes to the second; null takes the"
+            " index's tuned number."
+        ),
+    ] = None
+    rerank: Annotated[
+        bool, Field(description="Whether the second stage orders the candidates.")
+    ] = True
+    fusion: Annotated[
+        float | None,
+        Ge(0),
+        Le(1),
+        Field(
+            description="Weight of the alignment score; null takes the fitted weight, 1 is the"
+            " papers' rule."
+        ),
+    ] = None
+    explain: Annotated[
+        bool, Field(description="Whether hits carry the region that each word matched best.")
+    ] = False
+    filter: Annotated[
+        dict[str, Any],
+        Field(
+            default_factory=dict[str, Any],
+            description="Metadata that a hit must have. Each field takes a value, a list of values"
+            " of which one has to match, or comparisons: eq, ne, in, nin, gt, gte, lt, lte, exists."
+            " Filters are combined by and, or (lists of filters) and not.",
+            examples=[{"or": [{"city": "Pisa"}, {"year": {"gte": 2020}}]}],
+        ),
+    ] = field(default_factory=dict[str, Any])
+    timeout_ms: Annotated[
+        float | None,
+        Gt(0),
+        RequestLimit(600_000),
+        Field(
+            description="Time for the answer. If it does not allow the second stage, hits keep the"
+            " first stage's order, and `degraded` contains rerank_timeout."
+        ),
+    ] = None
+    min_probability: Annotated[
+        float | None,
+        Ge(0),
+        Le(1),
+        Field(
+            description="Least probability of a hit. `offset` and `k` count before hits are left"
+            " out, so a page may have fewer hits, or none. The index has to be calibrated. If the"
+            " answer's `probabilities_reliable` is false, no hit is left out, and `degraded`"
+            " contains min_probability."
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Check the bounds, without those of requests alone.
+
+        Raises:
+            InputError: An option is out of its bounds.
+        """
+        for bound in _BOUNDS:
+            value = getattr(self, bound.name)
+            if value is not None and not bound.least <= value <= bound.most:
+                raise InputError(f"{bound.name}: expected {bound.expected}, got {value}")
+
+
+class SearchOptionFields(TypedDict, total=False):
+    """The fields of `SearchOptions` as keyword arguments."""
+
+    k: int
+    offset: int
+    candidates: int
+    rerank: bool
+    fusion: float
+    explain: bool
+    filter: dict[str, Any]
+    timeout_ms: float
+    min_probability: float
+
+
+OPTION_NAMES = tuple(each.name for each in fields(SearchOptions))
+
+
+class _Bound(NamedTuple):
+    """Bounds of an option that has any.
+
+    Attributes:
+        name: Name of the option.
+        least: Smallest allowed value.
+        most: Largest allowed value.
+        expected: The allowed values in words.
+    """
+
+    name: str
+    least: float
+    most: float
+    expected: str
+
+
+def _bounds() -> list[_Bound]:
+    found: list[_Bound] = []
+    for name, hint in get_type_hints(SearchOptions, include_extras=True).items():
+        least, most, expected = -math.inf, math.inf, ""
+        for each in hint.__metadata__:
+            match each:
+                case Ge(ge=float() | int() as limit):
+                    least, expected = limit, f"at least {limit}"
+                case Gt(gt=float() | int() as limit):
+                    least, expected = math.nextafter(limit, math.inf), f"more than {limit}"
+                case Le(le=float() | int() as limit):
+                    most, expected = limit, f"{least} to {limit}"
+                case _:
+                    pass
+        if expected:
+            found.append(_Bound(name, least, most, expected))
+    return found
+
+
+_BOUNDS = _bounds()

@@ -1,0 +1,49 @@
+"""A search with keyword arguments of the query and of its options alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aladin_index.search.options import SearchOptions
+from aladin_index.search.query import EncodedQuery
+from aladin_index.search.results import SearchAnswer
+from aladin_index.search.searcher import TwoStageSearcher
+from aladin_network.scoring.scores import Encoding
+from aladin_network.types import Modality, Target
+
+
+def run_search(
+    searcher: TwoStageSearcher,
+    encoding: Encoding,
+    modality: Modality,
+    target: Target,
+    *,
+    text: str | None = None,
+    size_px: tuple[int, int] | None = None,
+    boxes: NDArray[np.float32] | None = None,
+    own_id: str | None = None,
+    deadline_s: float | None = None,
+    **options: Any,
+) -> SearchAnswer:
+    """Search with one encoded item.
+
+    Args:
+        searcher: Searches an open index.
+        encoding: Encoding of the query.
+        modality: Modality of the query.
+        target: Collection to search.
+        text: The query's text.
+        size_px: Width and height of the query's photo.
+        boxes: Boxes of the query's regions.
+        own_id: Id of the query, if it must not be among its own hits.
+        deadline_s: End of the time for the answer, by `time.monotonic`.
+        options: Fields of `SearchOptions`.
+    """
+    query = EncodedQuery(encoding, modality, text, size_px, boxes, own_id)
+    if deadline_s is None:
+        return searcher.search(query, target, SearchOptions(**options))
+    options = {**options, "timeout_ms": 1.0}
+    return searcher.search(query, target, SearchOptions(**options), deadline_s - 0.001)
