@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
+from aladin_index.encode.item_encoders import RegionsNeededError
 from aladin_network.errors import (
     AladinError,
     CheckpointError,
@@ -49,7 +50,6 @@ from aladin_service.http.errors import (
     UnauthorizedError,
     UnknownHostError,
 )
-from aladin_service.intake.image_reader import RegionsNeededError
 from aladin_service.intake.photo_fetcher import ImageUrlFailedError, ImageUrlRefusedError
 from aladin_service.observe.logs import current_request
 from aladin_service.photos.photo_bytes import PhotoGoneError
