@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
+from aladin_index.encode.item_encoders import RegionsNeededError
 from aladin_network.errors import (
     AladinError,
     CheckpointError,
@@ -51,7 +52,6 @@ from aladin_service.http.errors import (
     UnknownHostError,
     WorkersMissingError,
 )
-from aladin_service.intake.image_reader import RegionsNeededError
 from aladin_service.intake.photo_fetcher import ImageUrlFailedError, ImageUrlRefusedError
 from aladin_service.observe.logs import CURRENT_REQUEST
 from aladin_service.photos.photo_bytes import PhotoGoneError
