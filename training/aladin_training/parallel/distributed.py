@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from aladin_network.errors import ConfigError, ProcessLostError, ToldElsewhereError
+from aladin_network.errors import ConfigError, ProcessLostError, ReportedElsewhereError
 from aladin_network.layers import lengthened
 from aladin_network.scoring.scores import Encoding
 
@@ -84,7 +84,7 @@ def distributed_job() -> Generator[None]:
 
     Raises:
         ConfigError: there are more processes on this machine than GPUs.
-        ToldElsewhereError: this process failed after another, whose error is the one to read.
+        ReportedElsewhereError: this process failed after another, whose error is the one to read.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
@@ -98,7 +98,7 @@ def distributed_job() -> Generator[None]:
         yield
     except Exception as error:
         if store.add(_FAILURES, 1) > 1:
-            raise ToldElsewhereError from error
+            raise ReportedElsewhereError from error
         raise
     dist.destroy_process_group()
 
