@@ -1,4 +1,4 @@
-"""The whole path on drawn scenes: data, training, probabilities, index, what each search finds."""
+"""The demo: drawn scenes, training, probabilities, index, and a comparison of searches."""
 
 from __future__ import annotations
 

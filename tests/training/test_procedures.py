@@ -159,7 +159,7 @@ def test_a_file_of_mined_lists_is_used_and_a_stale_one_refused(
     [
         ("stage.last.anchors.stages=[]", "needs stages"),
         ('stage.last.anchors.stages=["nowhere"]', "nowhere"),
-        ("stage.last.anchors=null", "need each other"),
+        ("stage.last.anchors=null", "require each other"),
         ("stage.last.tasks.matching_boosting.loss=triplet", "anchor_scores"),
     ],
 )

@@ -119,9 +119,9 @@ def test_negatives_are_mined_from_regions(
 @pytest.mark.parametrize(
     ("overrides", "error", "reason"),
     [
-        (["data.mirror=true"], ConfigError, "mirror and crops are of photos"),
-        (["data.crops=2"], ConfigError, "mirror and crops are of photos"),
-        (["data.regions=null"], ConfigError, "region_labels: expected also regions"),
+        (["data.mirror=true"], ConfigError, "mirror and crops apply to photos"),
+        (["data.crops=2"], ConfigError, "mirror and crops apply to photos"),
+        (["data.regions=null"], ConfigError, "region_labels: expected regions as well"),
         (
             ["data.regions=null", "data.region_labels=null"],
             InputError,

@@ -17,7 +17,7 @@ from aladin_network.errors import ConfigError
 from aladin_network.types import NullProgress
 from aladin_training.adapters.parts import check_fine_tuning, start_fine_tuning
 from aladin_training.batches.plan import BatchRows
-from aladin_training.config.stage import FineTuneConfig
+from aladin_training.config.stage import TuneConfig
 from aladin_training.data.regions import open_regions
 from aladin_training.evaluation import encode_records
 from aladin_training.stages.preparation import prepare_run
@@ -85,7 +85,7 @@ def test_the_gradient_of_the_bert_is_that_of_both_passes(mode: str, folder: Path
     recipe = recipe_of(folder, *NO_DROPOUT, frozen=True)
     prepared = prepare_run(recipe, NullProgress())
     model, plain = prepared.model, copy.deepcopy(prepared.model)
-    tune = {"text_encoder": FineTuneConfig(**(LAST if mode == "last" else LORA))}
+    tune = {"text_encoder": TuneConfig(**(LAST if mode == "last" else LORA))}
     start_fine_tuning(model, tune)
     task = JointTask(model, dataclasses.replace(recipe.stage[0], tune=tune))
     plain.text.encoder.frozen = False  # and so the image encoder, too
@@ -111,7 +111,5 @@ def test_the_gradient_of_the_bert_is_that_of_both_passes(mode: str, folder: Path
 def test_layers_are_those_of_the_text_encoder(folder: Path) -> None:
     model = prepare_run(recipe_of(folder, frozen=True), NullProgress()).model
     with pytest.raises(ConfigError, match=r"tune\.image_encoder: .* no list of layers"):
-        check_fine_tuning(model, {"image_encoder": FineTuneConfig(mode="last", layers=1)})
-    check_fine_tuning(
-        model, {"image_encoder": FineTuneConfig(), "text_encoder": FineTuneConfig(**LAST)}
-    )
+        check_fine_tuning(model, {"image_encoder": TuneConfig(mode="last", layers=1)})
+    check_fine_tuning(model, {"image_encoder": TuneConfig(), "text_encoder": TuneConfig(**LAST)})

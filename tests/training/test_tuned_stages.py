@@ -26,10 +26,10 @@ from aladin_training.batches.plan import BatchPlan, BatchRows
 from aladin_training.config.recipe import Recipe, load_recipe
 from aladin_training.config.stage import (
     AnchorsConfig,
-    FineTuneConfig,
     OfflineNegativesConfig,
     StageConfig,
     TaskConfig,
+    TuneConfig,
 )
 from aladin_training.evaluation import encode_records
 from aladin_training.losses.triplet import TripletMarginLoss
@@ -227,7 +227,7 @@ def test_a_momentum_anchor_follows_a_tuned_encoder_and_reads_what_it_reads(
         name="last",
         tasks={"matching_boosting": TaskConfig(loss="boosting")},
         anchors=AnchorsConfig(scenario="momentum", decays=(0.0,)),
-        tune={"text_encoder": FineTuneConfig(mode="lora", rank=2)},
+        tune={"text_encoder": TuneConfig(mode="lora", rank=2)},
         batch_size=4,
         lr=0.05,
     )

@@ -42,14 +42,14 @@ class ExhaustiveEvaluation:
     """Scores and ranks of a split.
 
     Attributes:
-        scores: by head, ``scores[name][image, text]``: matching (cosines of the embeddings),
-            alignment, and attention if the network has that head.
-        fusion: of alignment and matching, per direction.
-        image_of_text: row of each text's image.
-        ranks: by score: those of `scores`, then fused, then two_stage (the best by matching,
+        scores: Scores by head, as ``scores[name][image, text]``: matching (cosines of the
+            embeddings), alignment, and attention if the network has that head.
+        fusion: Fusion of alignment and matching, per direction.
+        image_of_text: Row of each text's image.
+        ranks: Ranks by score: those of `scores`, then fused, then two_stage (the best by matching,
             ordered by the fused score).
-        mean_difference: by head, DBL's MD.
-        cross_ranks: by head, AOQ's cross-retrieval rank of each text with its image, from 1.
+        mean_difference: DBL's MD by head.
+        cross_ranks: AOQ's cross-retrieval rank of each text with its image by head, from 1.
     """
 
     scores: dict[str, Float[Tensor, "images texts"]]
@@ -66,7 +66,7 @@ class ExhaustiveEvaluation:
 
     @property
     def alignment_scores(self) -> Float[Tensor, "images texts"]:
-        """The alignment head's scores."""
+        """Scores of the alignment head."""
         return self.scores["alignment"]
 
     def metrics(self) -> dict[str, RetrievalMetrics]:
@@ -74,10 +74,10 @@ class ExhaustiveEvaluation:
         return {name: summarize(ranks) for name, ranks in self.ranks.items()}
 
     def folded_metrics(self, folds: int) -> dict[str, RetrievalMetrics]:
-        """Evaluate contiguous blocks of images each among itself, and average (COCO's "1K").
+        """Evaluate contiguous blocks of images separately, and average the metrics (COCO's "1K").
 
         Args:
-            folds: number of blocks.
+            folds: Number of blocks.
         """
         parts: list[dict[str, RetrievalMetrics]] = []
         for block in fold_blocks(self.matching_scores.shape[0], self.image_of_text, folds):
@@ -98,11 +98,11 @@ def evaluate_encodings(
     """Score all pairs by every head, and rank them; see `score_encodings`, `evaluate_scores`.
 
     Args:
-        model: whose heads score.
-        fusion: constants of the second stage, per direction.
-        images: encoded images; those without a text compete, but do not ask.
-        texts: at least one encoded text.
-        image_of_text: row of each text's image; any number of texts an image.
+        model: Network whose heads score.
+        fusion: Constants of the second stage, per direction.
+        images: Encoded images; those without a text are candidates, but not queries.
+        texts: At least one encoded text.
+        image_of_text: Row of each text's image; an image may have any number of texts.
     """
     return evaluate_scores(score_encodings(model, images, texts), fusion, image_of_text)
 
@@ -113,13 +113,13 @@ def score_encodings(
 ) -> dict[str, Float[Tensor, "images texts"]]:
     """Score all pairs by every head of a network.
 
-    The scores stay in memory, four bytes a pair and head: 20 MB for 1,000 images with 5,000
-    texts, 500 MB for COCO's 5,000 with 25,000.
+    The scores stay in memory, four bytes for each pair and head: 20 MB for 1,000 images with
+    5,000 texts, 500 MB for COCO's 5,000 with 25,000.
 
     Args:
-        model: whose heads score.
-        images: encoded images.
-        texts: encoded texts.
+        model: Network whose heads score.
+        images: Encoded images.
+        texts: Encoded texts.
     """
     return {name: model.scores(name, images, texts) for name in model.score_names}
 
@@ -132,12 +132,12 @@ def evaluate_scores(
 ) -> ExhaustiveEvaluation:
     """Rank all pairs by each score, by the fusion and by two stages.
 
-    Ranking adds no copy of the scores, only blocks.
+    Ranking does not copy the scores, except in blocks.
 
     Args:
-        scores: by head, of `score_encodings`.
-        fusion: constants of the second stage, per direction.
-        image_of_text: row of each text's image; any number of texts an image.
+        scores: Scores by head, from `score_encodings`.
+        fusion: Constants of the second stage, per direction.
+        image_of_text: Row of each text's image; an image may have any number of texts.
     """
     return ExhaustiveEvaluation(
         scores=scores,
@@ -162,13 +162,13 @@ def evaluate_checkpoint(
     """Evaluate a checkpoint on photos and captions, encoded as the service encodes them.
 
     Args:
-        checkpoint: to be evaluated.
-        records: photos with captions, any number a photo.
-        progress: told of photos, then of captions.
-        regions: of the photos, for a network that reads these.
+        checkpoint: Checkpoint to evaluate.
+        records: Photos with any number of captions.
+        progress: Receives photos, then captions.
+        regions: Regions of the photos, for a network that reads these.
 
     Raises:
-        InputError: no photo has a caption; or see `encode_records`.
+        InputError: If no photo has a caption; see also `encode_records`.
     """
     progress = progress or NullProgress()
     if not any(record.captions for record in records):
@@ -189,18 +189,18 @@ def encode_records(
     """Encode photos and their captions as the service encodes them.
 
     Args:
-        model: the network.
-        records: at least one has a caption.
-        progress: told of photos, then of captions.
-        regions: of the photos, for a network that reads these.
+        model: Network that encodes.
+        records: Photos, of which at least one has a caption.
+        progress: Receives photos, then captions.
+        regions: Regions of the photos, for a network that reads these.
 
     Returns:
-        The photos, and their captions, photo by photo.
+        The photos, and their captions in the order of the photos.
 
     Raises:
-        ImageError: a photo cannot be decoded.
-        RegionError: photos have no regions, or the network cannot read them.
-        InputError: the network reads regions and there are none, or it reads photos.
+        ImageError: If a photo cannot be decoded.
+        RegionError: If photos have no regions, or the network cannot read them.
+        InputError: If the network reads regions and there are none, or vice versa.
     """
     encoder = model.image.encoder
     check_regions(encoder, regions)

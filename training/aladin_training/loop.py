@@ -1,11 +1,9 @@
-"""What a stage goes on from after an interruption: one file, whole or not there.
+"""The training loop of one stage: exact resume, best weights, progress and timing.
 
-The training loop of one stage: exact resume, best weights kept, rate and time shown.
-
-Killed at any step and started again, a stage ends with the same weights as an unbroken one:
-batches are a function of seed and epoch, the random numbers of a step are one of seed, step and
-process, and the state file holds everything else. Several processes take every step together and
-hold the same weights after it; the first of them writes, validates and talks.
+A stage that is killed at any step and started again ends with the same weights as one without an
+interruption: batches are a function of seed and epoch, the random numbers of a step are a function
+of seed, step and process, and the state file holds everything else. Several processes take every
+step together and hold the same weights after it; the first of them writes, validates and logs.
 """
 
 from __future__ import annotations
@@ -46,43 +44,43 @@ from aladin_training.tasks.joint import JointTask, LossReport, OnlineBranches
 
 
 def save_state(path: Path, state: dict[str, Any], fingerprint: str) -> None:
-    """Write a state.
+    """Write the state of a stage.
 
     Args:
-        path: of the file.
-        state: numbers, tensors, and lists and dicts of them.
-        fingerprint: of all that the state belongs to.
+        path: File to write.
+        state: Numbers, tensors, and lists and dicts of them.
+        fingerprint: Digest of everything that the state belongs to.
     """
     with atomic_file(path) as partial:
         torch.save(state | {"fingerprint": fingerprint}, partial)
 
 
 def load_state(path: Path, fingerprint: str, device: torch.device) -> dict[str, Any] | None:
-    """Read a state.
+    """Read the state of a stage; return None if there is no file.
 
     Args:
-        path: of the file; None is returned if there is none.
-        fingerprint: that it must have.
-        device: where tensors go.
+        path: File to read.
+        fingerprint: Fingerprint that it must have.
+        device: Device for the tensors.
 
     Raises:
-        CheckpointError: the file is damaged, or belongs to other data or another recipe.
+        CheckpointError: If the file is damaged, or belongs to other data or another recipe.
     """
     if not path.exists():
         return None
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location=device)
-    except Exception as error:  # whatever a damaged file makes the reader raise
+    except Exception as error:  # a damaged file can make the reader raise anything
         raise CheckpointError(f"{path}: cannot be read ({error})") from error
     if state["fingerprint"] != fingerprint:
         raise CheckpointError(
-            f"{path}: the state of another recipe or other data; resume with those, "
+            f"{path}: state of another recipe or other data; resume with those, "
             "or train into another folder"
         )
     return state
 
 
-# A kill costs at most this much work. It changes nothing in the result.
+# A kill costs at most this much work; it does not change the result.
 SAVE_EVERY_S = 60.0
 LOG_EVERY_STEPS = 20
 DRAW_EVERY_S = 30.0
@@ -92,14 +90,14 @@ Validate = Callable[[], dict[str, RetrievalMetrics]]
 
 @dataclass
 class Clock:
-    """Where the seconds of a stage went."""
+    """Seconds spent on each part of a stage."""
 
     data_s: float = 0.0
     step_s: float = 0.0
     validation_s: float = 0.0
 
     def shares(self) -> dict[str, str]:
-        """Return each part in percent of the whole, for the progress line."""
+        """Return the share of each part in percent, for the progress line."""
         total = max(self.data_s + self.step_s + self.validation_s, 1e-9)
         return {
             name.removesuffix("_s"): f"{100 * seconds / total:.0f}%"
@@ -108,7 +106,7 @@ class Clock:
 
 
 class StageTrainer:
-    """Trains one stage and leaves its best weights in the task's network."""
+    """Trains one stage, and ends with its best weights in the task's network."""
 
     def __init__(
         self,
@@ -120,19 +118,19 @@ class StageTrainer:
         folder: Path,
         progress: Progress,
     ) -> None:
-        """Set the stage up; nothing runs yet.
+        """Set up the stage; nothing runs yet.
 
         Args:
-            recipe: for its seed and precision.
-            stage: what to train, and how.
-            task: network and losses, on its device.
-            batches: to train on.
-            validate: metrics of the network as it stands, by score name.
-            folder: of this stage's state, log and best weights.
-            progress: told of steps.
+            recipe: Recipe whose seed and precision apply.
+            stage: Settings of the stage.
+            task: Network and losses, on their device.
+            batches: Training batches.
+            validate: Returns the metrics of the network's present weights, by score name.
+            folder: Folder of this stage's state, log and best weights.
+            progress: Receives steps.
 
         Raises:
-            ConfigError: chunks or several processes would change what the network computes.
+            ConfigError: If chunks or several processes would change what the network computes.
         """
         if stage.chunk_size is not None or own_share().world > 1:
             check_no_batch_statistics(task)
@@ -145,7 +143,7 @@ class StageTrainer:
         self._progress = progress
         self.steps = stage.epochs * batches.batches_per_epoch
         self._optimizer = build_optimizer(task, stage)
-        # Each branch has the bound of its gradient's norm to itself.
+        # The norm of each branch's gradient is bounded separately.
         self._trained = [
             [value for value in branch.parameters() if value.requires_grad]
             for branch in task.branches
@@ -163,14 +161,14 @@ class StageTrainer:
         """Train to the end, from the saved state if there is one.
 
         Raises:
-            NonFiniteLossError: the loss of a step is not a finite number.
-            CheckpointError: the saved state belongs to other data or another recipe.
-            ProcessLostError: another process of the job ended.
+            NonFiniteLossError: If the loss of a step is not a finite number.
+            CheckpointError: If the saved state belongs to other data or another recipe.
+            ProcessLostError: If another process of the job ended.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         broadcast_weights(self.task)
         self._resume()
-        # The other processes keep no log, and say and write nothing.
+        # Only the first process keeps a log and writes files.
         log = StageLog(self._folder, self._stage.name, self.step) if is_main_process() else None
         self._progress.start(self.steps, "steps")
         self._progress.advance(self.step)
@@ -192,20 +190,20 @@ class StageTrainer:
 
     @property
     def trained_parameters(self) -> int:
-        """Count the numbers that the target has learnt: those that a gradient has reached."""
+        """Number of trained parameters of the target: those that a gradient has reached."""
         reached = self._optimizer.state
         return sum(value.numel() for value in self._trained[-1] if value in reached)
 
     def start_epoch(self, number: int) -> None:
-        """Get the task ready for the steps of an epoch, counted from 0."""
+        """Prepare the task for the steps of an epoch, counted from 0."""
         self.task.start_epoch(number)
 
     def epoch(self, number: int, done: int = 0) -> Iterator[Batch]:
         """Yield this process's share of the batches of an epoch.
 
         Args:
-            number: of the epoch, counted from 0.
-            done: batches to leave out.
+            number: Number of the epoch, from 0.
+            done: Number of batches to skip.
         """
         with closing(self._batches.epoch(number, done, own_share())) as batches:
             while True:
@@ -220,13 +218,13 @@ class StageTrainer:
         """Take one optimizer step.
 
         Args:
-            batch: this process's share of it.
+            batch: This process's share of the batch.
 
         Raises:
-            NonFiniteLossError: the loss is not a finite number.
+            NonFiniteLossError: If the loss is not a finite number.
         """
         begun = time.monotonic()
-        # In every process other numbers, lest all shares see the same dropout.
+        # Different numbers in every process, so that shares do not have the same dropout masks.
         seed_torch(f"{self._recipe.seed}:{self._stage.name}:{self.step}:{rank()}", self._device)
         set_lr(self._optimizer, self._lr())
         self._optimizer.zero_grad(set_to_none=True)
@@ -260,7 +258,7 @@ class StageTrainer:
             self._progress.note(loss=loss, **self.clock.shares())
 
     def _end_epoch(self, epoch: int, log: StageLog) -> None:
-        """Validate where it is due; keep the weights if they are the best so far."""
+        """Validate if it is due, and keep the weights if they are the best so far."""
         last = self.step >= self.steps
         if not last and (epoch + 1) % self._stage.validate_every_epochs:
             return
@@ -268,7 +266,7 @@ class StageTrainer:
         self.task.eval()
         with self._average.applied():
             metrics = self._validate()
-            # Selection: the rsum of every head that is trained, added (ALADIN's official code).
+            # Selection by the sum of the rsums of all trained heads (ALADIN's official code).
             rsum = sum(metrics[name].rsum for name in sorted(self._stage.trained_scores))
             if rsum > self.best_rsum:
                 self.best_rsum, self.best_step = rsum, self.step
@@ -292,13 +290,13 @@ class StageTrainer:
         return parameters | dict(self.task.named_buffers())
 
     def _save_if_due(self) -> None:
-        """Save inside an epoch; its end is saved with what its validation finds."""
+        """Save within an epoch; its end is saved after its validation."""
         inside = self.step % self._batches.batches_per_epoch != 0
         if inside and time.monotonic() - self._saved_at > SAVE_EVERY_S:
             self._save()
 
     def _save(self) -> None:
-        """Write all that the next step depends on; it is the same in every process."""
+        """Write everything that the next step depends on; it is the same in every process."""
         state = {
             "step": self.step,
             "best_rsum": self.best_rsum,

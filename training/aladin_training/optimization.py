@@ -1,7 +1,4 @@
-"""Optimizer and learning-rate schedule of a stage.
-
-An exponential moving average of the trained weights.
-"""
+"""Optimizer, learning-rate schedule and weight average of a stage."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ def build_optimizer(task: nn.Module, stage: StageConfig) -> AdamW:
     """Build AdamW over all trained parameters of a task.
 
     Args:
-        task: its parameters that require a gradient are trained.
-        stage: learning rates and weight decay; without decay AdamW is the papers' Adam.
+        task: Task whose parameters that require a gradient are trained.
+        stage: Learning rates and weight decay; without decay AdamW is the papers' Adam.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     factors = _layer_factors(task, stage)
@@ -46,7 +43,7 @@ def build_optimizer(task: nn.Module, stage: StageConfig) -> AdamW:
 
 
 def _layer_factors(task: nn.Module, stage: StageConfig) -> dict[str, float]:
-    """Return the shares of the parameters of tuned encoders, by their names in the task."""
+    """Return the learning-rate factors of fine-tuned encoders, by parameter name in the task."""
     factors: dict[str, float] = {}
     for prefix, module in task.named_modules():
         part = part_of(f"{prefix}.")
@@ -57,13 +54,13 @@ def _layer_factors(task: nn.Module, stage: StageConfig) -> dict[str, float]:
 
 
 def lr_factor(step: int, steps: int, steps_per_epoch: int, schedule: ScheduleConfig) -> float:
-    """Return the share of the peak learning rate at a step.
+    """Return the learning rate at a step relative to its peak.
 
     Args:
-        step: counted from 0.
-        steps: of the whole stage.
-        steps_per_epoch: batches an epoch.
-        schedule: its shape.
+        step: Number of the step, from 0.
+        steps: Number of steps in the whole stage.
+        steps_per_epoch: Number of batches in an epoch.
+        schedule: Shape of the schedule.
     """
     if step < schedule.warmup_steps:
         return (step + 1) / (schedule.warmup_steps + 1)
@@ -76,20 +73,20 @@ def lr_factor(step: int, steps: int, steps_per_epoch: int, schedule: ScheduleCon
 
 
 def set_lr(optimizer: AdamW, lr: float) -> None:
-    """Set the learning rate, each group by its own scale."""
+    """Set the learning rate, scaled for each group."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group["scale"]
 
 
 class WeightAverage:
-    """Follows the trained parameters of a module; averages of late steps generalise better."""
+    """Exponential moving average of the trained weights, which often generalises better."""
 
     def __init__(self, module: nn.Module, decay: float) -> None:
         """Start at the current weights.
 
         Args:
-            module: its parameters that require a gradient are followed.
-            decay: share of the old average kept at each step, in [0, 1).
+            module: Module whose parameters that require a gradient are averaged.
+            decay: Share of the old average that is kept at each step, in [0, 1).
         """
         self.decay = decay
         self.steps = 0
@@ -104,16 +101,16 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the weights after an optimizer step."""
+        """Update the average after an optimizer step."""
         self.steps += 1
-        # Early on the average must not cling to the random start.
+        # A lower decay at first, so that the average forgets the random start.
         decay = min(self.decay, self.steps / (self.steps + 10))
         for name, value in self.values.items():
             value.lerp_(self._followed[name].detach(), 1 - decay)
 
     @contextmanager
     def applied(self) -> Generator[None]:
-        """Put the averages in the module's place for the time of the block."""
+        """Replace the module's weights by the averages for the duration of the block."""
         trained = {name: value.detach().clone() for name, value in self._followed.items()}
         self._copy(self.values)
         try:
@@ -122,11 +119,11 @@ class WeightAverage:
             self._copy(trained)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what `load_state_dict` takes."""
+        """Return the state for `load_state_dict`."""
         return {"steps": self.steps, "values": self.values}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state of the same module."""
+        """Restore a saved state of the same module."""
         self.steps = state["steps"]
         self.values = state["values"]
 

@@ -1,14 +1,14 @@
-"""One training step, whatever the size of its batch and however many processes share it.
+"""One training step, for any batch size and any number of processes.
 
 1. Each process encodes its own photos and texts.
-2. The encodings are cut off from the encoders. Scores and losses of the whole batch are computed
-   from those of all processes, and their gradient ends at the cuts.
-3. The gradients at the cuts go back through the encoders.
-4. The processes add the gradients of the parameters up.
+2. The encodings are detached from the encoders. Scores and losses of the whole batch are computed
+   from those of all processes, and their gradient ends at the detached encodings.
+3. The gradients at the detached encodings are propagated back through the encoders.
+4. The gradients of the parameters are summed over the processes.
 
-With chunks (GradCache, Gao et al. 2021) the first step keeps no graph, and the third encodes once
-more, chunk by chunk and with the same random numbers: memory is that of one chunk's graph, for a
-second forward pass. The gradient is that of the whole batch either way.
+With chunks (GradCache, Gao et al. 2021) step 1 keeps no graph, and step 3 encodes again, chunk by
+chunk and with the same random numbers: memory holds one chunk's graph, at the cost of a second
+forward pass. Either way the gradient is that of the whole batch.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ def compute_gradients(
     chunk_size: int | None,
     scaler: torch.amp.GradScaler,
 ) -> LossReport:
-    """Add the gradient of a batch's loss to the trained parameters, in all processes alike.
+    """Accumulate the gradient of a batch's loss in the trained parameters, in all processes alike.
 
     Args:
-        task: network and losses.
-        batch: this process's share of it.
-        precision: of the forward passes.
-        chunk_size: photos, or texts, that are encoded at a time; None: all of them.
-        scaler: of the loss, and so of the gradient.
+        task: Network and losses.
+        batch: This process's share of the batch.
+        precision: Precision of the forward passes.
+        chunk_size: Photos, or texts, that are encoded at a time, or None for all of them.
+        scaler: Scaler of the loss, and thereby of the gradient.
 
     Raises:
-        ConfigError: the processes do not share the batch evenly.
+        ConfigError: If the processes do not share the batch evenly.
     """
     check_even_shares(len(batch.negatives))
     device = next(task.parameters()).device
     autocast = functools.partial(mixed_precision, precision, device)
-    if chunk_size is None:  # else each chunk is moved when its turn comes
+    if chunk_size is None:  # otherwise each chunk is moved before it is encoded
         batch = batch.to(device)
     encodings = DetachedEncodings(device, chunk_size, autocast)
     with autocast():
@@ -69,7 +69,7 @@ def compute_gradients(
     scaler.scale(report.total).backward()
     encodings.backward()
     sum_gradients(
-        # Every process scores rows of its own, but computes the whole loss of all rows.
+        # Every process scores its own rows, but computes the whole loss of all rows.
         shared=[value for branch in task.branches for value in branch.model.parameters()],
         alike=[value for branch in task.branches for value in branch.terms.parameters()],
     )
@@ -79,33 +79,33 @@ def compute_gradients(
 def check_no_batch_statistics(task: JointTask | OnlineBranches) -> None:
     """Refuse a network whose encodings depend on what else is encoded at the same time.
 
-    Chunks, and the shares of several processes, would have other statistics than the batch.
+    Batch statistics of chunks, and of the shares of processes, would differ from the batch's.
 
     Args:
-        task: put into training mode, which tells what a batch norm will look at.
+        task: Task, which is put into training mode to find active batch norms.
 
     Raises:
-        ConfigError: a batch norm takes its statistics from the batch.
+        ConfigError: If a batch norm takes its statistics from the batch.
     """
     task.train()
     if any(isinstance(module, _BatchNorm) and module.training for module in task.modules()):
         raise ConfigError(
-            "this network trains batch normalisation, which sees the whole batch: leave out "
-            "chunk_size and train in one process, or freeze the encoder; a stage may then tune "
-            "it, with the statistics that it has"
+            "this network trains batch normalisation, whose statistics are those of the whole "
+            "batch: remove chunk_size and train in one process, or freeze the encoder; a stage may "
+            "then tune it with its running statistics"
         )
 
 
 class DetachedEncodings:
-    """Runs the encoders of one step, and later takes the gradients back through them."""
+    """Runs the encoders of one step, and later propagates gradients back through them."""
 
     def __init__(self, device: torch.device, chunk_size: int | None, autocast: Autocast) -> None:
         """Begin a step.
 
         Args:
-            device: of the networks.
-            chunk_size: photos, or texts, that are encoded at a time; None: all of them.
-            autocast: context of a forward pass.
+            device: Device of the networks.
+            chunk_size: Photos, or texts, that are encoded at a time, or None for all of them.
+            autocast: Context of a forward pass.
         """
         self._device = device
         self._chunk_size = chunk_size
@@ -113,11 +113,11 @@ class DetachedEncodings:
         self._cuts: list[_Detached] = []
 
     def __call__(self, encoder: Callable[[Inputs], Encoding], inputs: Inputs) -> Encoding:
-        """Run an encoder; what it returns has no graph behind it.
+        """Run an encoder; the returned encoding is detached from its graph.
 
         Args:
-            encoder: of photos or of texts.
-            inputs: of this process.
+            encoder: Encoder of photos or of texts.
+            inputs: Inputs of this process.
         """
         chunks = list(_chunks(inputs, self._chunk_size))
         if not torch.is_grad_enabled():  # an anchor or a teacher
@@ -130,23 +130,23 @@ class DetachedEncodings:
         return cut.leaf
 
     def backward(self) -> None:
-        """Take the gradients at the cuts back; call it once, outside of autocast."""
+        """Propagate the gradients back through the encoders; call once, outside of autocast."""
         while self._cuts:
             self._cuts.pop().backward()
 
 
 class _Detached(Protocol):
-    """Encodings without a graph, and the way back to their encoder."""
+    """A detached encoding, and the way back to its encoder."""
 
     leaf: Encoding
 
     def backward(self) -> None:
-        """Take the leaf's gradient back."""
+        """Propagate the leaf's gradient back."""
         ...
 
 
 class _KeptGraph:
-    """A cut whose encoder's graph is kept."""
+    """A detached encoding whose encoder's graph is kept."""
 
     def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
@@ -161,7 +161,7 @@ class _KeptGraph:
 
 
 class _Recomputed(Generic[Inputs]):
-    """A cut whose encoder runs once more, chunk by chunk."""
+    """A detached encoding whose encoder runs once more, chunk by chunk."""
 
     def __init__(
         self,
@@ -180,15 +180,16 @@ class _Recomputed(Generic[Inputs]):
             for chunk in chunks:
                 self._random_states.append(RandomState.now(device))
                 parts.append(encoder(to_device(chunk, device)))
-        # Autocast would use the weights that it has converted here, without a graph, again.
+        # Autocast would otherwise reuse the weights that it has converted here without a graph.
         torch.clear_autocast_cache()
         embedding, tokens, mask = concatenate(parts)
-        # What is frozen behind the cut shows only with a graph: its gradient is not used.
+        # Without a graph, frozen parts cannot be told apart: their gradient is computed but not
+        # used.
         self.leaf = Encoding(_leaf(embedding, True), _leaf(tokens, True), mask)
 
     def backward(self) -> None:
         embedding, tokens = _gradients(self.leaf)
-        if embedding is None and tokens is None:  # no loss has read this
+        if embedding is None and tokens is None:  # no loss has read this encoding
             return
         first = 0
         with preserved_random_state(self._device):
@@ -220,7 +221,7 @@ def _chunks(inputs: Inputs, size: int | None) -> Iterator[Inputs]:
 
 
 def _leaf(values: Tensor, learns: bool) -> Tensor:
-    """Return the same numbers as the start of a new graph."""
+    """Return the same values as the start of a new graph."""
     return values.detach().requires_grad_(learns)
 
 
@@ -229,7 +230,7 @@ def _gradients(leaf: Encoding) -> tuple[Tensor | None, Tensor | None]:
 
 
 def _push_back(encoding: Encoding, gradients: tuple[Tensor | None, Tensor | None]) -> None:
-    """Go on with the backward pass behind a cut, where a loss has read the encoding."""
+    """Continue the backward pass behind a detached encoding, if a loss has read it."""
     outputs = (encoding.embedding, encoding.tokens)
     reached = [
         (output, gradient)

@@ -1,1 +1,1 @@
-"""Searching on a CUDA card."""
+"""Searches on CUDA devices."""

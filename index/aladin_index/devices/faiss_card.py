@@ -1,7 +1,4 @@
-"""One thread that alone uses something which no two threads may use at once.
-
-The first stage on a graphics card, by FAISS.
-"""
+"""The first stage on a GPU by FAISS, used by a single thread because FAISS permits no more."""
 
 from __future__ import annotations
 

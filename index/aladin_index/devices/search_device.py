@@ -1,6 +1,6 @@
-"""Searches go on when a device fails: the processor takes over, and one warning says so.
+"""Chooses the device of queries and searches, and tests it before it is used.
 
-Which device encodes queries and searches, proven before it is trusted.
+If a device fails later, the CPU takes over, and one warning is logged.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DeviceHealth:
         with self._lock:
             first, self._failed = not self._failed, True
         if first:
-            _LOG.warning("searching on the processor: %s", reason)
+            _LOG.warning("searching on the CPU: %s", reason)
 
     def guard(self, on_device: Callable[[], T], spare: Callable[[], T]) -> T:
         """Do something on the device, or on the processor once the device has failed."""
@@ -163,7 +163,7 @@ class SearchDevice:
         if torch.cuda.is_available():
             return cls(torch.device("cuda", 0), first_stage)
         if name == "cuda":
-            _LOG.warning("searching on the processor: torch finds no card")
+            _LOG.warning("searching on the CPU: torch finds no CUDA device")
         return cls(torch.device("cpu"))
 
     def place(self, side: StoredCollection) -> StoredCollection:
@@ -184,7 +184,7 @@ class SearchDevice:
                 return replace(side, first_stage=guarded)
             alignment = TorchAlignment(side.tokens, self.device, self._token_budget_bytes())
             where = "kept on the device" if alignment.is_resident else "copied query by query"
-            _LOG.info("the tokens of the %s are %s", side.target, where)
+            _LOG.info("tokens of the %s: %s", side.target, where)
             second_stage = GuardedSecondStage(alignment, side.second_stage, self._health)
             return replace(side, first_stage=guarded, second_stage=second_stage)
         except RuntimeError as error:  # what both FAISS and torch raise

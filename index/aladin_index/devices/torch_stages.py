@@ -1,4 +1,4 @@
-"""Both stages on a device of torch: exact search, and re-ranking beside it."""
+"""Both stages on a torch device: exhaustive search and re-ranking."""
 
 from __future__ import annotations
 

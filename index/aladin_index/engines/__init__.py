@@ -1,1 +1,1 @@
-"""An index that an engine keeps on other machines: what all engines have in common."""
+"""Indexes kept by an engine, a vector database: what all engines have in common."""

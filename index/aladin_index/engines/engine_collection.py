@@ -1,4 +1,4 @@
-"""One side of an index in an engine, as one search sees it."""
+"""The images or the texts of an index in an engine, as one search sees them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aladin_index.tokens.store import TokenStore
 from aladin_network.errors import InputError
 from aladin_network.types import Modality, Target
 
-# Items without tokens: of 768 dimensions some megabytes, which every engine answers at once.
+# Items without tokens: a few megabytes with 768 dimensions, which every engine returns at once.
 _FETCHED_TOGETHER = 1000
 
 
@@ -38,10 +38,10 @@ class _Found(NamedTuple):
 class EngineCollection:
     """The images or the texts of one generation in an engine; for one search, in one thread.
 
-    What the engine tells of an item is kept for the rest of the search, so that a page and its
-    evidence are of the same items as the order, whatever is changed meanwhile. Tokens come with
-    what is found; where the engine leaves some out they are asked for by their ids, and an item
-    that was removed or replaced by then has none: it scores 0, as one without words or regions.
+    Items are kept for the rest of the search as the engine first returned them, so that the page
+    and its evidence show the same items as the ranking, whatever changes meanwhile. Tokens come
+    with the found items; those that the engine omits are fetched by id. An item that was removed
+    or replaced by then has no tokens: it scores 0, like one without words or regions.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class EngineCollection:
         codec: TokenCodec,
         filter: Filter | None = None,
     ) -> None:
-        """Ask nothing yet.
+        """Prepare; nothing is asked of the engine yet.
 
         Args:
-            client: of the engine.
-            generation: to search.
-            target: which of the two sides.
-            entry: what the manifest says of it.
-            codec: of its tokens.
-            filter: that what `order` finds passes; None: none.
+            client: Client of the engine.
+            generation: Generation to search.
+            target: Images or texts.
+            entry: The collection's entry in the manifest.
+            codec: Codec of the tokens.
+            filter: Filter for the items that `order` finds, or None.
         """
         self.target: Target = target
         self.entry = entry
@@ -70,13 +70,13 @@ class EngineCollection:
         self._codec = codec
         self._filter = filter
         self._entries: dict[int, EngineItem] = {}
-        # What the engine made of the words that it was given.
+        # Alignment scores computed by the engine, for these words.
         self._words: NDArray[np.float32] | None = None
         self._aligned: dict[int, float] = {}
 
     @property
     def count(self) -> int:
-        """Number of items that a search without a filter may find; asks the engine."""
+        """Number of items a search without a filter can find, counted by the engine."""
         return self._client.count(self._generation, self.target)
 
     @property
@@ -98,14 +98,14 @@ class EngineCollection:
     ) -> Ordered:
         """Order the first `count` items, see `aladin_index.search.backend.Collection`.
 
-        The engine is always asked for just `num_candidates`, then for twice as many, and so on:
-        what a wider search finds besides is put behind what the narrower ones found, so that a
-        longer order begins with a shorter one also where the engine's search is not exact.
+        The engine is asked for `num_candidates` items, then for twice as many, and so on. Further
+        items of a wider search are appended to those of the narrower ones, so that a longer order
+        starts with a shorter one even if the engine's search is approximate.
 
         Raises:
-            InputError: more items are wanted than the engine finds in one search, and there are
-                more.
-            EngineUnavailableError: the engine does not answer.
+            InputError: If more items are requested than the engine returns in one search, and it
+                has more.
+            EngineUnavailableError: If the engine does not respond.
         """
         most = self._client.max_results
         if num_candidates > most:
@@ -140,7 +140,7 @@ class EngineCollection:
     ) -> NDArray[np.float32]:
         """Score items by late interaction, see `aladin_index.search.backend.Collection`.
 
-        Where the engine has scored these words itself, its scores are returned: the same but for
+        If the engine has scored these words itself, its scores are returned: the same except for
         rounding.
         """
         scores = np.zeros(len(rows), dtype=np.float32)
@@ -177,7 +177,7 @@ class EngineCollection:
         return self.embeddings([row])[0]
 
     def embeddings(self, rows: Sequence[int]) -> Float[Tensor, "rows dim"]:
-        """Read the embeddings of some items; zeros where one was removed meanwhile."""
+        """Read the embeddings of some items; zeros for items removed meanwhile."""
         entries = [self._entries[row] for row in rows]
         unknown = [entry.item.id for entry in entries if entry.embedding is None]
         found = {
@@ -266,10 +266,10 @@ class EngineCollection:
         return ordered
 
     def _remember(self, entry: EngineItem) -> int:
-        """Keep what is known of an item, and return the row that stands for it in this search.
+        """Store an item, and return its row in this search.
 
-        Items that were added elsewhere at the same moment may have the same row; then the next
-        one that is free stands for the second.
+        Items added by two machines at the same moment may have the same row; the second one then
+        gets the next free row.
         """
         row = entry.item.row
         while row in self._entries and self._entries[row].item.id != entry.item.id:
@@ -279,7 +279,7 @@ class EngineCollection:
         return row
 
     def _packed(self, rows: NDArray[np.int64]) -> list[PackedTokens]:
-        """Return the tokens of some items; asks for those not known yet."""
+        """Return the tokens of some items; fetches those not known yet."""
         wanted = rows.tolist()
         unknown = [row for row in dict.fromkeys(wanted) if self._entries[row].tokens is None]
         if unknown:
@@ -296,7 +296,7 @@ class EngineCollection:
     def _token_store(self, rows: NDArray[np.int64]) -> TokenStore:
         """Return the tokens of some items, as items 0, 1, 2 ..."""
         parts = self._packed(rows)
-        # Arrays of the right form also where there is no part.
+        # Arrays of the right form even if there are no parts.
         packed = PackedTokens.concatenate([self._no_tokens(), *parts])
         return TokenStore.from_arrays(self._codec, packed, [part.count for part in parts])
 
@@ -331,7 +331,7 @@ class EngineCollectionItems:
 
 
 def _may_be_stored(item_id: str) -> bool:
-    """Whether an id can be written: a lone surrogate is part of no stored one."""
+    """Whether an id can be stored: no stored id contains a lone surrogate."""
     try:
         item_id.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,7 +1,4 @@
-"""An index that an engine keeps, as a searcher sees it.
-
-What an index in an engine holds.
-"""
+"""An index in an engine: the backend of a searcher, and facts about what the engine holds."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""What an engine keeps of an item's metadata so that filters mean there what they mean here.
+"""Metadata as engines store it, so that filters mean the same there as in an index of files.
 
-The rules are those of `aladin_index.items.filters`: a field has the values of its list, values of
-different kinds are never equal and never ordered, and each bound of a range may be passed by
-another value. So an engine needs of a field
+The rules are those of `aladin_index.items.filters`: the values of a field are those of its list,
+values of different kinds are never equal and never ordered, and each bound of a range may be
+satisfied by another value. An engine therefore stores for each field
 
-* its values as terms, strings that are equal where the values are: Equal asks for one of some
-  terms, Exists for the field's own term, and an item without values has none of them;
-* of its numbers and of its texts the least and the greatest: a value above x is there where the
-  greatest is, a value below y where the least is.
+* its values as terms, strings that are equal if the values are: Equal matches one of several
+  terms, Exists matches the field's own term, and an item without values has none of them;
+* the minimum and the maximum of its numbers and of its texts: some value is above x if the maximum
+  is, and some value is below y if the minimum is.
 
-Not, And and Or are the engine's own. Names of fields are hashed: any text may be one, and engines
-read dots and brackets in a key as a path.
+Engines evaluate Not, And and Or themselves. Field names are hashed: a name may be any text, and
+engines read dots and brackets in a key as a path.
 """
 
 from __future__ import annotations

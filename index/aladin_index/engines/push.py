@@ -1,4 +1,4 @@
-"""Publishes an index of files to an engine, as a new generation there."""
+"""Publishes an index of files to an engine, as a new generation."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from aladin_index.tokens.codec import TokenCodec
 from aladin_network.errors import ConfigError, EngineError, InputError
 from aladin_network.types import NullProgress, Progress, Target
 
-# The piece of an unfinished generation's record that says how many items of each side are in.
+# The entry of an unfinished record with the number of images and texts inserted so far.
 _PROGRESS = "progress.json"
-# What a push that is cut does again, at most.
+# Number of batches that an interrupted push repeats at most.
 _BATCHES_A_NOTE = 8
 _UNITS: dict[Target, str] = {"images": "photos", "texts": "texts"}
 
@@ -90,11 +90,11 @@ def push_index(
     settings: PushSettings,
     progress: Progress | None = None,
 ) -> PushReport:
-    """Put all live items of an index into an engine, and make them what is searched there.
+    """Copy all live items of an index to an engine, as its new live generation.
 
-    What was live stays so until all is in, counted and searchable. A push that was cut goes on
-    when it is run again with the same index and the same options; a changed one begins anew. One
-    push at a time to a name: the end of one removes what is unfinished of others.
+    The previous generation stays live until the new one is complete, counted and searchable. An
+    interrupted push continues when it is repeated with the same index and options; otherwise it
+    starts anew. Run one push at a time per name: when it ends, it removes unfinished ones.
 
     Args:
         index: folder of an index of files; not changed.
@@ -146,7 +146,7 @@ def push_index(
 
 
 class _Push:
-    """One push on its way.
+    """A push in progress.
 
     Attributes:
         generation: that is being filled.
@@ -173,7 +173,7 @@ class _Push:
         self.resumed: dict[Target, int] = {}
 
     def begin(self, live: int | None) -> None:
-        """Go on with the newest generation if it is this push's, or start a new one."""
+        """Continue the newest generation if this push started it, or start a new one."""
         generations = self._client.generations()
         if generations:
             newest = generations[-1]
@@ -186,7 +186,7 @@ class _Push:
         self._note()
 
     def send(self, target: Target, progress: Progress) -> CollectionEntry:
-        """Put a side in, have it indexed, and return what there is to say of it."""
+        """Insert the images or the texts, index them, and return their manifest entry."""
         client, side, schema = self._client, self._source.sides[target], self._source.schema(target)
         ann = side.entry.ann
         nearest_of = min(ann.recall_at, client.max_results)
@@ -223,7 +223,7 @@ class _Push:
         return replace(side.entry, count=passed, token_count=tokens, ann=first_stage)
 
     def _calibrated(self, target: Target, nearest: NearestSoFar) -> AnnEntry:
-        """Choose how far searches of a side look, and say what that finds."""
+        """Choose the search width of a collection, and measure its recall."""
         wanted = self._settings.ann_recall
         if wanted is None:
             wanted = self._source.sides[target].entry.ann.recall_wanted
@@ -241,7 +241,7 @@ class _Push:
         )
 
     def _note(self) -> None:
-        """Keep how far it is, for one that follows where this is cut."""
+        """Store the progress, for a push that continues this one."""
         done = json.dumps(self._done).encode("ascii")
         self._client.write_record(self.generation, {SOURCE: self.identity, _PROGRESS: done})
 
@@ -263,12 +263,13 @@ def _check_unchanged(client: EngineClient, live: int | None, settings: PushSetti
     if CHANGED in (client.read_record(live) or {}):
         raise InputError(
             f"{client.kind}: items were added to generation {live} or removed from it since it was "
-            "pushed, which the index here does not know; push with --discard-changes to lose that"
+            "pushed, which the index here does not have; push with --discard-changes to lose these "
+            "changes"
         )
 
 
 def _drop_old(client: EngineClient, live: int, keep: int) -> list[int]:
-    """Remove what is older than the live generation and not to stay, or was never whole."""
+    """Remove older generations beyond `keep`, and those never completed."""
     older = [generation for generation in client.generations() if generation < live]
     whole = [generation for generation in older if is_whole(client.read_record(generation))]
     staying = set(whole[len(whole) - min(keep - 1, len(whole)) :])

@@ -1,4 +1,4 @@
-"""The folder of an index that an engine keeps: its model, uploaded photos, where it is."""
+"""The folder of an index in an engine: its model, uploaded photos, and the engine's location."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""An index of files as it is pushed to an engine: all that is live in it at one moment.
+"""The source of a push: all items of an index of files that are live at one moment.
 
-How far an engine has to look to find what is nearest, measured with what is pushed to it.
+`NearestSoFar` collects the exact nearest items of sample queries while the items are read, to
+choose the search width in the engine that finds enough of them.
 """
 
 from __future__ import annotations

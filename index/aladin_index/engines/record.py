@@ -1,10 +1,6 @@
-"""What an engine keeps of a generation beside its items: a few named pieces of bytes.
+"""What an engine stores of a generation, as bytes and text: its record, items and tokens.
 
-The generations of an index in an engine, as those see them who read and change them.
-
-An item as the text that any engine can keep.
-
-Tokens in their stored form as one piece of bytes, as engines keep them.
+The record is a set of small named byte strings: the manifest, and the codebooks of the tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Adds items to the live generation in an engine and removes items from it."""
+"""Adds items to the live generation in an engine, and deletes items from it."""
 
 from __future__ import annotations
 
@@ -26,29 +26,28 @@ from aladin_network.errors import (
 )
 from aladin_network.types import OnDuplicate, Target
 
-# A row is the time in milliseconds, then so many bits by chance: rows of items that are added
-# later are larger, also where other machines add them, and hardly ever equal. 63 bits last until
-# the year 2248.
+# A row is the time in milliseconds, followed by this many random bits: items added later have
+# larger rows, even if other machines add them, and hardly ever equal ones. 63 bits last until the
+# year 2248.
 _CHANCE_BITS = 20
 
 
 class EngineWriter:
     """Changes an index in an engine; an `ItemWriter`, safe to use from any number of threads.
 
-    A call is applied to the generation that is live when it begins, and when it returns the
-    engine has acknowledged all of it. Engines have no transactions: where one fails in a call,
-    some of the items may be there, and the same call with ``on_duplicate="replace"`` puts it
-    right. Of two machines that add one id at the same time, with whatever `on_duplicate`, the
-    later one stays.
+    A call applies to the generation that is live when it starts, and has been acknowledged by the
+    engine when it returns. Engines have no transactions: if a call fails, some of the items may
+    have been inserted, and repeating it with ``on_duplicate="replace"`` completes it. If two
+    machines add the same id at the same time, the later one wins, whatever their `on_duplicate`.
     """
 
     def __init__(self, root: Path, client: EngineClient, model_id: str) -> None:
-        """Ask nothing yet.
+        """Prepare; nothing is asked of the engine yet.
 
         Args:
-            root: folder of the index, to which uploaded photos go.
-            client: of the engine; closed with this.
-            model_id: of the model that encodes what is added.
+            root: Folder of the index, where uploaded photos are stored.
+            client: Client of the engine; closed with this object.
+            model_id: Id of the model that encodes new items.
         """
         self._root = root
         self._client = client
@@ -93,7 +92,7 @@ class EngineWriter:
                 _check_unicode(item)
             there = self._known(record, target, ids)
             report = AddReport(record.manifest.generation, [], [], [])
-            # The place of what is to be kept for each id: one may come twice.
+            # Position of the item to keep for each id: an id may occur twice.
             chosen: dict[str, int] = {}
             for place, item_id in enumerate(ids):
                 is_there = item_id in there or item_id in chosen
@@ -153,7 +152,7 @@ class EngineWriter:
         return {entry.item.id for entry in found}
 
     def _mark_changed(self, record: GenerationRecord) -> GenerationRecord:
-        """Note that the generation is no longer what was pushed, before it is not."""
+        """Record that the generation differs from what was pushed, before it does."""
         if not record.changed:
             record = self._record = record.with_changes()
             self._client.write_record(record.manifest.generation, record.pieces())
@@ -183,7 +182,7 @@ class EngineWriter:
             for photo in new.photos:
                 photo.write(self._root)
         except OSError as error:
-            reason = f"{error.strerror or error}; nothing of this call was applied"
+            reason = f"{error.strerror or error}; no item of this call was added"
             raise IndexWriteError(error.filename or self._root, reason) from error
 
 

@@ -1,6 +1,3 @@
-"""Choosing by measurement what a search costs and keeps.
-
-Quality and time of the two stages against the number of candidates.
-"""
+"""Measurements of an index: tuning, quality against the number of candidates, evaluation."""
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The first page of a search for several numbers of candidates, the tokens scored once.
-
-What two-stage search finds with more and more candidates, and what that costs.
-"""
+"""Quality and time of two-stage search against the number of candidates; tokens are scored once."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Percentile intervals of recalls, by drawing photos with their captions.
-
-How long a search takes with several numbers of candidates, measured side by side.
-
-What is known of two-stage search with several numbers of candidates.
-"""
+"""The points of a candidate curve: recalls with bootstrap intervals, and search times."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What an evaluation asks an index: every caption for its image, every image for its captions.
+"""Evaluates the two stages as they are served: through the searcher, query by query.
 
-Evaluates the two stages as they are served: through the searcher, query by query.
+Every caption is a query for its image, and every image for its captions.
 """
 
 from __future__ import annotations

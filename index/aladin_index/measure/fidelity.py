@@ -1,11 +1,9 @@
-"""Queries to tune an index with.
+"""How much of the exhaustive second stage two-stage search keeps, and the queries to measure it.
 
-How much of the exhaustive second stage two-stage search keeps.
-
-An item of the exhaustive top that is among the candidates is in the top of these as well: there
-it has fewer rivals. So what two-stage search keeps of the exhaustive top is the share of it that
-the first stage finds, and where the first stage is exact, an item's place in the order of the
-cosines says how many candidates it takes to keep it.
+An item of the exhaustive top that is among the candidates is in the top of these as well, because
+it has fewer rivals there. So the share that two-stage search keeps of the exhaustive top is the
+share of it that the first stage finds; with an exact first stage, an item's rank by cosine is the
+number of candidates needed to keep it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Publishes the live generation anew with other entries in its manifest, sharing its files.
+"""Publishes the live generation anew with other manifest entries or another calibration.
 
-Stores a calibration in an index: a new generation with the files and changes of the live one.
+The new generation shares the files of the live one, and has its changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds, on real queries, how an index has to be searched for the quality that is asked for."""
+"""Finds, with real queries, the search settings that reach the requested quality."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Capacity planning: memory, disk, machines, build time and latency of an index."""

@@ -1,4 +1,4 @@
-"""Holds plans against real indexes."""
+"""Compares plans with measurements of real indexes."""
 
 from __future__ import annotations
 

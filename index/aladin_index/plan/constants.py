@@ -1,8 +1,8 @@
-"""What a plan is computed from: costs that were measured on one machine.
+"""Costs measured on one machine, which plans are computed from.
 
 ``constants.json`` beside this module was written by ``python -m benchmarks.search.constants``,
-which also makes one for another machine. Every constant is the cost of one unit of work, in
-seconds or bytes, so that the formulas of this package scale it; docs/PLAN.md says what each is.
+which also writes one for another machine. Every constant is the cost of one unit of work, in
+seconds or bytes, which the formulas of this package scale; docs/PLAN.md explains each.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""What the first stage takes: which index is built, its bytes, and its times.
-
-What the second stage takes: packing tokens, and scoring candidates by them.
-
-How many bytes an index takes: its formats, counted.
-
-How long a build takes, by the stages that it reports.
-"""
+"""Costs of an index: bytes and times of both stages, bytes of its files, and build time."""
 
 from __future__ import annotations
 

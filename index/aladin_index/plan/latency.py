@@ -1,7 +1,4 @@
-"""Times that vary: medians, tails, many at once, and waiting in line.
-
-How many machines are enough.
-"""
+"""Latency distributions (medians, tails, queues), and how many machines a load requires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real indexes that plans are held against.
+"""Measurements of real indexes, which plans are compared with.
 
 ``measurements.json`` beside this module was written by ``python -m benchmarks.search.plan_check``.
 """

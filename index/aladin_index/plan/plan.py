@@ -1,12 +1,9 @@
-"""The plan for FAISS and files: every machine has the whole index.
+"""Plans for a workload: FAISS and files on every machine, and an engine's cluster.
 
-The plan for an engine: nodes that hold segments of the index, and a service before them.
-
-The shape is Milvus's: a collection is cut into segments, each indexed by itself; query nodes hold
-them in memory, every replica all of them; a search asks all nodes of a replica and waits for the
-slowest. The service encodes the query and orders the candidates, whose tokens come with them.
-
-The plan: what some items take, embedded and in a cluster, and how far it can be trusted.
+The cluster is modelled on Milvus: a collection is cut into segments, each with its own index;
+query nodes hold the segments in memory, every replica all of them; a search asks all nodes of one
+replica and waits for the slowest. The service encodes the query and re-ranks the candidates, whose
+tokens come with them.
 """
 
 from __future__ import annotations

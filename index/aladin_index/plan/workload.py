@@ -1,4 +1,4 @@
-"""What a plan is made for: how many items, how large, and how they are to be searched."""
+"""The workload of a plan: number and size of the items, and how they are searched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress of long work on stderr: a bar on a terminal, a line every ten seconds elsewhere."""
+"""Progress of long jobs on stderr: a bar on a terminal, a line every ten seconds elsewhere."""
 
 from __future__ import annotations
 

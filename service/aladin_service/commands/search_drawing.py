@@ -1,4 +1,4 @@
-"""The drawing that ``aladin search --explain --out FILE`` writes."""
+"""The drawing written by ``aladin search --explain --out FILE``."""
 
 from __future__ import annotations
 

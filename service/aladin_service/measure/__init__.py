@@ -1,1 +1,1 @@
-"""Asks a data set's queries, fits what their scores mean, and stores it."""
+"""Evaluation, calibration and tuning queries with the data sets of training."""

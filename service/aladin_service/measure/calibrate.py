@@ -1,7 +1,4 @@
-"""Queries that search an index as users' do, whether or not it has the split's own items.
-
-Fits what a network's scores mean, and stores it with the checkpoint or with an index.
-"""
+"""Fits probabilities to scores, and stores them with the checkpoint or with an index."""
 
 from __future__ import annotations
 

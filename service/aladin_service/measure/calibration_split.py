@@ -1,7 +1,4 @@
-"""A split's photos and captions as the network sees them.
-
-Queries that search the photos and the captions of their own split, every pair scored.
-"""
+"""The encoded photos and captions of a split, and queries among them with all pairs scored."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How well a network, and the index built with it, find what belongs together.
-
-Keeps what `aladin evaluate` measured with the index that it was measured on.
-"""
+"""Evaluates a network and the index built with it, and stores the results with the index."""
 
 from __future__ import annotations
 

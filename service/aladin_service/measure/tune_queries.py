@@ -1,4 +1,4 @@
-"""Queries of a file, to tune an index with."""
+"""Reads and encodes the queries that an index is tuned with."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What commands show of an index or an evaluation: tables, curves, plots."""
+"""Reports of indexes, evaluations and plans: tables, JSON data, curves, plots."""

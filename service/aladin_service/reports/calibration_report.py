@@ -1,7 +1,4 @@
-"""A calibration's figures as JSON and as tables.
-
-Draws reliability diagrams.
-"""
+"""The figures of a calibration: JSON data, tables and reliability diagrams."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Draws quality against the number of candidates and against time.
-
-Writes the curve against the number of candidates to a file: a picture, or its numbers.
-"""
+"""Plots quality against the number of candidates and against time, or writes the numbers."""
 
 from __future__ import annotations
 

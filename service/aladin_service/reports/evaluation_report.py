@@ -1,7 +1,4 @@
-"""An evaluation as JSON and as a table.
-
-The curve against the number of candidates, as JSON and as tables.
-"""
+"""An evaluation and its candidate curve as JSON data and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The facts that `aladin index info` prints of an index of files, and of one in an engine."""
+"""The facts printed by `aladin index info`, of an index of files or in an engine."""
 
 from __future__ import annotations
 

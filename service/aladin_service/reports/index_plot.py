@@ -1,7 +1,4 @@
-"""Draws what was measured of an index's two stages.
-
-What was measured of an index's two stages, as tables and as JSON.
-"""
+"""The measurements of an index's two stages as plots, tables and JSON data."""
 
 from __future__ import annotations
 

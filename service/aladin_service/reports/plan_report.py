@@ -1,4 +1,4 @@
-"""What `aladin index plan` says."""
+"""The output of `aladin index plan`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Tables for people.
-
-What `aladin convert` says of a checkpoint: what it took, what it left, what is new.
-"""
+"""Tables for the terminal, and the report of `aladin convert`."""
 
 from __future__ import annotations
 

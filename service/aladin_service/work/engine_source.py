@@ -1,4 +1,4 @@
-"""The generations of an index that an engine keeps on other machines."""
+"""The generations of an index that is kept by an engine."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from aladin_network.errors import EngineError, EngineUnavailableError, IndexNotR
 
 _LOG = logging.getLogger(__name__)
 
-# A look that hangs is left to itself when the service ends.
+# When the service stops, a poll that hangs is abandoned after this time.
 _END_S = 2.0
 
 
 class EngineSource:
-    """An `IndexSource`: a thread looks at the engine, requests only see what it has found.
+    """An `IndexSource`: a thread polls the engine, and requests use the result of its last poll.
 
-    While the engine is away nothing is asked of it but by that thread; when it is back, and a
-    search on the live generation is answered, requests are let through again.
+    While the engine is unavailable, only that thread calls it. Once the engine responds again, and
+    answers a search of the live generation, calls by requests are permitted again.
     """
 
     polls = True
@@ -43,14 +43,14 @@ class EngineSource:
         poll_s: float,
         on_call: OnCall,
     ) -> None:
-        """Ask nothing yet.
+        """Prepare; nothing is asked of the engine yet.
 
         Args:
-            path: of the folder with the index's model.
-            client: of the engine; closed with this.
-            device: where the network goes; None: the processor.
-            poll_s: between two looks.
-            on_call: told of each call that is made for requests.
+            path: Folder with the index's model.
+            client: Client of the engine; closed with this object.
+            device: Device of the network, or None for the CPU.
+            poll_s: Seconds between two polls.
+            on_call: Receives the outcome of each call made for requests.
         """
         self.path = path
         self._client = client
@@ -64,13 +64,13 @@ class EngineSource:
         self._thread: threading.Thread | None = None
 
     def start(self, on_poll: Callable[[], None]) -> None:
-        """Look for the first time, then every so often on a thread of its own.
+        """Poll once, then regularly on a thread of its own.
 
         Args:
-            on_poll: called after each look but the first.
+            on_poll: Called after each poll but the first.
 
         Raises:
-            EngineError: the engine refuses; it is looked at again all the same.
+            EngineError: If the engine refuses the first poll; polling continues all the same.
         """
         if self._thread is not None:
             return
@@ -83,15 +83,15 @@ class EngineSource:
             self._thread.start()
 
     def published(self) -> int | None:
-        """Return the live generation, as of the last look that was answered."""
+        """Return the live generation, as of the last successful poll."""
         return self._live
 
     def live_number(self) -> int | None:
-        """Return the live generation, as of the last look that was answered."""
+        """Return the live generation, as of the last successful poll."""
         return self._live
 
     def unavailable(self) -> EngineUnavailableError | None:
-        """Say why no call would be let through."""
+        """Return why calls are rejected, or None if they are permitted."""
         return self._circuit.refusal()
 
     def open(
@@ -110,11 +110,11 @@ class EngineSource:
         return index
 
     def writer(self, model_id: str) -> EngineWriter:
-        """Return what changes the index."""
+        """Return a writer that changes the index."""
         return EngineWriter(self.path, self._guarded, model_id)
 
     def close(self) -> None:
-        """End the thread and close the connection."""
+        """Stop the thread and close the connection."""
         self._ends.set()
         if self._thread is not None:
             self._thread.join(_END_S)
@@ -124,27 +124,27 @@ class EngineSource:
         while not self._ends.wait(self._poll_s):
             try:
                 self._poll()
-                if not self._ends.is_set():  # a look may end long after that
+                if not self._ends.is_set():  # a poll may end long after that
                     on_poll()
             except EngineError:
-                pass  # the circuit has told it
+                pass  # logged by the circuit
             except Exception:
-                # Whatever it is: nobody else would notice that the engine is back.
-                _LOG.exception("a look at the engine failed")
+                # Whatever it was, the thread goes on: nothing else would notice a recovery.
+                _LOG.exception("polling the vector database failed")
 
     def _poll(self) -> None:
-        """Find out whether the engine answers, and what is live.
+        """Find out whether the engine responds, and which generation is live.
 
         Raises:
-            EngineError: it refuses.
+            EngineError: If the engine refuses a call.
         """
         try:
             self._client.check_health()
             live = self._client.live_generation()
-            was_away, opened = self._circuit.is_open, self._opened
-            # It may be up and not have loaded what is searched; a generation that is not the live
-            # one any more may be gone.
-            if was_away and opened is not None and opened.generation == live:
+            was_unavailable, opened = self._circuit.is_open, self._opened
+            # The engine may respond before it has loaded the collections; a generation that is no
+            # longer live may have been removed.
+            if was_unavailable and opened is not None and opened.generation == live:
                 _search_once(self._client, opened)
         except EngineUnavailableError as error:
             self._circuit.broken(error)
@@ -153,16 +153,16 @@ class EngineSource:
             raise
         else:
             self._live = live
-            # Not otherwise: searches may fail in a row while the engine greets in between.
-            if was_away:
+            # Only then: searches may fail in a row while health checks succeed in between.
+            if was_unavailable:
                 self._circuit.close()
 
 
 def _search_once(client: EngineClient, manifest: Manifest) -> None:
-    """Search each side for its nearest item to some vector.
+    """Search the images and the texts for the item nearest to some vector.
 
     Raises:
-        EngineError: it cannot be searched.
+        EngineError: If the engine cannot search them.
     """
     for target in manifest.targets:
         entry = manifest.side(target)

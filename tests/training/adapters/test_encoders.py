@@ -22,7 +22,7 @@ from aladin_training.adapters.parts import (
     set_training_mode,
     start_fine_tuning,
 )
-from aladin_training.config.stage import EncoderPart, FineTuneConfig, StageConfig, TaskConfig
+from aladin_training.config.stage import EncoderPart, StageConfig, TaskConfig, TuneConfig
 from aladin_training.optimization import build_optimizer
 from aladin_training.step import check_no_batch_statistics
 from aladin_training.tasks.joint import JointTask
@@ -60,7 +60,7 @@ def build_frozen(build_tiny: Callable[..., AladinModel]) -> Callable[..., Aladin
     return build
 
 
-def stage(tune: dict[EncoderPart, FineTuneConfig], **changes: Any) -> StageConfig:
+def stage(tune: dict[EncoderPart, TuneConfig], **changes: Any) -> StageConfig:
     return StageConfig(
         name="s", tasks={"matching": TaskConfig(loss="triplet")}, tune=tune, **changes
     )
@@ -78,8 +78,8 @@ def test_the_mode_decides_what_learns_and_the_end_freezes_it(
     before = copy.deepcopy(model.state_dict())
     layer = "text.encoder.model.encoder.layer."
     in_text = {name for name, _ in model.named_parameters() if name.startswith("text.encoder.")}
-    tune: dict[EncoderPart, FineTuneConfig] = {
-        "text_encoder": FineTuneConfig(mode=mode, layers=2 if mode == "last" else None)
+    tune: dict[EncoderPart, TuneConfig] = {
+        "text_encoder": TuneConfig(mode=mode, layers=2 if mode == "last" else None)
     }
     start_fine_tuning(model, tune)
     set_trained_parts(model, None, tune)
@@ -118,7 +118,7 @@ def test_the_mode_decides_what_learns_and_the_end_freezes_it(
 
 def test_layers_learn_at_their_own_rates(build_frozen: Callable[..., AladinModel]) -> None:
     model = build_frozen()
-    tune: dict[EncoderPart, FineTuneConfig] = {"text_encoder": FineTuneConfig(lr_decay=0.5)}
+    tune: dict[EncoderPart, TuneConfig] = {"text_encoder": TuneConfig(lr_decay=0.5)}
     start_fine_tuning(model, tune)
     config = stage(tune, lr=0.1, lr_scale={"text_encoder": 0.2})
     task = JointTask(model, config)
@@ -146,7 +146,7 @@ def test_a_convolutional_encoders_norms_stay_on_their_running_statistics(
     build_frozen: Callable[..., AladinModel],
 ) -> None:
     model = build_frozen(CONVOLUTIONAL)
-    tune: dict[EncoderPart, FineTuneConfig] = {"image_encoder": FineTuneConfig()}
+    tune: dict[EncoderPart, TuneConfig] = {"image_encoder": TuneConfig()}
     start_fine_tuning(model, tune)
     task = JointTask(model, stage(tune, frozen_dropout=True))
     check_no_batch_statistics(task)
@@ -172,9 +172,9 @@ def test_checkpointed_gradients_are_the_same(build_frozen: Callable[..., AladinM
     found: list[dict[str, torch.Tensor]] = []
     for checkpointing in (False, True):
         model = build_frozen(hidden_dropout_prob=0.3)
-        tune: dict[EncoderPart, FineTuneConfig] = {
-            "text_encoder": FineTuneConfig(checkpointing=checkpointing),
-            "image_encoder": FineTuneConfig(mode="last", layers=1, checkpointing=checkpointing),
+        tune: dict[EncoderPart, TuneConfig] = {
+            "text_encoder": TuneConfig(checkpointing=checkpointing),
+            "image_encoder": TuneConfig(mode="last", layers=1, checkpointing=checkpointing),
         }
         start_fine_tuning(model, tune)
         task = JointTask(model, stage(tune))
@@ -204,15 +204,15 @@ def test_checkpointed_gradients_are_the_same(build_frozen: Callable[..., AladinM
     ("config", "message"),
     [
         (
-            FineTuneConfig(mode="last", layers=3),
+            TuneConfig(mode="last", layers=3),
             "tune.image_encoder: layers is 3, the encoder has 2",
         ),
-        (FineTuneConfig(mode="lora", targets=("nowhere",)), "no matrix is named 'nowhere'"),
-        (FineTuneConfig(checkpointing=True), "no gradient checkpointing"),
+        (TuneConfig(mode="lora", targets=("nowhere",)), "no matrix is named 'nowhere'"),
+        (TuneConfig(checkpointing=True), "no gradient checkpointing"),
     ],
 )
 def test_what_an_encoder_cannot_do_is_found_before_anything_changes(
-    config: FineTuneConfig, message: str, build_frozen: Callable[..., AladinModel]
+    config: TuneConfig, message: str, build_frozen: Callable[..., AladinModel]
 ) -> None:
     architecture = {
         "model_type": "mobilenet_v2",
@@ -227,6 +227,6 @@ def test_what_an_encoder_cannot_do_is_found_before_anything_changes(
 
 
 def test_train_and_tune_have_to_agree() -> None:
-    with pytest.raises(ConfigError, match=r"tune.text_encoder: train does not list it"):
-        stage({"text_encoder": FineTuneConfig()}, train=("matching",))
-    assert stage({"text_encoder": FineTuneConfig()}, train=("matching", "text_encoder")).tune
+    with pytest.raises(ConfigError, match=r"tune.text_encoder: expected text_encoder in train"):
+        stage({"text_encoder": TuneConfig()}, train=("matching",))
+    assert stage({"text_encoder": TuneConfig()}, train=("matching", "text_encoder")).tune

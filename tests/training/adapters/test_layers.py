@@ -17,7 +17,7 @@ from aladin_training.adapters.layers import (
     lr_factors,
     parameter_depths,
 )
-from aladin_training.config.stage import FineTuneConfig
+from aladin_training.config.stage import TuneConfig
 
 _SIZES = {
     "hidden_size": 8,
@@ -133,7 +133,7 @@ def test_layers_of_every_family_are_found(name: str) -> None:
 
 def test_the_last_layers_and_what_follows_them_are_tuned() -> None:
     encoder = tower("clip_vision_model")
-    chosen = fine_tuned_names(encoder, FineTuneConfig(mode="last", layers=2))
+    chosen = fine_tuned_names(encoder, TuneConfig(mode="last", layers=2))
     expected = {
         name
         for name, _ in encoder.named_parameters()
@@ -141,12 +141,12 @@ def test_the_last_layers_and_what_follows_them_are_tuned() -> None:
     }
     assert chosen == expected
     assert len(chosen) == 2 * 16 + 2  # two layers of 8 modules with weight and bias, and a norm
-    everything = fine_tuned_names(encoder, FineTuneConfig())
+    everything = fine_tuned_names(encoder, TuneConfig())
     assert everything == dict(encoder.named_parameters()).keys()
 
 
 def test_rates_fall_from_the_last_layer_to_the_embeddings() -> None:
-    found = lr_factors(tower("clip_vision_model"), FineTuneConfig(lr_decay=0.5))
+    found = lr_factors(tower("clip_vision_model"), TuneConfig(lr_decay=0.5))
     shown = {
         "post_layernorm.weight": 1.0,
         "encoder.layers.2.mlp.fc1.weight": 1.0,
@@ -156,7 +156,7 @@ def test_rates_fall_from_the_last_layer_to_the_embeddings() -> None:
         "embeddings.patch_embedding.weight": 0.125,
     }
     assert {name: found[name] for name in shown} == shown
-    assert set(lr_factors(tower("resnet"), FineTuneConfig()).values()) == {1.0}
+    assert set(lr_factors(tower("resnet"), TuneConfig()).values()) == {1.0}
 
 
 def test_of_several_lists_the_largest_outermost_one_counts() -> None:
@@ -170,12 +170,12 @@ def test_of_several_lists_the_largest_outermost_one_counts() -> None:
 @pytest.mark.parametrize(
     ("encoder", "config", "message"),
     [
-        (tower("bert"), FineTuneConfig(mode="last", layers=4), "layers is 4, the encoder has 3"),
-        (nn.GRU(2, 2), FineTuneConfig(mode="last", layers=1), "no list of layers"),
+        (tower("bert"), TuneConfig(mode="last", layers=4), "layers is 4, the encoder has 3"),
+        (nn.GRU(2, 2), TuneConfig(mode="last", layers=1), "no list of layers"),
     ],
 )
 def test_layers_that_are_not_there_are_refused(
-    encoder: nn.Module, config: FineTuneConfig, message: str
+    encoder: nn.Module, config: TuneConfig, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         fine_tuned_names(encoder, config)
@@ -183,22 +183,22 @@ def test_layers_that_are_not_there_are_refused(
 
 def test_rates_cannot_fall_without_layers() -> None:
     with pytest.raises(ConfigError, match="no list of layers"):
-        lr_factors(nn.GRU(2, 2), FineTuneConfig(lr_decay=0.9))
+        lr_factors(nn.GRU(2, 2), TuneConfig(lr_decay=0.9))
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"mode": "last"}, "need each other"),
-        ({"layers": 2}, "need each other"),
+        ({"mode": "last"}, "require each other"),
+        ({"layers": 2}, "require each other"),
         ({"mode": "last", "layers": 0}, "layers is 0"),
         ({"mode": "lora", "rank": 0}, "rank must be"),
         ({"dropout": 1.0}, "dropout is 1.0"),
-        ({"targets": ("query",)}, "targets go with"),
-        ({"mode": "lora", "targets": ()}, "name at least one"),
+        ({"targets": ("query",)}, "targets require mode"),
+        ({"mode": "lora", "targets": ()}, "at least one name"),
         ({"lr_decay": 0.0}, r"lr_decay is 0.0, expected \(0, 1\]"),
     ],
 )
 def test_impossible_settings_are_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        FineTuneConfig(**values)
+        TuneConfig(**values)

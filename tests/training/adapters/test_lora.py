@@ -11,7 +11,7 @@ from torch import nn
 from aladin_network.errors import ConfigError
 from aladin_training.adapters.layers import fine_tuned_names
 from aladin_training.adapters.lora import add_adapters, check_targets, merge_adapters, target_names
-from aladin_training.config.stage import FineTuneConfig
+from aladin_training.config.stage import TuneConfig
 
 
 class Block(nn.Module):
@@ -68,7 +68,7 @@ def test_merged_equals_unmerged_and_the_encoder_is_plain_again(encoder: Encoder)
     values = torch.randn(2, 4, 3)
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
     start = encoder(values)
-    add_adapters(encoder, FineTuneConfig(mode="lora", rank=2, alpha=8))
+    add_adapters(encoder, TuneConfig(mode="lora", rank=2, alpha=8))
     torch.testing.assert_close(encoder(values), start, atol=0, rtol=0)
     train_a_little(encoder, values)
     unmerged = encoder(values)
@@ -87,10 +87,10 @@ def test_merged_equals_unmerged_and_the_encoder_is_plain_again(encoder: Encoder)
 
 def test_the_change_of_a_matrix_is_alpha_over_rank_times_the_product(encoder: Encoder) -> None:
     before = encoder.layers[1].get_parameter("query.weight").clone()
-    add_adapters(encoder, FineTuneConfig(mode="lora", rank=2, alpha=8, targets=("layers.1.query",)))
+    add_adapters(encoder, TuneConfig(mode="lora", rank=2, alpha=8, targets=("layers.1.query",)))
     adapters = {name: value for name, value in encoder.named_parameters() if value.requires_grad}
     assert [tuple(value.shape) for value in adapters.values()] == [(2, 6), (6, 2)]
-    assert adapters.keys() == fine_tuned_names(encoder, FineTuneConfig(mode="lora", rank=2))
+    assert adapters.keys() == fine_tuned_names(encoder, TuneConfig(mode="lora", rank=2))
     a, b = adapters.values()
     b.data.normal_()
     expected = before + 8 / 2 * b @ a

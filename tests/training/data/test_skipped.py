@@ -112,14 +112,14 @@ def test_only_skipped_photos_of_the_split_count(photos: Path) -> None:
     ids, skipped = read(photos, "train")
     assert ids == ["train/b.png"]
     assert [photo.name for photo in skipped] == ["train/a.heic"]
-    with pytest.raises(DataError, match=r"no photo that can be read: 1 left out, e\.g\. test/a"):
+    with pytest.raises(DataError, match=r"no photo that can be read: 1 skipped, e\.g\. test/a"):
         read(photos, "test")
 
 
 def test_a_folder_without_any_other_photo_says_so(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.heic").write_bytes(b"x")
-    expected = r"holds no photo that can be read: 3 left out, e\.g\. 0\.heic: HEIC cannot be read"
+    expected = r"holds no photo that can be read: 3 skipped, e\.g\. 0\.heic: HEIC cannot be read"
     with pytest.raises(DataError, match=expected):
         read(tmp_path)
     with pytest.raises(DataError, match=expected):
@@ -132,7 +132,7 @@ def test_readers_without_a_report_of_their_own_log_it(
     (photos / "a.heic").write_bytes(b"x")
     with caplog.at_level(logging.WARNING):
         read_records(photos, require_captions=False)
-    assert caplog.messages == ["left out: a.heic: HEIC cannot be read; convert the photo to JPEG"]
+    assert caplog.messages == ["skipped: a.heic: HEIC cannot be read; convert the photo to JPEG"]
 
 
 @pytest.mark.skipif(not features.check("avif"), reason="this Pillow reads no AVIF")

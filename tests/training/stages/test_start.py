@@ -91,7 +91,7 @@ def test_a_run_is_not_resumed_from_another_checkpoint_in_the_same_place(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.matching.layers=0", "model.matching: the network is that of start"),
+        ("model.matching.layers=0", "model.matching: the network is that of the start"),
         ("model.text_encoder.max_tokens=5", "model.text_encoder.max_tokens: the network is that"),
         ("model.text_encoder.frozen=maybe", "frozen"),
         ("start=null", "model.image_encoder: Field required"),

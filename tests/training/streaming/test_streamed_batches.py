@@ -272,7 +272,7 @@ def test_damaged_photos_are_left_out_and_others_stand_in(
         assert [photo for photo, _ in each.captions] == each.photos
     order = [photo for each in whole for photo in each.photos]
     assert set(order) == set(range(20)) - damaged
-    assert "left out 3 damaged photos" in caplog.messages[-1]
+    assert "skipped 3 damaged photos" in caplog.messages[-1]
     # Whoever goes on, or shows a part, comes to the same photos.
     for start in range(4):
         assert [read_batch(batch) for batch in batches.epoch(0, start)] == whole[start:]
@@ -286,7 +286,7 @@ def test_a_stream_of_damaged_photos_alone_is_refused(
     write_tar: WriteTar, picture: Picture, open_photos: Open
 ) -> None:
     source = damaged_tars(write_tar, picture, set(range(20)))
-    with pytest.raises(DataError, match="6 damaged photos, and no sound one"):
+    with pytest.raises(DataError, match="6 damaged photos, and no valid one"):
         next(StreamedBatches(open_photos(source), 5, None, "0").epoch(0))
 
 
@@ -425,6 +425,6 @@ def test_photos_too_large_to_decode_are_not_even_read(
     monkeypatch.setattr(
         PhotoFile, "read", lambda self, limit=None: (seen.append(limit), read(self, limit))[1]
     )
-    with pytest.raises(DataError, match="damaged photos, and no sound one"):
+    with pytest.raises(DataError, match="damaged photos, and no valid one"):
         next(StreamedBatches(photos, 4, None, "0").epoch(0))
     assert set(seen) == {1}

@@ -89,12 +89,12 @@ def test_offline_triplets_encode_four_batches_only(
 
 
 def test_mined_negatives_go_with_single_pairs() -> None:
-    with pytest.raises(ConfigError, match="one caption a photo"):
+    with pytest.raises(ConfigError, match="one caption for each photo"):
         StageConfig(
             name="s",
             tasks={"matching_quintuplet": TaskConfig(loss="offline_quintuplet")},
             offline=OfflineNegativesConfig(file="f"),
             captions_per_photo=2,
         )
-    with pytest.raises(ConfigError, match="need each other"):
+    with pytest.raises(ConfigError, match="require each other"):
         StageConfig(name="s", tasks={"matching_quintuplet": TaskConfig(loss="offline_quintuplet")})

@@ -87,7 +87,7 @@ def test_a_loss_of_square_matrices_takes_one_caption_a_photo() -> None:
     loss = DiagonalLoss()
     rank(loss, *batch(1))
     boosting(loss, *batch(1))
-    expected = "DiagonalLoss takes one caption a photo, but captions_per_photo is 2"
+    expected = "DiagonalLoss takes one caption for each photo, but captions_per_photo is 2"
     for apply in (rank, boosting):
         with pytest.raises(ConfigError, match=expected):
             apply(loss, *batch(2))

@@ -1,1 +1,1 @@
-"""Fine-tuning of encoders: which of their weights a stage trains, and how fast each learns."""
+"""Fine-tuning of encoders: the weights that a stage trains, their learning rates, adapters."""

@@ -1,4 +1,4 @@
-"""The layers of an encoder, found in any network: which are tuned, and how fast each learns.
+"""The layers of any encoder: which of them are fine-tuned, and at which learning rate.
 
 The modules of the transformers library are registered in the order in which they compute:
 embeddings (a stem), a list of layers (blocks, stages), then norms and projections.
@@ -11,15 +11,15 @@ from typing import NamedTuple
 from torch import nn
 
 from aladin_network.errors import ConfigError
-from aladin_training.config.stage import FineTuneConfig
+from aladin_training.config.stage import TuneConfig
 
 
 class LayerStack(NamedTuple):
-    """Where the layers of an encoder are.
+    """Location of an encoder's layers.
 
     Attributes:
-        prefix: of their parameters' names, with a dot at its end.
-        depth: number of layers.
+        prefix: Common prefix of their parameters' names, with a dot at its end.
+        depth: Number of layers.
     """
 
     prefix: str
@@ -30,10 +30,10 @@ def find_layers(encoder: nn.Module) -> LayerStack | None:
     """Find the list of layers that holds most of an encoder's weights.
 
     Args:
-        encoder: any module.
+        encoder: Any module.
 
     Returns:
-        The list, of those that are inside no other one; None: the encoder has none.
+        The list, not nested inside another one, or None if the encoder has no list.
     """
     found: dict[str, nn.ModuleList] = {}
     for name, module in encoder.named_modules():
@@ -47,16 +47,16 @@ def find_layers(encoder: nn.Module) -> LayerStack | None:
 
 
 def parameter_depths(encoder: nn.Module) -> dict[str, int]:
-    """Return how deep each parameter lies, by its name.
+    """Return the depth of each parameter, by its name.
 
     Args:
-        encoder: any module with a list of layers.
+        encoder: Any module with a list of layers.
 
     Returns:
-        0 in front of the layers, 1 to L in the layers, L + 1 behind them.
+        0 before the layers, 1 to L in the layers, L + 1 after them.
 
     Raises:
-        ConfigError: the encoder has no list of layers.
+        ConfigError: If the encoder has no list of layers.
     """
     stack = _layers_of(encoder)
     depths: dict[str, int] = {}
@@ -64,21 +64,21 @@ def parameter_depths(encoder: nn.Module) -> dict[str, int]:
     for name, _ in encoder.named_parameters():
         if name.startswith(stack.prefix):
             depths[name] = 1 + int(name.removeprefix(stack.prefix).partition(".")[0])
-            depth = stack.depth + 1  # of whatever follows
+            depth = stack.depth + 1  # for whatever follows
         else:
             depths[name] = depth
     return depths
 
 
-def fine_tuned_names(encoder: nn.Module, config: FineTuneConfig) -> frozenset[str]:
+def fine_tuned_names(encoder: nn.Module, config: TuneConfig) -> frozenset[str]:
     """Return the names of the parameters that a stage trains.
 
     Args:
-        encoder: for "lora" with its adapters.
-        config: of the stage.
+        encoder: Encoder, with its adapters for "lora".
+        config: Settings of the stage.
 
     Raises:
-        ConfigError: the encoder has fewer layers, or none.
+        ConfigError: If the encoder has fewer layers, or no list of layers.
     """
     names = [name for name, _ in encoder.named_parameters()]
     if config.mode == "full":
@@ -93,14 +93,14 @@ def fine_tuned_names(encoder: nn.Module, config: FineTuneConfig) -> frozenset[st
     return frozenset(name for name in names if depths[name] > stack.depth - layers)
 
 
-def lr_factors(encoder: nn.Module, config: FineTuneConfig) -> dict[str, float]:
-    """Return each parameter's share of the encoder's learning rate, by its name.
+def lr_factors(encoder: nn.Module, config: TuneConfig) -> dict[str, float]:
+    """Return each parameter's learning rate relative to the encoder's, by its name.
 
-    The last of L layers and what follows it learn at the full rate, layer l at
-    ``lr_decay ** (L - l)`` of it, the embeddings at ``lr_decay ** L``.
+    The last of L layers and what follows it have the full rate, layer l has
+    ``lr_decay ** (L - l)`` of it, the embeddings ``lr_decay ** L``.
 
     Raises:
-        ConfigError: the rate decays, and the encoder has no list of layers.
+        ConfigError: If the rate decays and the encoder has no list of layers.
     """
     if config.lr_decay == 1:
         return {name: 1.0 for name, _ in encoder.named_parameters()}

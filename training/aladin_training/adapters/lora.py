@@ -1,7 +1,7 @@
-"""Low-rank adapters: put into an encoder for a stage, and added to its weights at its end.
+"""Low-rank adapters: added to an encoder for a stage, and merged into its weights at its end.
 
-LoRA (Hu et al. 2021): a matrix W is kept, and ``W + alpha / rank * B A`` computes in its place; B
-starts at zero, so that nothing changes at first. Afterwards the sum is one matrix again.
+LoRA (Hu et al. 2021): a matrix W is frozen and replaced by ``W + alpha / rank * B A``. B starts at
+zero, so that nothing changes at first; afterwards the sum becomes one matrix again.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from torch import nn
 
 from aladin_network.errors import ConfigError
 from aladin_training.adapters.layers import find_layers
-from aladin_training.config.stage import FineTuneConfig
+from aladin_training.config.stage import TuneConfig
 
 
-def add_adapters(encoder: nn.Module, config: FineTuneConfig) -> None:
-    """Put adapters into an encoder; all else of it is frozen.
+def add_adapters(encoder: nn.Module, config: TuneConfig) -> None:
+    """Add adapters to an encoder and freeze everything else in it.
 
     Args:
-        encoder: changed in place; its parameters' names change, too.
-        config: rank and targets.
+        encoder: Encoder, changed in place; the names of its parameters change, too.
+        config: Rank and targets.
 
     Raises:
-        ConfigError: peft is not installed, or a target names no matrix of the encoder.
+        ConfigError: If peft is not installed, or a target names no matrix of the encoder.
     """
     check_targets(encoder, config.targets)
     from peft import LoraConfig, inject_adapter_in_model
 
     settings = LoraConfig(
         r=config.rank,
-        lora_alpha=config.alpha,  # pyright: ignore[reportArgumentType]  it only multiplies
+        lora_alpha=config.alpha,  # pyright: ignore[reportArgumentType]  it is only a factor
         lora_dropout=config.dropout,
         target_modules=target_names(encoder, config.targets),
     )
@@ -39,10 +39,10 @@ def add_adapters(encoder: nn.Module, config: FineTuneConfig) -> None:
 
 
 def check_targets(encoder: nn.Module, targets: tuple[str, ...] | None) -> None:
-    """Find out whether an encoder can have adapters.
+    """Check that an encoder can have adapters.
 
     Raises:
-        ConfigError: peft is not installed, or a target names no matrix of the encoder.
+        ConfigError: If peft is not installed, or a target names no matrix of the encoder.
     """
     if importlib.util.find_spec("peft") is None:
         raise ConfigError('mode "lora" needs peft: pip install "aladin-search[lora]"')
@@ -50,10 +50,10 @@ def check_targets(encoder: nn.Module, targets: tuple[str, ...] | None) -> None:
 
 
 def merge_adapters(encoder: nn.Module) -> None:
-    """Add the adapters to the matrices that they change; the encoder is what it was before them.
+    """Merge the adapters into the matrices that they change, which restores the encoder's form.
 
     Args:
-        encoder: with adapters or without.
+        encoder: Encoder with or without adapters.
     """
     for name, module in list(encoder.named_modules()):
         merge, base = getattr(module, "merge", None), getattr(module, "base_layer", None)
@@ -70,11 +70,11 @@ def target_names(encoder: nn.Module, targets: tuple[str, ...] | None) -> list[st
     """Return the names of the modules that get an adapter.
 
     Args:
-        encoder: without adapters.
-        targets: ends of names; None: all matrices of the layers.
+        encoder: Encoder without adapters.
+        targets: Endings of names, or None for all matrices of the layers.
 
     Raises:
-        ConfigError: a target names no matrix.
+        ConfigError: If a target names no matrix.
     """
     matrices = [name for name, module in encoder.named_modules() if _is_matrix(module)]
     if targets is None:

@@ -1,7 +1,4 @@
-"""An encoder from frozen to tuned and back.
-
-The parts of the network that a stage may train, reset or slow down.
-"""
+"""The parts of the network that a stage trains, resets or slows down, and its tuned encoders."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from aladin_network.errors import ConfigError
 from aladin_network.model import AladinModel
 from aladin_training.adapters.layers import fine_tuned_names, lr_factors
 from aladin_training.adapters.lora import add_adapters, check_targets, merge_adapters
-from aladin_training.config.stage import EncoderPart, FineTuneConfig, Part, ResettablePart
+from aladin_training.config.stage import EncoderPart, Part, ResettablePart, TuneConfig
 
 
 def encoder_of(model: AladinModel, part: EncoderPart) -> Freezable:
@@ -27,12 +24,12 @@ def encoder_of(model: AladinModel, part: EncoderPart) -> Freezable:
     return cast(Freezable, tower.encoder)
 
 
-def check_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, FineTuneConfig]) -> None:
-    """Find out whether a stage can tune the encoders as it says.
+def check_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
+    """Check that a stage can fine-tune the encoders as requested.
 
     Raises:
-        ConfigError: it names layers or matrices that an encoder lacks, peft is not installed, or
-            an encoder has no gradient checkpointing.
+        ConfigError: If it names layers or matrices that an encoder lacks, peft is not installed,
+            or an encoder has no gradient checkpointing.
     """
     for part, config in tune.items():
         encoder = encoder_of(model, part)
@@ -48,18 +45,17 @@ def check_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, FineTuneCon
             raise ConfigError(f"tune.{part}: {error}") from error
 
 
-def start_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, FineTuneConfig]) -> None:
-    """Thaw the encoders that a stage tunes, and give them adapters.
+def start_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
+    """Unfreeze the encoders that a stage fine-tunes, and add their adapters.
 
-    Their batch norms stay on their running statistics: a batch says less of the photos of the
-    world than those did that the encoder was trained on.
+    Batch norms keep their running statistics: those come from far more photos than a batch has.
 
     Args:
-        model: changed in place.
-        tune: of the stage.
+        model: Network, changed in place.
+        tune: Settings of the stage.
 
     Raises:
-        ConfigError: see `check_fine_tuning`.
+        ConfigError: See `check_fine_tuning`.
     """
     for part, config in tune.items():
         encoder = encoder_of(model, part)
@@ -73,24 +69,24 @@ def start_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, FineTuneCon
             add_adapters(encoder, config)
 
 
-def merge_fine_tuned(model: AladinModel, tune: Mapping[EncoderPart, FineTuneConfig]) -> None:
-    """Make a tuned network plain again: one weight for each of its matrices.
+def merge_fine_tuned(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
+    """Merge the adapters of a network, so that each of its matrices is one weight again.
 
     Args:
-        model: changed in place; its scores stay what they are.
-        tune: of the stage.
+        model: Network, changed in place; its scores do not change.
+        tune: Settings of the stage.
     """
     for part, config in tune.items():
         if config.mode == "lora":
             merge_adapters(encoder_of(model, part))
 
 
-def end_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, FineTuneConfig]) -> None:
-    """Leave the encoders as the network's configuration wants them.
+def end_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, TuneConfig]) -> None:
+    """Restore the state of the encoders that the network's configuration requests.
 
     Args:
-        model: changed in place, without adapters.
-        tune: of the stage.
+        model: Network without adapters, changed in place.
+        tune: Settings of the stage.
     """
     for part, config in tune.items():
         encoder = encoder_of(model, part)
@@ -99,19 +95,19 @@ def end_fine_tuning(model: AladinModel, tune: Mapping[EncoderPart, FineTuneConfi
         encoder.fixed_statistics = False
         encoder.frozen = getattr(model.config, part).frozen
         encoder.requires_grad_(True)
-    for part in tune:  # once all are told: one encoder may share the weights of the other
+    for part in tune:  # after all are restored: one encoder may share the weights of the other
         encoder_of(model, part).freeze()
 
 
 def _checkpointed(encoder: nn.Module) -> PreTrainedModel:
-    """Find the network that can compute its inner states twice."""
+    """Find the network that can recompute its activations."""
     for module in encoder.modules():
         if isinstance(module, PreTrainedModel) and module.supports_gradient_checkpointing:
             return module
     raise ConfigError("this encoder has no gradient checkpointing")
 
 
-# Longest prefix first: a tower's encoder is a part of its own.
+# Longest prefix first: the encoder of a tower is a part of its own.
 _PREFIXES: tuple[tuple[str, Part], ...] = (
     ("image.encoder.", "image_encoder"),
     ("text.encoder.", "text_encoder"),
@@ -123,12 +119,12 @@ _PREFIXES: tuple[tuple[str, Part], ...] = (
 )
 
 
-# What stands before the model's own names where a task, or a branch of one, holds the model.
+# Prefix of the model's own names in a task, or in a branch of one, that holds the model.
 _IN_TASK = re.compile(r"^(?:_branches\.\d+\.)?model\.")
 
 
 def part_of(parameter_name: str) -> Part | None:
-    """Return the part that a parameter of the model, or of a task around it, belongs to."""
+    """Return the part that a parameter of the model, or of a task with the model, belongs to."""
     name = _IN_TASK.sub("", parameter_name)
     return next((part for prefix, part in _PREFIXES if name.startswith(prefix)), None)
 
@@ -136,16 +132,16 @@ def part_of(parameter_name: str) -> Part | None:
 def set_trained_parts(
     model: AladinModel,
     parts: tuple[Part, ...] | None,
-    tune: Mapping[EncoderPart, FineTuneConfig] = MappingProxyType({}),
+    tune: Mapping[EncoderPart, TuneConfig] = MappingProxyType({}),
 ) -> None:
-    """Let gradients reach `parts` only (None: all); an encoder stays frozen unless it is tuned.
+    """Train `parts` only, or all if None; an encoder stays frozen unless it is fine-tuned.
 
     Args:
-        model: the network.
-        parts: to be trained.
-        tune: encoders of which some weights are trained, or all, see `start_fine_tuning`.
+        model: Network, changed in place.
+        parts: Parts to train.
+        tune: Encoders of which some or all weights are trained, see `start_fine_tuning`.
     """
-    # Not whether its output is: an image encoder may share the text encoder's weights.
+    # Not `encoder.frozen`: an image encoder may share the text encoder's weights.
     frozen = {
         "image_encoder": model.config.image_encoder.frozen,
         "text_encoder": model.config.text_encoder.frozen,
@@ -176,7 +172,7 @@ def reset_part(model: AladinModel, part: ResettablePart) -> None:
         tower = towers[part]
         trunk = list(tower.trunk.modules()) if tower.trunk is not None else []
         modules = [*trunk, tower]
-    # Children before parents, which may overrule them.
+    # Children before parents, which may override them.
     for module in reversed(modules):
         reset = getattr(module, "reset_parameters", None)
         if reset is not None:
@@ -184,7 +180,7 @@ def reset_part(model: AladinModel, part: ResettablePart) -> None:
 
 
 def set_training_mode(model: AladinModel) -> None:
-    """Put what is trained in training mode, what is not in evaluation mode."""
+    """Put trained modules in training mode, all others in evaluation mode."""
     model.train()
     for module in model.modules():
         own = list(module.parameters())

@@ -1,4 +1,4 @@
-"""What a training step works on."""
+"""The input of a training step."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ class OfflineBatch(NamedTuple):
     """Negatives drawn from mined lists, pair by pair of the batch (AOQ).
 
     Attributes:
-        images_bar: for each pair, a photo that is hard for its caption.
-        texts_bar: for each pair, a caption that is hard for its photo.
-        images_tilde: the photos of `texts_bar`.
-        texts_tilde: a caption of each photo of `images_bar`.
-        cross: False where `images_bar` and `texts_bar` belong together, so that the pair has no
-            cross terms.
+        images_bar: For each pair, a photo that is hard for its caption.
+        texts_bar: For each pair, a caption that is hard for its photo.
+        images_tilde: The photos of `texts_bar`.
+        texts_tilde: A caption of each photo of `images_bar`.
+        cross: False where `images_bar` and `texts_bar` match, so that the pair has no cross terms.
     """
 
     images_bar: ImageBatch | Features
@@ -36,12 +35,12 @@ class Batch(NamedTuple):
     """B photos with K captions each; text n describes image n // K.
 
     Attributes:
-        images: collated photos, or cached encoder output.
+        images: Collated photos, or cached encoder output.
         texts: B * K tokenised texts, or cached encoder output.
         negatives: (B, B * K) bool, True where image and text may serve as a negative pair.
-        offline: mined negatives of the B pairs, where the stage has them (K = 1).
-        others: the same batch for networks that read something else: the cached output of their
-            own encoders, where these differ from the trained network's.
+        offline: Mined negatives of the B pairs, if the stage uses them (K = 1).
+        others: The same batch for networks with other inputs: the cached output of their own
+            encoders, which differ from the trained network's.
     """
 
     images: ImageBatch | Features
@@ -54,7 +53,7 @@ class Batch(NamedTuple):
         """Return the batch as another network reads it.
 
         Args:
-            network: a key of `others`; whoever is not among them reads what the trained one does.
+            network: A key of `others`; any other name stands for the trained network's own inputs.
         """
         return self.others.get(network, self)._replace(others=self.others)
 

@@ -1,7 +1,4 @@
-"""Photos and captions of one split, ready for the network.
-
-Where a stage's batches come from, and which part of each is this process's.
-"""
+"""Photos and captions of one split as a network reads them, and the batches of a stage."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from aladin_training.parallel.distributed import BatchShare
 from aladin_training.parallel.numerics import Precision
 from aladin_training.parallel.threads import prefetch
 
-# Of cached features, and of photos and captions that go through an encoder.
+# Cached features, and photos and captions that go through an encoder, at a time.
 CACHED_A_BATCH = 250
 READ_A_BATCH = 32
 
@@ -40,12 +37,12 @@ class PairDataset:
     """The photos of a split, each with its captions, as one network reads them."""
 
     def __init__(self, store: InputStore, records: Sequence[Record], views: int) -> None:
-        """Tie photos and captions together, to be read by encoders.
+        """Combine photos and captions, to be read by encoders.
 
         Args:
-            store: of photos and captions, in the order of the records.
-            records: by row of the photo.
-            views: number of views of each photo.
+            store: Photos and captions, in the order of the records.
+            records: Records by row of the photo.
+            views: Number of views of each photo.
         """
         self.views = views
         self.records = list(records)
@@ -77,21 +74,22 @@ class PairDataset:
         """Find the photos that can be used; nothing is encoded before a network reads them.
 
         Args:
-            records: with captions.
-            model: its encoders preprocess; other networks read the set if theirs do alike.
-            cache_root: folder of all caches.
-            views: of `aladin_training.batches.items.view_names`.
-            precision: frozen encoders compute in.
-            progress: told of photos, now and when features are computed.
-            regions: of the photos, for a network that reads these.
+            records: Photos with captions.
+            model: Network whose encoders preprocess; other networks that preprocess alike can read
+                the set as well.
+            cache_root: Folder of all caches.
+            views: Names of the views, see `view_names`.
+            precision: Precision of frozen encoders.
+            progress: Receives photos, now and when features are computed.
+            regions: Regions of the photos, for a network that reads these.
 
         Returns:
             The set as an encoder in training reads it: photos and captions themselves.
 
         Raises:
-            DataError: no photo can be used.
-            RegionError: photos have no regions.
-            InputError: the network reads regions and there are none, or it reads photos.
+            DataError: If no photo can be used.
+            RegionError: If photos have no regions.
+            InputError: If the network reads regions and there are none, or vice versa.
         """
         encoder = model.image.encoder
         check_regions(encoder, regions)
@@ -110,14 +108,14 @@ class PairDataset:
     def read_by(
         self, model: AladinModel, others: Mapping[str, AladinModel] | None = None
     ) -> PairDataset:
-        """Return the same set for networks with the weights that they have now.
+        """Return the same set for networks with their present weights.
 
-        What is frozen in a network is read from the cache of its own encoder, filled first
-        where that is new; what is trained reads photos and captions.
+        The outputs of frozen encoders come from the caches of these encoders, which are filled
+        first if needed; trained encoders read photos and captions.
 
         Args:
-            model: reads `Batch.images` and `Batch.texts`.
-            others: networks that look at the same batches, by the name that they give to
+            model: Network that reads `Batch.images` and `Batch.texts`.
+            others: Further networks that read the same batches, by the names that they pass to
                 `Batch.for_network`.
         """
         reading = copy.copy(self)
@@ -129,7 +127,7 @@ class PairDataset:
 
     @property
     def digest(self) -> str:
-        """Identify photos, captions and their order; a resumed run must find the same."""
+        """Digest of photos, captions and their order; a resumed run must find the same."""
         ids = [record.id for record in self.records]
         content = json.dumps([ids, self.captions, self.captions_of_photo])
         return hashlib.sha256(content.encode()).hexdigest()
@@ -143,10 +141,11 @@ class PairDataset:
         """Gather one training batch.
 
         Args:
-            rows: of photos and captions.
+            rows: Rows of photos and captions.
             negatives: "image": captions of one photo are no negatives of it; "diagonal": they
-                are if the photo stands in the batch twice.
-            share: only these photos with their captions; the negatives are of the whole batch.
+                are, if the photo occurs twice in the batch.
+            share: Restricts the batch to these photos and their captions; the negatives are those
+                of the whole batch.
         """
         shown = rows.photos if negatives == "image" else range(len(rows.photos))
         photos = torch.tensor(shown)
@@ -163,7 +162,7 @@ class PairDataset:
         return batch._replace(others=others)
 
     def _as_read_by(self, inputs: NetworkInputs, batch: Batch, rows: BatchRows) -> Batch:
-        """Gather a batch for another network; what both read alike is read once."""
+        """Gather a batch for another network; inputs that both read are gathered once."""
         if inputs.photos is not self.inputs.photos:
             batch = batch._replace(images=inputs.photos.get(rows.photos, rows.views))
         if inputs.texts is not self.inputs.texts:
@@ -182,9 +181,9 @@ class PairDataset:
         """Encode the whole split.
 
         Args:
-            model: in evaluation mode; any network that preprocesses as the set's own.
-            keep: what is kept of each batch; all of it takes much memory for a large split.
-            progress: told of photos, then of captions.
+            model: Network in evaluation mode that preprocesses as the set's own does.
+            keep: Reduces each encoded batch to what is kept; a large split fills much memory.
+            progress: Receives photos, then captions.
 
         Returns:
             The images, and the texts in the order of `captions`.
@@ -233,7 +232,7 @@ def _chunks(total: int, size: int) -> list[range]:
 
 
 WHOLE = BatchShare(rank=0, world=1)
-# While the network works on one batch the next is being made; more would only cost memory.
+# The next batches are prepared while the network works on one; more would only cost memory.
 BATCHES_AHEAD = 2
 
 
@@ -247,18 +246,18 @@ class BatchSource(Protocol):
 
     @property
     def digest(self) -> str:
-        """Identify the data; a resumed run must find the same."""
+        """Digest of the data; a resumed run must find the same."""
         ...
 
     def epoch(self, number: int, start: int = 0, share: BatchShare = WHOLE) -> Generator[Batch]:
-        """Yield the batches of an epoch from one on, as an unbroken epoch would have them.
+        """Yield the batches of an epoch from a given one on, as an uninterrupted epoch would.
 
-        Close it, or read it to its end, to end the threads behind it.
+        Close the generator, or read it to its end, to end its threads.
 
         Args:
-            number: of the epoch, counted from 0.
-            start: batches that have been seen already; nothing is decoded for them.
-            share: whose photos and captions are wanted. The negatives are of the whole batch.
+            number: Number of the epoch, from 0.
+            start: Number of batches to skip; nothing is decoded for them.
+            share: Share of the photos and captions to return. The negatives are of the whole batch.
         """
         ...
 
@@ -272,12 +271,12 @@ class PlannedBatches:
         plan: BatchPlan,
         negatives: Literal["image", "diagonal"] = "image",
     ) -> None:
-        """Tie a data set and the plan of a stage together.
+        """Combine a data set with the plan of a stage.
 
         Args:
-            pairs: photos and captions.
-            plan: which of them meet.
-            negatives: see `PairDataset.batch`.
+            pairs: Photos and captions.
+            plan: Pairs of each batch.
+            negatives: Which pairs count as negatives, see `PairDataset.batch`.
         """
         self._pairs = pairs
         self._plan = plan
@@ -290,7 +289,7 @@ class PlannedBatches:
 
     @property
     def digest(self) -> str:
-        """Identify the data; a resumed run must find the same."""
+        """Digest of the data; a resumed run must find the same."""
         return self._pairs.digest
 
     def epoch(self, number: int, start: int = 0, share: BatchShare = WHOLE) -> Generator[Batch]:

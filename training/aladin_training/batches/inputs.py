@@ -1,10 +1,8 @@
-"""What the network reads in training: photos and captions, or their cached encoder output.
+"""What a network reads in training: photos and captions, or their cached encoder output.
 
-The photos and captions of a split as each network reads them.
-
-A frozen encoder's output comes from the cache, which is filled when a network first asks; a
-trained encoder reads the photos and captions themselves. Two encoders share features only if
-their weights are the same: a digest of these is a part of the cache's key.
+The output of a frozen encoder comes from a cache, which is filled when a network first needs it;
+a trained encoder reads the photos and captions themselves. Encoders share features only if their
+weights are equal: a digest of the weights is a part of the cache's key.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ class TextInputs(Protocol):
 
 @dataclass(frozen=True)
 class CachedPhotos:
-    """Encoder output from the cache."""
+    """Cached output of an image encoder."""
 
     cache: FeatureCache
     items: ImageItems
@@ -73,10 +71,10 @@ class CachedPhotos:
 
 @dataclass(frozen=True)
 class ReadPhotos:
-    """Photos read and preprocessed batch by batch, for encoders that are trained.
+    """Photos that are read and preprocessed batch by batch, for encoders that are trained.
 
-    Any network of one configuration preprocesses alike, so these suit all of them. Only the
-    photos that threads are at work on are in memory decoded.
+    All networks of one configuration preprocess alike and can share these. Only the photos that
+    threads are working on are held in memory decoded.
     """
 
     encoder: ImageEncoder
@@ -86,7 +84,7 @@ class ReadPhotos:
         """Return a batch of the encoder's input.
 
         Raises:
-            ImageError: a photo cannot be read any more.
+            ImageError: If a photo can no longer be read.
         """
         return self.encoder.collate(
             list(map_in_threads(list(zip(rows, views, strict=True)), self._one))
@@ -99,7 +97,7 @@ class ReadPhotos:
 
 @dataclass(frozen=True)
 class CachedTexts:
-    """Encoder output from the cache."""
+    """Cached output of a text encoder."""
 
     cache: FeatureCache
     keys: list[str]
@@ -111,24 +109,24 @@ class CachedTexts:
 
 @dataclass(frozen=True)
 class TokenisedTexts:
-    """Captions tokenised batch by batch, for encoders that are trained."""
+    """Captions that are tokenised batch by batch, for encoders that are trained."""
 
     encoder: TextEncoder
     texts: list[str]
 
     def get(self, rows: Sequence[int]) -> TextBatch:
-        """Return the tokens of a batch; captions longer than the network takes are cut."""
+        """Return the tokens of a batch; captions that are too long for the network are cut."""
         return self.encoder.preprocess([self.texts[row] for row in rows], truncate=True)
 
 
 PHOTOS_A_PART = 64
 TEXTS_A_PART = 512
-# A GPU wants more than a processor's caches do.
+# A GPU is used well only by more photos at a time than suit a processor's caches.
 _PHOTOS_AT_A_TIME_ON_GPU = 32
 
 
 class NetworkInputs(NamedTuple):
-    """What one network reads of a split."""
+    """Inputs of one network."""
 
     photos: PhotoInputs
     texts: TextInputs
@@ -146,15 +144,15 @@ class InputStore:
         precision: Precision,
         progress: Progress,
     ) -> None:
-        """Name the photos and captions; nothing is encoded yet.
+        """Refer to photos and captions; nothing is encoded yet.
 
         Args:
-            items: photos by row, or their regions.
-            captions: by row.
-            model: how photos and captions are preprocessed.
-            cache_root: folder of all caches.
-            precision: frozen encoders compute in; the cache keeps float16 anyway.
-            progress: told of photos and captions that are encoded.
+            items: Photos, or their regions, by row.
+            captions: Captions by row.
+            model: Network that defines how photos and captions are preprocessed.
+            cache_root: Folder of all caches.
+            precision: Precision of frozen encoders; the cache holds float16 in any case.
+            progress: Receives the photos and captions that are encoded.
         """
         self._items = items
         self._captions = captions
@@ -168,10 +166,10 @@ class InputStore:
         self._texts: dict[str, CachedTexts] = {}
 
     def inputs_of(self, model: AladinModel) -> NetworkInputs:
-        """Return what a network reads; what two networks read alike is the same object.
+        """Return the inputs of a network; inputs that two networks share are the same object.
 
         Args:
-            model: with the weights for which the inputs are wanted.
+            model: Network with the weights for which the inputs are needed.
         """
         image, text = model.image.encoder, model.text.encoder
         return NetworkInputs(
@@ -197,7 +195,7 @@ class InputStore:
         return self._texts[key]
 
     def _fill_photos(self, encoder: ImageEncoder, cache: FeatureCache) -> None:
-        """Add what the cache lacks of the photos in all their views."""
+        """Add missing photos to the cache, in all their views."""
         views = range(self._items.views)
         missing = [
             (row, absent)
@@ -222,7 +220,7 @@ class InputStore:
     def _fill_texts(
         self, encoder: TokenizedTextEncoder, cache: FeatureCache, keys: list[str]
     ) -> None:
-        """Add what the cache lacks of the captions."""
+        """Add missing captions to the cache."""
         missing = {
             key: text for key, text in zip(keys, self._captions, strict=True) if key not in cache
         }
@@ -239,19 +237,19 @@ class InputStore:
 
 
 def image_digest(encoder: ImageEncoder) -> str:
-    """Identify all that shapes a frozen image encoder's output."""
+    """Return a digest of everything that determines a frozen image encoder's output."""
     return _digest(encoder, "")
 
 
 def text_digest(encoder: TokenizedTextEncoder) -> str:
-    """Identify all that shapes a frozen text encoder's output."""
+    """Return a digest of everything that determines a frozen text encoder's output."""
     return _digest(encoder, encoder.tokenizer.to_str())
 
 
 def _digest(encoder: ImageEncoder | TokenizedTextEncoder, more: str) -> str:
-    # Where the weights come from, and whether they may change, shapes nothing.
+    # Where the weights come from, and whether they may be trained, does not affect the output.
     config = dataclasses.replace(encoder.config, source=None, frozen=False)
-    # Fields to come shall not cost anybody the features that are cached.
+    # Only changed fields: a field added later must not invalidate existing caches.
     content = json.dumps(dump_changes(config), sort_keys=True) + more + encoder.weights_digest()
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -260,7 +258,7 @@ def _digest(encoder: ImageEncoder | TokenizedTextEncoder, more: str) -> str:
 def _encode(
     encoder: ImageEncoder, photos: list[Image.Image | RegionSet], precision: Precision
 ) -> Features:
-    """Encode the photos of one part."""
+    """Encode one part of the photos."""
     device = _device(encoder)
     at_a_time = _PHOTOS_AT_A_TIME_ON_GPU if device.type == "cuda" else PHOTOS_AT_A_TIME
     parts: list[Features] = []

@@ -1,8 +1,6 @@
-"""The views of a photo that training draws from: itself, its mirror image, random crops.
+"""What image encoders read, by row: photos on disk in several views, or ready-made regions.
 
-What image encoders look at, by row: photos on disk, in several views.
-
-What region encoders look at in training and evaluation: ready-made regions, by row.
+The views of a photo are the photo itself, its mirror image and random crops.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from aladin_network.types import Progress
 from aladin_training.data import Record
 from aladin_training.data.regions import RegionStore, region_keys
 
-# A crop keeps this share of each side: enough that the captions stay true.
+# Share of each side that a crop keeps: large enough that the captions stay true.
 _CROP_SIDE = (0.65, 0.95)
 
 PLAIN = ""
@@ -38,8 +36,8 @@ def view_names(mirror: bool, crops: int) -> list[str]:
     """Return the names of a photo's views; the first is the photo itself.
 
     Args:
-        mirror: offer the mirror image.
-        crops: number of random crops offered, half of them mirrored.
+        mirror: Whether the mirror image is one of the views.
+        crops: Number of random crops, half of them mirrored.
     """
     return [PLAIN, *(["mirrored"] if mirror else []), *(f"crop-{n}" for n in range(1, crops + 1))]
 
@@ -48,9 +46,9 @@ def apply_view(photo: Image.Image, view: str, photo_digest: str) -> Image.Image:
     """Return one view of a photo.
 
     Args:
-        photo: decoded.
-        view: of `view_names`.
-        photo_digest: of the photo's content; with the view's name it determines the crop.
+        photo: Decoded photo.
+        view: Name of a view, one of `view_names`.
+        photo_digest: Digest of the photo's content; with the view's name it determines the crop.
     """
     if view == PLAIN:
         return photo
@@ -72,7 +70,7 @@ def apply_view(photo: Image.Image, view: str, photo_digest: str) -> Image.Image:
 logger = logging.getLogger(__name__)
 
 THREADS = min(8, os.cpu_count() or 1)  # decoding releases the interpreter lock
-# Of photos that are only to be decoded for a test: a decoder may leave pixels out.
+# For photos that are decoded only as a check: the decoder may skip pixels.
 _ANY_SIZE_PX = 1
 _READ_AHEAD = 64  # files in memory at a time
 
@@ -93,7 +91,7 @@ class ImageItems(Protocol):
         ...
 
     def key(self, row: int, view: int) -> str:
-        """Return the digest of a photo's content in a view: its key in a `FeatureCache`."""
+        """Return the digest of a photo's content in a view, its key in a `FeatureCache`."""
         ...
 
     def load(self, row: int, views: Sequence[int]) -> list[Image.Image | RegionSet]:
@@ -106,9 +104,9 @@ class PhotoItems:
     """Photos on disk.
 
     Attributes:
-        files: where their bytes are.
-        names: of the views, see `aladin_training.batches.items.view_names`.
-        keys: ``keys[view][row]``.
+        files: Where the photos' bytes are.
+        names: Names of the views, see `view_names`.
+        keys: Digests as ``keys[view][row]``.
     """
 
     files: list[PhotoFile]
@@ -132,7 +130,7 @@ class PhotoItems:
         """Decode a photo and return some of its views.
 
         Raises:
-            ImageError: the file has been damaged since `usable_photos` looked at it.
+            ImageError: If the file has been damaged since `usable_photos` checked it.
         """
         content = self.files[row].read()
         photo = decode_image(content, self.files[row].source)
@@ -146,26 +144,26 @@ def usable_photos(
     cache: FeatureCache | None,
     progress: Progress,
 ) -> tuple[PhotoItems, list[int]]:
-    """Find out which photos can be decoded; a damaged one is left out with a warning.
+    """Find out which photos can be decoded; a damaged one is skipped with a warning.
 
     Args:
-        files: where their bytes are.
-        names: of the views.
-        cache: of an encoder; what it holds has been decoded before.
-        progress: told of photos.
+        files: Where the photos' bytes are.
+        names: Names of the views.
+        cache: Cache of an encoder, whose photos have been decoded before; None to check all.
+        progress: Receives photos.
 
     Returns:
         The usable photos, and their rows among `files`.
 
     Raises:
-        ImageError: a photo file cannot be read.
+        ImageError: If a photo file cannot be read.
     """
 
     def look(file: PhotoFile) -> list[str] | None:
         content = file.read()
         keys = [content_digest(content, name) for name in names]
         known = cache is not None and keys[0] in cache
-        return keys if known or _is_sound(content, file) else None
+        return keys if known or _can_decode(content, file) else None
 
     progress.start(len(files), "photos")
     keys: list[list[str]] = [[] for _ in names]
@@ -180,28 +178,28 @@ def usable_photos(
 
 
 def map_in_threads(items: Sequence[S], work: Callable[[S], T]) -> Iterator[T]:
-    """Map over items in a few threads, in order, with bounded look-ahead."""
+    """Map over items in a few threads, in order, reading a bounded number ahead."""
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, len(items), _READ_AHEAD):
             yield from pool.map(work, items[start : start + _READ_AHEAD])
 
 
-def _is_sound(content: bytes, file: PhotoFile) -> bool:
+def _can_decode(content: bytes, file: PhotoFile) -> bool:
     try:
         decode_image(content, file.source, at_least_px=_ANY_SIZE_PX)
     except ImageError as error:
-        logger.warning("left out: %s", error)
+        logger.warning("skipped: %s", error)
         return False
     return True
 
 
 @dataclass(frozen=True)
 class RegionItems:
-    """The regions of photos, read when they are asked for; see `ImageItems`.
+    """Ready-made regions of photos, read on demand; see `ImageItems`.
 
     Attributes:
-        store: of the regions.
-        keys: of the photos' regions, by row.
+        store: Store of the regions.
+        keys: Keys of the photos' regions, by row.
     """
 
     store: RegionStore
@@ -209,7 +207,7 @@ class RegionItems:
 
     @property
     def views(self) -> int:
-        """Return 1: there is no photo to mirror or to crop."""
+        """Number of views: 1, since there is no photo to mirror or to crop."""
         return 1
 
     def __len__(self) -> int:
@@ -217,14 +215,14 @@ class RegionItems:
         return len(self.keys)
 
     def key(self, row: int, view: int) -> str:
-        """Return the name of a photo's regions in a `FeatureCache`; nothing is read for it."""
+        """Return the key of a photo's regions in a `FeatureCache`; nothing is read for it."""
         return content_digest(f"{self.store.fingerprint}:{self.keys[row]}".encode(), str(view))
 
     def load(self, row: int, views: Sequence[int]) -> list[Image.Image | RegionSet]:
         """Read a photo's regions.
 
         Raises:
-            DataError: they cannot be used.
+            DataError: If they cannot be used.
         """
         regions = self.store.read(self.keys[row])
         return [regions for _ in views]
@@ -233,16 +231,16 @@ class RegionItems:
 def region_items(
     records: Sequence[Record], encoder: ImageEncoder, store: RegionStore
 ) -> RegionItems:
-    """Find the regions of all photos, and look whether the network can read them.
+    """Find the regions of all photos, and check that the network can read them.
 
     Args:
-        records: at least one photo.
-        encoder: of the network; it reads regions.
-        store: of the regions.
+        records: At least one photo.
+        encoder: Image encoder of a network that reads regions.
+        store: Store of the regions.
 
     Raises:
-        RegionError: photos have no regions.
-        InputError: the network cannot read the first photo's.
+        RegionError: If photos have no regions.
+        InputError: If the network cannot read the first photo's regions.
     """
     items = RegionItems(store, region_keys(records, store))
     encoder.preprocess(store.read(items.keys[0]))
@@ -250,11 +248,11 @@ def region_items(
 
 
 def with_detector(config: ModelConfig, store: RegionStore) -> ModelConfig:
-    """Note in a network's configuration which detector made the regions, if these say so.
+    """Add to a network's configuration which detector made the regions, if the store records it.
 
     Args:
-        config: of a recipe; a detector that it names stays.
-        store: of the regions that are trained on.
+        config: Network of a recipe; a detector that it names is kept.
+        store: Regions of the training data.
     """
     encoder = config.image_encoder
     if encoder.detector is not None:
@@ -264,14 +262,14 @@ def with_detector(config: ModelConfig, store: RegionStore) -> ModelConfig:
 
 
 def check_regions(encoder: ImageEncoder, store: RegionStore | None) -> None:
-    """Refuse photos where a network reads regions, and regions where it reads photos.
+    """Refuse photos for a network that reads regions, and regions for one that reads photos.
 
     Args:
-        encoder: of the network.
-        store: of the regions that were given; None: none were.
+        encoder: Image encoder of the network.
+        store: The given regions, or None if there are none.
 
     Raises:
-        InputError: the network reads the other.
+        InputError: If the network reads the other kind.
     """
     if encoder.reads == "regions" and store is None:
         raise InputError(
@@ -279,4 +277,4 @@ def check_regions(encoder: ImageEncoder, store: RegionStore | None) -> None:
             "as regions in a recipe's [data]"
         )
     if encoder.reads == "photo" and store is not None:
-        raise InputError(f"this network reads photos, not regions: {store.path} is of no use to it")
+        raise InputError(f"this network reads photos, not regions; it cannot use {store.path}")

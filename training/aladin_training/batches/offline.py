@@ -1,8 +1,6 @@
-"""Mined lists, and what they were mined from.
+"""Mined hard negatives (AOQ): their lists, drawing from them for a batch, and their file.
 
-Draw offline negatives for the pairs of a batch (AOQ).
-
-Mined lists on disk: one safetensors file.
+The file is one safetensors file:
 
 tensors     texts, images (int32), see `OfflineNegatives`
 metadata    schema_version, what the lists were mined from, sha256 of both tensors
@@ -33,21 +31,21 @@ from aladin_network.files import atomic_file
 from aladin_network.scoring.scores import ScoreName
 from aladin_training.config.defaults import NUM_IMAGES, NUM_TEXTS
 
-# Fills a list up where there are fewer negatives than asked for.
+# Fills the end of a list that has fewer negatives than requested.
 NO_ROW = -1
 
 
 @dataclass(frozen=True, kw_only=True)
 class MinedFrom:
-    """All that decides what is in the lists.
+    """Everything that determines the content of the lists.
 
     Attributes:
-        data: digest of the photos and captions and of their order, see `PairDataset.digest`.
-        model_id: of the checkpoint that scored, see `aladin_network.checkpoint.Checkpoint`; None
-            where lists are expected and any network may have mined them.
-        score: of that network.
-        num_texts: captions asked for, for each photo.
-        num_images: photos asked for, for each caption.
+        data: Digest of the photos and captions and of their order, see `PairDataset.digest`.
+        model_id: Id of the checkpoint that scored, see `aladin_network.checkpoint.Checkpoint`; None
+            in an expectation that accepts any network.
+        score: Score of that network by which they rank.
+        num_texts: Captions requested for each photo.
+        num_images: Photos requested for each caption.
     """
 
     data: str
@@ -62,10 +60,10 @@ class OfflineNegatives:
     """The hardest negatives of every training photo and caption (AOQ).
 
     Attributes:
-        texts: for each photo the captions, not its own, that score highest, best first; rows of
-            the data set's captions, -1 at the end where there are fewer.
-        images: for each caption the photos, not its own, that score highest; rows of photos.
-        mined_from: what the lists belong to.
+        texts: For each photo the captions of other photos that score highest, best first, as rows
+            of the data set's captions; -1 at the end if there are fewer.
+        images: For each caption the other photos that score highest, as rows of photos.
+        mined_from: What the lists were mined from.
     """
 
     texts: Int32[Tensor, "photos num_texts"]
@@ -73,20 +71,20 @@ class OfflineNegatives:
     mined_from: MinedFrom
 
 
-# The paper draws again while the two negatives belong together; short lists may offer nothing else.
+# The paper draws again while the two negatives match; short lists may offer nothing else.
 MAX_DRAWS = 20
 
 
 class OfflineRows(NamedTuple):
-    """For each pair (i, t) of a batch the rows of its offline negatives.
+    """Rows of the offline negatives of each pair (i, t) of a batch.
 
     Attributes:
-        images_bar: photos from the captions' lists.
-        texts_bar: captions from the photos' lists.
-        images_tilde: the photos that `texts_bar` describe.
-        texts_tilde: a random caption of each of `images_bar`.
-        cross: whether (images_bar, texts_bar) and (images_tilde, texts_tilde) may serve as
-            negative pairs; if not, the loss drops the pair's cross terms.
+        images_bar: Photos from the captions' lists.
+        texts_bar: Captions from the photos' lists.
+        images_tilde: Photos that `texts_bar` describe.
+        texts_tilde: A random caption of each of `images_bar`.
+        cross: Whether (images_bar, texts_bar) and (images_tilde, texts_tilde) may serve as
+            negative pairs; otherwise the loss drops the pair's cross terms.
     """
 
     images_bar: list[int]
@@ -106,24 +104,24 @@ def sample_offline(
 ) -> OfflineRows:
     """Draw the offline negatives of every pair.
 
-    The photo and the caption come from independent uniform draws out of the pair's two lists,
-    both drawn again while they belong together (AOQ), `MAX_DRAWS` times at most.
+    The photo and the caption are drawn independently and uniformly from the pair's two lists, and
+    drawn again while they match each other (AOQ), `MAX_DRAWS` times at most.
 
     Args:
-        pairs: rows of photo and caption.
-        negatives: mined lists; none is empty, for `mine_negatives` refuses a single photo.
-        captions_of_photo: rows of each photo's captions.
-        photo_of_caption: row of each caption's photo, as plain integers.
-        generator: all randomness comes from it, so that training resumes exactly.
-        coupled: what the official code does instead: one rank r takes the caption of rank r and
-            the photo of rank r // ratio, the ratio being that of the lists' lengths (300 / 60);
-            nothing is drawn again and every cross term kept, even where it is a matching pair.
+        pairs: Rows of photo and caption.
+        negatives: Mined lists; none is empty, because `mine_negatives` refuses a single photo.
+        captions_of_photo: Rows of each photo's captions.
+        photo_of_caption: Row of each caption's photo, as plain integers.
+        generator: Source of all randomness, so that training resumes exactly.
+        coupled: Draw as the official code does: one rank r selects the caption of rank r and the
+            photo of rank r // ratio, where ratio is that of the lists' lengths (300 / 60). Nothing
+            is drawn again and every cross term is kept, even if it is a matching pair.
 
     Returns:
         The rows, in the order of the pairs.
 
     Raises:
-        InputError: `coupled` and the lists of captions are the shorter ones.
+        InputError: If `coupled` and the lists of captions are shorter than those of photos.
     """
     width_texts, width_images = negatives.texts.shape[1], negatives.images.shape[1]
     ratio = width_texts // width_images
@@ -156,7 +154,7 @@ def _draw_apart(
     photo_of_caption: Sequence[int],
     generator: random.Random,
 ) -> tuple[int, int, bool]:
-    """Draw a caption and a photo; the last value tells whether they belong to different photos."""
+    """Draw a caption and a photo; the last value tells whether they do not match."""
 
     def draw() -> tuple[int, int]:
         text = texts[generator.randrange(len(texts))]
@@ -171,7 +169,7 @@ def _draw_apart(
 
 
 def _unpadded(lists: npt.NDArray[np.int32]) -> list[npt.NDArray[np.int32]]:
-    """Cut each list to its rows; `NO_ROW` stands only at the end."""
+    """Cut each list to its rows; `NO_ROW` occurs only at the end."""
     lengths: list[int] = (lists != NO_ROW).sum(axis=1).tolist()
     return [each[:length] for each, length in zip(lists, lengths, strict=True)]
 
@@ -179,7 +177,7 @@ def _unpadded(lists: npt.NDArray[np.int32]) -> list[npt.NDArray[np.int32]]:
 SCHEMA_VERSION = 1
 
 _TENSORS = ("images", "texts")
-# What each fact of `MinedFrom` is to a reader of the message.
+# Names of the fields of `MinedFrom` in messages.
 _FACTS = {
     "data": "the data or its order",
     "model_id": "the model",
@@ -199,11 +197,11 @@ class _Header:
 
 
 def save_negatives(path: Path, negatives: OfflineNegatives) -> None:
-    """Write mined lists atomically; an older file in their place is replaced.
+    """Write mined lists atomically, replacing an older file.
 
     Args:
-        path: of the file.
-        negatives: from `mine_negatives`.
+        path: File to write.
+        negatives: Lists from `mine_negatives`.
     """
     tensors = {
         "texts": negatives.texts.contiguous(),
@@ -219,15 +217,15 @@ def save_negatives(path: Path, negatives: OfflineNegatives) -> None:
 
 
 def load_negatives(path: Path, expected: MinedFrom) -> OfflineNegatives:
-    """Read mined lists and make sure that they are those of the data and settings at hand.
+    """Read mined lists and check that they belong to the present data and settings.
 
     Args:
-        path: written by `save_negatives`.
-        expected: what the lists have to be mined from; shorter lists are not cut from longer ones.
+        path: File written by `save_negatives`.
+        expected: What the lists must have been mined from; longer lists are not shortened.
 
     Raises:
-        DataError: there is no such file, or it is damaged.
-        StaleNegativesError: the lists were mined from something else; names each difference.
+        DataError: If there is no such file, or it is damaged.
+        StaleNegativesError: If the lists were mined from something else; names each difference.
     """
     header, tensors = _read(path)
     found = header.mined_from
@@ -244,7 +242,7 @@ def load_negatives(path: Path, expected: MinedFrom) -> OfflineNegatives:
 
 
 def _read(path: Path) -> tuple[_Header, dict[str, Tensor]]:
-    """Read a file whole and make sure that it is what was written."""
+    """Read a file and check that its content is what was written."""
     try:
         check_readable(path)
         with safe_open(path, framework="pt") as file:
@@ -277,7 +275,7 @@ def _read_header(path: Path, text: str) -> _Header:
 
 
 def _content(tensors: dict[str, Tensor]) -> str:
-    """Digest the lists; safetensors itself notices a file cut short, but no changed byte."""
+    """Digest the lists; safetensors detects a truncated file, but no changed byte."""
     digest = hashlib.sha256()
     for name in _TENSORS:
         digest.update(f"{name} {tuple(tensors[name].shape)} {tensors[name].dtype}".encode())
@@ -286,5 +284,5 @@ def _content(tensors: dict[str, Tensor]) -> str:
 
 
 def _short(fact: object) -> object:
-    """Cut a digest to what tells two of them apart."""
+    """Shorten a digest to enough characters to tell two of them apart."""
     return fact[:12] if isinstance(fact, str) else fact

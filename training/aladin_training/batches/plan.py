@@ -1,4 +1,4 @@
-"""Which pairs meet in which batch: a pure function of seed, stage and epoch."""
+"""The pairs of each batch: a pure function of seed, stage and epoch."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 class OfflineDraw(NamedTuple):
-    """Mined negatives for the pairs of a batch.
+    """Mined negatives drawn for the pairs of a batch.
 
     Attributes:
-        rows: of photos and captions, pair by pair.
-        views_bar: which view of each photo of ``rows.images_bar`` is shown.
-        views_tilde: the same for ``rows.images_tilde``.
+        rows: Rows of photos and captions, pair by pair.
+        views_bar: View of each photo of ``rows.images_bar``.
+        views_tilde: View of each photo of ``rows.images_tilde``.
     """
 
     rows: OfflineRows
@@ -26,7 +26,7 @@ class OfflineDraw(NamedTuple):
     views_tilde: list[int]
 
     def of(self, own: slice) -> OfflineDraw:
-        """Return what was drawn for some of the pairs."""
+        """Return the negatives of some of the pairs."""
         rows = self.rows
         return OfflineDraw(
             rows=OfflineRows(
@@ -45,10 +45,10 @@ class BatchRows(NamedTuple):
     """One batch of photos with K captions each.
 
     Attributes:
-        photos: B rows of the training photos.
-        captions: B * K rows of all training captions; those of ``photos[n]`` are n * K onwards.
-        views: which view of each photo is shown; 0 is the photo itself.
-        offline: mined negatives of the B pairs, where the stage has them.
+        photos: B rows of training photos.
+        captions: B * K rows of training captions; those of ``photos[n]`` start at n * K.
+        views: View of each photo; 0 is the photo itself.
+        offline: Mined negatives of the B pairs, if the stage uses them.
     """
 
     photos: list[int]
@@ -57,7 +57,7 @@ class BatchRows(NamedTuple):
     offline: OfflineDraw | None = None
 
     def of(self, share: BatchShare) -> BatchRows:
-        """Return the rows of one process's photos, with their captions and offline negatives."""
+        """Return the rows of one process's photos, with their captions and mined negatives."""
         own = share.photos(len(self.photos))
         per_photo = len(self.captions) // len(self.photos)
         return BatchRows(
@@ -69,7 +69,7 @@ class BatchRows(NamedTuple):
 
 
 class BatchPlan:
-    """The batches of a stage; any epoch can be asked for at any time, so a run can resume."""
+    """The batches of a stage; any epoch can be computed at any time, so that a run can resume."""
 
     def __init__(
         self,
@@ -81,17 +81,19 @@ class BatchPlan:
         offline: OfflineNegatives | None = None,
         coupled: bool = False,
     ) -> None:
-        """Lay out a stage.
+        """Plan a stage.
 
         Args:
-            captions_of_photo: for each photo the rows of its captions, at least one.
-            batch_size: photos a batch; the last, smaller one is dropped unless it is the only one.
-            captions_per_photo: K random captions of each photo, which an epoch shows once; None:
-                single pairs, and an epoch shows each caption once (the papers' sampling).
-            views: number of views to draw from.
-            seed: any text.
-            offline: mined negatives to draw from for each pair.
-            coupled: see `sample_offline`.
+            captions_of_photo: Rows of each photo's captions, at least one each.
+            batch_size: Photos in a batch; a smaller last batch is dropped unless it is the only
+                one.
+            captions_per_photo: Number K of random captions of each photo, where an epoch shows
+                every photo once; or None for single pairs, where an epoch shows every caption once
+                (the papers' sampling).
+            views: Number of views to draw from.
+            seed: Any text.
+            offline: Mined negatives to draw from for each pair.
+            coupled: How they are drawn, see `sample_offline`.
         """
         self._captions_of_photo = captions_of_photo
         self._pairs = [
@@ -155,7 +157,7 @@ class BatchPlan:
 
 
 def draw_captions(captions: Sequence[T], count: int, generator: random.Random) -> list[T]:
-    """Draw captions of a photo, different ones as far as it has them."""
+    """Draw captions of a photo, without repetition if it has enough of them."""
     if len(captions) >= count:
         return generator.sample(captions, count)
     return generator.choices(captions, k=count)

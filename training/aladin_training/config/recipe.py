@@ -1,9 +1,7 @@
-"""What a recipe says of the checkpoint that it starts from.
+"""A recipe: the complete description of a run, read from TOML.
 
-A recipe: the one description of a run, read from TOML.
-
-A recipe names the data, the network and an ordered list of stages; each stage trains some
-parts of the network on one task, or on several at once.
+A recipe names the data, the network or the checkpoint to start from, and an ordered list of
+stages; each stage trains some parts of the network on one task, or on several at once.
 """
 
 from __future__ import annotations
@@ -27,12 +25,12 @@ from aladin_training.parallel.numerics import Precision
 
 @dataclass(frozen=True, kw_only=True)
 class StartConfig:
-    """The network of a checkpoint, in place of one that the recipe describes.
+    """The checkpoint whose network is trained, in place of one that the recipe describes.
 
     Attributes:
-        checkpoint: its folder; a relative path counts from the working folder.
-        model_id: that it must have; None: any, and noted when the run begins.
-        frozen: encoders that are frozen or not whatever the checkpoint says, from the keys
+        checkpoint: Folder of the checkpoint; a relative path is relative to the working folder.
+        model_id: Required model id, or None for any; it is recorded when the run begins.
+        frozen: Whether an encoder is frozen, overriding the checkpoint; set by the keys
             ``model.image_encoder.frozen`` and ``model.text_encoder.frozen``.
     """
 
@@ -42,14 +40,14 @@ class StartConfig:
 
 
 def with_start(data: dict[str, Any], where: str) -> dict[str, Any]:
-    """Bring a recipe's ``start = "CHECKPOINT"`` into the form of a `StartConfig`.
+    """Convert a recipe's ``start = "CHECKPOINT"`` to the form of a `StartConfig`.
 
     Args:
-        data: of the recipe.
-        where: names the recipe in errors.
+        data: Data of the recipe.
+        where: Name of the recipe in errors.
 
     Raises:
-        ConfigError: the recipe describes a network besides.
+        ConfigError: If the recipe describes a network as well.
     """
     start = data.get("start")
     if start is None:
@@ -62,8 +60,8 @@ def with_start(data: dict[str, Any], where: str) -> dict[str, Any]:
         others = [f"{part}.{key}" for key in settings if key != "frozen"] if is_encoder else [part]
         if others:
             raise ConfigError(
-                f"{where}: model.{others[0]}: the network is that of start; only frozen of "
-                "image_encoder and text_encoder can be set besides"
+                f"{where}: model.{others[0]}: the network is that of the start; only frozen of "
+                "image_encoder and text_encoder can be set with it"
             )
         frozen |= {part: settings["frozen"]} if settings else {}
     rest = {key: value for key, value in data.items() if key != "model"}
@@ -72,16 +70,16 @@ def with_start(data: dict[str, Any], where: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamConfig:
-    """Training photos that come front to back out of webdataset's or img2dataset's tars.
+    """Training photos that are read sequentially from the tars of webdataset or img2dataset.
 
-    Nothing is unpacked, and memory holds no more than the shuffle buffer's encoded photos. Tars
-    are read in another order in every epoch. An epoch shows each photo once, with
-    `captions_per_photo` of its captions at random (null: one). Frozen encoders are not cached:
-    they encode every photo when it is shown.
+    Nothing is unpacked, and memory holds only the encoded photos of the shuffle buffer. Tars are
+    read in a different order in every epoch. An epoch shows each photo once, with
+    `captions_per_photo` of its captions at random (null: one). Frozen encoders are not cached: they
+    encode every photo each time it is shown.
 
     Attributes:
-        shuffle: photos in the buffer that the next ones are drawn from, two batches at least.
-            With less than many batches, photos meet those that are near in their tar.
+        shuffle: Photos in the buffer from which the next ones are drawn, at least two batches. If
+            the buffer is not many batches long, photos meet those close to them in their tar.
     """
 
     shuffle: int = 10_000
@@ -90,7 +88,7 @@ class StreamConfig:
         """Refuse impossible values.
 
         Raises:
-            ConfigError: a buffer without room.
+            ConfigError: If the buffer holds no photo.
         """
         if self.shuffle < 1:
             raise ConfigError(f"data.stream: shuffle is {self.shuffle}, expected at least 1")
@@ -101,19 +99,19 @@ class DataConfig:
     """The data set.
 
     Attributes:
-        source: any that `aladin_training.data` knows; a relative path counts from the working
-            folder.
-        stream: read the photos that are trained on front to back; None: in any order, which
-            needs a list of all photos in memory.
-        train_split: split that is trained on; None: all photos of the source.
-        validation_source: data set of the validation split; None: `source`.
-        validation_split: split that chooses the checkpoint and fits the fusion.
-        cache: folder for the outputs of frozen encoders.
-        regions: ready-made regions of the photos, any that `aladin_training.data.regions` knows,
-            for networks that read these; files of photos may then be missing.
-        region_labels: the regions' labels, where they lie apart.
-        mirror: also show the photos mirrored.
-        crops: also show so many random crops of each photo.
+        source: Any source that `aladin_training.data` reads; a relative path is relative to the
+            working folder.
+        stream: Settings for reading the training photos sequentially, or None to read them in any
+            order, which needs a list of all photos in memory.
+        train_split: Split to train on, or None for all photos of the source.
+        validation_source: Data set of the validation split, or None for `source`.
+        validation_split: Split on which the checkpoint is chosen and the fusion fitted.
+        cache: Folder for the outputs of frozen encoders.
+        regions: Ready-made regions of the photos that `aladin_training.data.regions` reads, for
+            networks that read these; the photos themselves may then be missing.
+        region_labels: Labels of the regions, if they are in a file of their own.
+        mirror: Also show the photos mirrored.
+        crops: Number of random crops of each photo to show as well.
     """
 
     source: str
@@ -131,43 +129,43 @@ class DataConfig:
         """Refuse impossible combinations.
 
         Raises:
-            ConfigError: ready-made regions are asked for what only photos can do, or there are
-                labels without regions.
+            ConfigError: If photos are needed and only regions are given, or there are labels
+                        without regions.
         """
         if self.regions is None:
             if self.region_labels is not None:
                 raise ConfigError(
-                    "data: region_labels: expected also regions, which they belong to"
+                    "data: region_labels: expected regions as well, which the labels belong to"
                 )
         elif self.stream is not None:
             raise ConfigError("data: a stream shows the photos of its tars, not ready-made regions")
         elif self.mirror or self.crops:
-            raise ConfigError("data: mirror and crops are of photos, not of ready-made regions")
+            raise ConfigError("data: mirror and crops apply to photos, not to ready-made regions")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerConfig:
-    """The vocabulary of a text encoder that starts at random, learnt from the captions."""
+    """Vocabulary of a text encoder that starts at random, learnt from the captions."""
 
     vocabulary_size: int = 4000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A whole run.
+    """A complete run.
 
     Attributes:
-        name: of the run.
-        data: the data set.
-        model: the network; None: that of `start`.
-        start: checkpoint whose network is trained, in place of `model`.
-        stage: the stages, in order.
-        final: stage whose checkpoint is the run's; None: the last one.
-        tokenizer: for a text encoder that starts at random.
-        seed: of weights, batches and dropout.
-        precision: "auto" computes in bfloat16 where the processor has instructions for it.
-        threads: of the stages, see `aladin_training.parallel.threads`; None: as many as torch
-            chooses.
+        name: Name of the run.
+        data: Data set.
+        model: Network, or None for that of `start`.
+        start: Checkpoint whose network is trained, in place of `model`.
+        stage: Stages, in order.
+        final: Stage whose checkpoint is that of the run, or None for the last one.
+        tokenizer: Vocabulary of a text encoder that starts at random.
+        seed: Seeds weights, batches and dropout.
+        precision: "auto" computes in bfloat16 if the processor has instructions for it.
+        threads: Number of threads that torch computes with in the stages, see
+            `aladin_training.parallel.threads`, or None for torch's own choice.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
@@ -187,8 +185,8 @@ class Recipe:
         """Check that stages are unique and refer to earlier ones.
 
         Raises:
-            ConfigError: there is no stage, a name repeats, or a reference names no earlier stage;
-                or there is no network, or more than one.
+            ConfigError: If there is no stage, a name repeats or a reference names no earlier
+                        stage, or if there is no network or more than one.
         """
         if (self.model is None) == (self.start is None):
             raise ConfigError("a recipe needs either a [model] or a start")
@@ -203,7 +201,7 @@ class Recipe:
             for key, earlier in stage.needed_stages.items():
                 if earlier not in names:
                     where = f"stage {stage.name!r}"
-                    raise ConfigError(f"{where}: {key} {earlier!r} is no earlier stage")
+                    raise ConfigError(f"{where}: {key} {earlier!r} is not an earlier stage")
             if self.data.stream is not None and stage.offline is not None:
                 raise ConfigError(
                     f"stage {stage.name!r}: offline negatives need photos in any order, and "
@@ -213,16 +211,16 @@ class Recipe:
         if not names:
             raise ConfigError("a recipe needs at least one [[stage]]")
         if self.final is not None and self.final not in names:
-            raise ConfigError(f"final {self.final!r} is no stage, known are {names}")
+            raise ConfigError(f"final {self.final!r} is not a stage, known are {names}")
 
     @property
     def final_stage(self) -> StageConfig:
-        """The stage whose checkpoint is the run's."""
+        """Stage whose checkpoint is that of the run."""
         return next((stage for stage in self.stage if stage.name == self.final), self.stage[-1])
 
     @property
     def own_score(self) -> ScoreName:
-        """The score that the final stage trains; the matching if it trains several."""
+        """Score that the final stage trains; the matching score if it trains several."""
         scores = self.final_stage.trained_scores
         return "matching" if "matching" in scores else min(scores)
 
@@ -231,15 +229,15 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe.
 
     Args:
-        path: TOML file; its key `extends` may name another one, relative to it, to build on:
-            tables are completed, stages of the same name too, and new stages are appended. Its
-            table `stage_defaults` holds what stages leave open. TOML has no null: the text
-            "null" stands for it.
-        overrides: ``dotted.key=value`` settings that replace the file's; stages are reached by
-            name, e.g. ``stage.warmup.epochs=2``. A value is JSON, or else taken as a string.
+        path: TOML file. Its key `extends` may name another file, relative to it, on which it
+            builds: tables and stages of the same name are merged, and new stages are appended. Its
+            table `stage_defaults` completes every stage. TOML has no null: the text "null" stands
+            for it.
+        overrides: ``dotted.key=value`` settings that replace those of the file; stages are
+            addressed by name, e.g. ``stage.warmup.epochs=2``. A value is JSON, or else a string.
 
     Raises:
-        ConfigError: the file cannot be read, or a key or value is wrong.
+        ConfigError: If the file cannot be read, or a key or value is wrong.
     """
     data = _read(path)
     for override in overrides:
@@ -249,7 +247,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def _read(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Read a recipe's data; `extends` names a file beside it whose tables it completes."""
+    """Read a recipe's data, merged into that of the file that it extends."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -262,7 +260,7 @@ def _read(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
     if not isinstance(base, str):
         raise ConfigError(f"{path}: extends: expected the name of a file, got {base!r}")
     if path in extended_by:
-        raise ConfigError(f"{path}: extends itself")
+        raise ConfigError(f"{path}: a file cannot extend itself")
     return _merge(_read(path.parent / base, (*extended_by, path)), data)
 
 
@@ -278,7 +276,7 @@ def _with_defaults(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_nulls(value: Any) -> Any:
-    """Put None where a recipe says "null"."""
+    """Replace the text "null" by None."""
     if isinstance(value, dict):
         return {key: _with_nulls(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -287,7 +285,7 @@ def _with_nulls(value: Any) -> Any:
 
 
 def _merge(base: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """Complete tables key by key and the list of stages name by name; replace the rest."""
+    """Merge tables key by key and the list of stages name by name; replace everything else."""
     merged = dict(base)
     for key, value in data.items():
         old = base.get(key)
@@ -301,7 +299,7 @@ def _merge(base: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merge_stages(base: list[Any], stages: list[Any]) -> list[Any]:
-    """Complete the stages of the same name, and append the new ones."""
+    """Merge stages of the same name, and append the new ones."""
     merged = list(base)
     for stage in stages:
         name = stage.get("name") if isinstance(stage, dict) else None
@@ -339,6 +337,6 @@ def _override(data: dict[str, Any], override: str) -> None:
 
 
 def recipes_folder() -> Path:
-    """Folder of the recipes that are shipped: in the wheel inside the package, else beside it."""
+    """Return the folder of the shipped recipes: in an installed wheel, else beside the package."""
     packaged = Path(__file__).parents[1] / "recipes"
     return packaged if packaged.is_dir() else packaged.parents[1] / "recipes"

@@ -1,7 +1,4 @@
-"""How a stage fine-tunes an encoder.
-
-One stage of a recipe: what is trained, on which losses, with whose help.
-"""
+"""One stage of a recipe: what is trained, with which losses, and which networks help."""
 
 from __future__ import annotations
 
@@ -17,22 +14,22 @@ TuneMode = Literal["full", "last", "lora"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTuneConfig:
+class TuneConfig:
     """Fine-tuning of one encoder in a stage.
 
     Attributes:
-        mode: "full": all of its weights; "last": its last `layers` layers and what follows them;
-            "lora": low-rank changes of its matrices, which are added to these when the stage
-            ends (Hu et al., LoRA, 2021).
-        layers: for "last".
-        rank: of the changes, for "lora" as all that follows up to `targets`.
-        alpha: the changes count alpha / rank times.
-        dropout: of what enters the changes.
-        targets: ends of the names of the modules that are changed, e.g. ("query", "value"); None:
+        mode: "full": all weights; "last": the last `layers` layers and what follows them; "lora":
+            low-rank changes of matrices, which are merged into these when the stage ends (Hu et
+            al., LoRA, 2021).
+        layers: Number of layers for "last".
+        rank: Rank of the changes; this and the next three apply to "lora".
+        alpha: The changes are scaled by alpha / rank.
+        dropout: Dropout on the input of the changes.
+        targets: Endings of the names of the changed modules, e.g. ("query", "value"), or None for
             all linear maps of the encoder's layers, and their 1 x 1 convolutions.
-        lr_decay: each layer learns so many times as fast as the one above it, and the embeddings
-            slowest; the last layer, and what follows it, at the encoder's own rate.
-        checkpointing: compute the layers' inner states again in the backward pass instead of
+        lr_decay: Learning rate of each layer relative to the one above it; the embeddings have the
+            lowest rate, the last layer and what follows it the encoder's own rate.
+        checkpointing: Recompute the activations of the layers in the backward pass instead of
             keeping them: about a third more time for a fraction of the memory.
     """
 
@@ -49,10 +46,10 @@ class FineTuneConfig:
         """Refuse impossible values.
 
         Raises:
-            ConfigError: a value is out of its range, or belongs to another mode.
+            ConfigError: If a value is out of its range, or belongs to another mode.
         """
         if (self.mode == "last") != (self.layers is not None):
-            raise ConfigError('tune: mode "last" and layers need each other')
+            raise ConfigError('tune: mode "last" and layers require each other')
         if self.layers is not None and self.layers < 1:
             raise ConfigError(f"tune: layers is {self.layers}, expected at least 1")
         if self.rank < 1 or self.alpha <= 0:
@@ -60,7 +57,7 @@ class FineTuneConfig:
         if not 0 <= self.dropout < 1:
             raise ConfigError(f"tune: dropout is {self.dropout}, expected [0, 1)")
         if self.targets is not None and (self.mode != "lora" or not self.targets):
-            raise ConfigError('tune: targets go with mode "lora", and name at least one')
+            raise ConfigError('tune: targets require mode "lora" and at least one name')
         if not 0 < self.lr_decay <= 1:
             raise ConfigError(f"tune: lr_decay is {self.lr_decay}, expected (0, 1]")
 
@@ -94,17 +91,17 @@ TaskName = Literal[
 
 TASK_NAMES: tuple[str, ...] = get_args(TaskName)
 
-# In place of a stage's name: an anchor branch that starts from new weights.
+# Stands in place of a stage's name for an anchor branch that starts from new weights.
 RANDOM = "random"
 
 
 def task_kind(task: str) -> TaskName:
-    """Return what a stage's task is: its name up to a colon.
+    """Return the kind of a stage's task: its name up to a colon.
 
     ``matching_boosting:relative`` and ``matching_boosting:absolute`` are two tasks of one kind.
 
     Raises:
-        ConfigError: there is no such kind.
+        ConfigError: If there is no such kind.
     """
     kind = task.partition(":")[0]
     if kind not in TASK_NAMES:
@@ -113,7 +110,7 @@ def task_kind(task: str) -> TaskName:
 
 
 def trained_score(task: str) -> ScoreName:
-    """Return the score that a task is to better; the matching where the name says none."""
+    """Return the score that a task trains: matching, unless its name says otherwise."""
     if task.startswith("alignment"):
         return "alignment"
     return "attention" if task.startswith("attention") else "matching"
@@ -124,10 +121,10 @@ class TaskConfig:
     """One task of a stage.
 
     Attributes:
-        loss: key in `aladin_training.losses.LOSSES`.
-        weight: of this loss in the stage's sum.
-        after_epochs: the task joins the stage after so many epochs of the others (A-7).
-        options: arguments of the loss.
+        loss: Key in `aladin_training.losses.LOSSES`.
+        weight: Weight of this loss in the stage's sum.
+        after_epochs: Number of epochs after which the task joins the others (A-7).
+        options: Arguments of the loss.
     """
 
     loss: str
@@ -138,13 +135,13 @@ class TaskConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
-    """The learning rate over a stage.
+    """Schedule of the learning rate over a stage.
 
     Attributes:
         shape: "cosine" falls to zero; "step" multiplies by `gamma` every `step_epochs`.
-        warmup_steps: linear rise from zero.
-        step_epochs: for "step".
-        gamma: for "step".
+        warmup_steps: Number of steps of a linear rise from zero.
+        step_epochs: Epochs between two reductions, for "step".
+        gamma: Factor of a reduction, for "step".
     """
 
     shape: Literal["cosine", "step", "constant"] = "cosine"
@@ -161,13 +158,13 @@ class AnchorsConfig:
     and the target.
 
     Attributes:
-        scenario: where the anchors come from. "offline" (OAS): the frozen networks of earlier
-            stages. "online" (OSS): networks that are trained along on the same batches, each
-            boosted by those before it, the first by none. "momentum" (MSS): moving averages of
-            the target's weights.
-        stages: one anchor for each. Offline: the stage whose network it is. Online: the stage
-            whose weights it starts from, or "random".
-        decays: momentum: one anchor for each, its beta at the stage's start, in [0, 1].
+        scenario: Where the anchors come from. "offline" (OAS): frozen networks of earlier stages.
+            "online" (OSS): networks trained at the same time on the same batches, each boosted by
+            those before it, the first by none. "momentum" (MSS): moving averages of the target's
+            weights.
+        stages: One entry for each anchor. Offline: the stage whose network it is. Online: the stage
+            from whose weights it starts, or "random".
+        decays: Momentum: one entry for each anchor, its beta at the stage's start, in [0, 1].
     """
 
     scenario: Literal["offline", "online", "momentum"]
@@ -178,13 +175,13 @@ class AnchorsConfig:
         """Refuse impossible values.
 
         Raises:
-            ConfigError: no anchor, or a decay out of its range.
+            ConfigError: If there is no anchor, or a decay is out of its range.
         """
         if self.scenario == "momentum":
             if self.stages:
                 raise ConfigError("anchors: momentum anchors follow the target; give no stages")
             if not self.decays or not all(0 <= decay <= 1 for decay in self.decays):
-                raise ConfigError(f"anchors: decays are {self.decays}, expected some in [0, 1]")
+                raise ConfigError(f"anchors: decays are {self.decays}, expected values in [0, 1]")
         elif not self.stages:
             raise ConfigError(f"anchors: the {self.scenario} scenario needs stages")
 
@@ -194,13 +191,13 @@ class OfflineNegativesConfig:
     """Hard negatives mined from the whole training split (AOQ).
 
     Attributes:
-        stage: earlier stage of this recipe whose network mines them.
-        file: or a file that `aladin mine` wrote of the same data.
-        miner: folder of the checkpoint that must have mined the file; None: any may have.
-        score: of the miner that ranks them.
-        num_texts: captions listed for each photo.
-        num_images: photos listed for each caption.
-        coupled: draw both negatives of a pair at one common rank and never again, as the
+        stage: Earlier stage of this recipe whose network mines them.
+        file: Alternatively, a file that `aladin mine` wrote for the same data.
+        miner: Folder of the checkpoint that must have mined the file, or None for any.
+        score: Score of the miner that ranks them.
+        num_texts: Captions listed for each photo.
+        num_images: Photos listed for each caption.
+        coupled: Draw both negatives of a pair at one common rank and never again, as the
             official code does (Q-1).
     """
 
@@ -216,12 +213,14 @@ class OfflineNegativesConfig:
         """Refuse impossible values.
 
         Raises:
-            ConfigError: not just one source, or an empty list.
+            ConfigError: If there is not exactly one source, or a list is empty.
         """
         if (self.stage is None) == (self.file is None):
             raise ConfigError("offline: give either a stage or a file")
         if self.miner is not None and self.file is None:
-            raise ConfigError("offline: a miner goes with a file; a stage's own network mines")
+            raise ConfigError(
+                "offline: a miner requires a file; a stage mines with its own network"
+            )
         if self.num_texts < 1 or self.num_images < 1:
             raise ConfigError("offline: num_texts and num_images must be at least 1")
 
@@ -231,36 +230,37 @@ class StageConfig:
     """One stage of training.
 
     Attributes:
-        name: unique in the recipe.
-        tasks: by name, keys of `aladin_training.tasks.TASKS`; more than one is joint training. Two
-            tasks of one kind are told apart by what follows a colon, see `task_kind`.
-        start: stage whose best weights this one starts from; None: the previous stage's.
-        teacher: earlier stage whose frozen network is the teacher of the distillation tasks;
-            None: this network's own alignment scores are.
-        teacher_score: the teacher's score that is distilled; "fused" is that of its second stage.
-        anchors: of the boosting tasks.
-        offline: the mined negatives of the quintuplet tasks.
-        negatives: which pairs of a batch may serve as such. "image": those of different photos;
-            "diagonal": all but the pair itself, as the papers' official codes do (C-1).
-        reset: parts that start at random again.
-        train: parts that are trained; None: all that the encoders' configuration leaves free.
-        tune: encoders that are fine-tuned, frozen otherwise or not; they read photos and texts
-            themselves instead of cached features.
-        frozen_dropout: leave what is not trained in training mode, as ALADIN's official code
-            does with its frozen backbone; else it is in evaluation mode.
-        epochs: passes over the training split.
-        batch_size: photos a step, those of all processes together.
-        chunk_size: photos, or texts, that a process encodes at a time; memory is that of one
-            chunk's graph then, and every encoder runs twice a step (GradCache). None: all at once.
-        captions_per_photo: random captions of each photo in a batch, an epoch being all photos;
-            None: one caption each, an epoch being all captions, as the papers sample.
-        lr: peak learning rate.
-        lr_scale: factor for single parts.
-        weight_decay: decoupled (AdamW), not on biases, norms and vectors.
-        schedule: of the learning rate.
-        clip_norm: bound of the gradient's norm, of each branch for itself.
-        average_decay: decay of the weights' moving average; 0 validates the weights themselves.
-        validate_every_epochs: how often; the last epoch always is.
+        name: Unique name in the recipe.
+        tasks: Tasks by name, keys of `aladin_training.tasks.TASKS`; several are trained jointly.
+            Tasks of one kind are distinguished by a suffix after a colon, see `task_kind`.
+        start: Stage from whose best weights this one starts, or None for the previous stage.
+        teacher: Earlier stage whose frozen network is the teacher of the distillation tasks, or
+            None for this network's own alignment scores.
+        teacher_score: Score of the teacher that is distilled; "fused" is that of its second stage.
+        anchors: Anchors of the boosting tasks.
+        offline: Mined negatives of the quintuplet tasks.
+        negatives: Which pairs of a batch may be negatives. "image": those of different photos;
+            "diagonal": all except the pair itself, as in the papers' official codes (C-1).
+        reset: Parts that start again from random weights.
+        train: Parts that are trained, or None for all that the encoders' configuration leaves free.
+        tune: Encoders that are fine-tuned, whether or not they are frozen otherwise; they read
+            photos and texts instead of cached features.
+        frozen_dropout: Keep parts that are not trained in training mode, as ALADIN's official code
+            does with its frozen backbone, instead of evaluation mode.
+        epochs: Passes over the training split.
+        batch_size: Photos in a step, over all processes.
+        chunk_size: Photos, or texts, that a process encodes at a time, or None for all at once.
+            Memory then holds one chunk's graph, and every encoder runs twice a step (GradCache).
+        captions_per_photo: Random captions of each photo in a batch, where an epoch shows all
+            photos; or None for one caption, where an epoch shows all captions, as in the papers.
+        lr: Peak learning rate.
+        lr_scale: Factors of the learning rate for single parts.
+        weight_decay: Decoupled decay (AdamW), not applied to biases, norms and vectors.
+        schedule: Schedule of the learning rate.
+        clip_norm: Bound of the gradient's norm, applied to each branch separately.
+        average_decay: Decay of the moving average of the weights; 0 validates the weights
+            themselves.
+        validate_every_epochs: Epochs between validations; the last epoch is always validated.
     """
 
     name: str
@@ -273,7 +273,7 @@ class StageConfig:
     negatives: Literal["image", "diagonal"] = "image"
     reset: tuple[ResettablePart, ...] = ()
     train: tuple[Part, ...] | None = None
-    tune: dict[EncoderPart, FineTuneConfig] = field(default_factory=dict)
+    tune: dict[EncoderPart, TuneConfig] = field(default_factory=dict)
     frozen_dropout: bool = False
     epochs: int = 10
     batch_size: int = 128
@@ -291,7 +291,7 @@ class StageConfig:
         """Refuse impossible values and combinations.
 
         Raises:
-            ConfigError: a count or a rate is out of its range, or a task lacks what it needs.
+            ConfigError: If a count or a rate is out of its range, or a task lacks what it needs.
         """
         where = f"stage {self.name!r}"
         for name in ("epochs", "batch_size", "validate_every_epochs"):
@@ -306,24 +306,24 @@ class StageConfig:
         if not 0 <= self.average_decay < 1:
             raise ConfigError(f"{where}: average_decay is {self.average_decay}, expected [0, 1)")
         if not self.tasks:
-            raise ConfigError(f"{where}: give it at least one task")
+            raise ConfigError(f"{where}: expected at least one task")
         if all(task.after_epochs for task in self.tasks.values()):
-            raise ConfigError(f"{where}: one task at least must begin with the stage")
+            raise ConfigError(f"{where}: at least one task must begin with the stage")
         for encoder in self.tune:
             if self.train is not None and encoder not in self.train:
-                raise ConfigError(f"{where}: tune.{encoder}: train does not list it")
+                raise ConfigError(f"{where}: tune.{encoder}: expected {encoder} in train as well")
         if self._has("alignment_distillation") and self.teacher is None:
             raise ConfigError(f"{where}: alignment_distillation needs a teacher")
         if self._has("boosting") != (self.anchors is not None):
-            raise ConfigError(f"{where}: boosting tasks and anchors need each other")
+            raise ConfigError(f"{where}: boosting tasks and anchors require each other")
         if self._has("quintuplet") != (self.offline is not None):
-            raise ConfigError(f"{where}: quintuplet tasks and offline negatives need each other")
+            raise ConfigError(f"{where}: quintuplet tasks and offline negatives require each other")
         if self.offline is not None and self.captions_per_photo not in (None, 1):
-            raise ConfigError(f"{where}: offline negatives need one caption a photo")
+            raise ConfigError(f"{where}: offline negatives require one caption for each photo")
 
     @property
     def needed_stages(self) -> dict[str, str]:
-        """Names of earlier stages that this one needs, by what needs them."""
+        """Names of the earlier stages that this one needs, by the key that refers to them."""
         needed = {
             "start": self.start,
             "teacher": self.teacher,
@@ -337,7 +337,7 @@ class StageConfig:
 
     @property
     def trained_scores(self) -> frozenset[ScoreName]:
-        """The scores that the tasks are to better."""
+        """Scores that the tasks train."""
         return frozenset(trained_score(task) for task in self.tasks)
 
     def _has(self, kind: str) -> bool:

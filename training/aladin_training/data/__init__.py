@@ -1,6 +1,6 @@
-"""Data sets: one reader a file, chosen by the source's suffix.
+"""Readers of data sets, chosen by the source's suffix.
 
-What is read is said in ``columns.py`` for tables, and in each reader for the rest.
+The columns of tables are described in ``fields.py``, other formats in their readers.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ def iter_records(
     images: Path | None = None,
     on_skip: OnSkip = log_skipped,
 ) -> Iterator[Record]:
-    """Read a data set photo by photo, whatever its size; a Karpathy JSON alone is read at once.
+    """Read a data set photo by photo, however large it is; only a Karpathy JSON is read at once.
 
-    That an id is used once, and that the file of a photo is there, is left to who reads on.
+    The caller has to check that ids are unique and that the files of photos exist.
 
     Args:
-        source: a file of `KNOWN_FORMATS`, a pattern of such files, or a folder.
-        split: only this one; None: all photos.
-        require_captions: refuse a photo without captions; searching photos needs none.
-        images: folder of a Karpathy JSON's photos, if it is not beside the file.
-        on_skip: called with each file of the split that looks like a photo and cannot be read.
+        source: File of one of the `KNOWN_FORMATS`, a pattern of such files, or a folder.
+        split: Split to read, or None for all photos.
+        require_captions: Refuse a photo without captions; searching photos needs none.
+        images: Folder of a Karpathy JSON's photos, if it is not beside the file.
+        on_skip: Called with each file of the split that looks like a photo and cannot be read.
 
     Raises:
-        DataError: the source cannot be used; while reading, a line of it cannot, or, at the
-            end, there was no photo or no such split.
+        DataError: If the source cannot be used; while reading, if a line cannot be used, or at the
+            end, if there was no photo or no such split.
     """
     skipped = SkippedOfSplit(split, on_skip)
     entries = select(
@@ -63,20 +63,20 @@ def read_records(
     require_photos: bool = True,
     images: Path | None = None,
 ) -> list[Record]:
-    """Read a data set, whole: nothing is returned if one photo of it cannot be used.
+    """Read a whole data set; nothing is returned if one photo of it cannot be used.
 
-    Files that look like photos and are in a format that is not read are logged as warnings.
+    Files that look like photos but have an unsupported format are logged as warnings.
 
     Args:
-        source: see `iter_records`, as for the others.
-        split: only this one; None: all photos.
-        require_captions: refuse a photo without captions.
-        require_photos: refuse a photo whose file is missing; networks that read ready-made
-            regions need none.
-        images: folder of a Karpathy JSON's photos.
+        source: See `iter_records`, as for the other arguments.
+        split: Split to read, or None for all photos.
+        require_captions: Refuse a photo without captions.
+        require_photos: Refuse a photo whose file is missing; networks that read ready-made regions
+            need no photos.
+        images: Folder of a Karpathy JSON's photos.
 
     Raises:
-        DataError: see `iter_records`; also: an id repeats, or the file of a photo is missing.
+        DataError: See `iter_records`; also if an id repeats, or the file of a photo is missing.
     """
     skipped = SkippedOfSplit(split, log_skipped)
     entries = read_entries(source, images, skipped)

@@ -1,6 +1,6 @@
-"""Checked access to the fields of a JSON object; every fault names its place.
+"""Checked access to the fields of JSON objects and to the columns of tables.
 
-What the columns of a table, or the fields of a ``.json`` beside a photo, say of it.
+Every error names the place of its cause.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from aladin_network.photos.files import CAPTIONS, ID, SPLIT, STATUS, SUCCESS, fi
 
 
 class Place(NamedTuple):
-    """Where a record was read from.
+    """The place that a record was read from.
 
     Attributes:
-        file: the data file.
-        line: counted from 1; None where a file is one object.
-        part: of that object, e.g. ``images[3]``.
+        file: Data file.
+        line: Line from 1, or None if the file is one object.
+        part: Part of that object, e.g. ``images[3]``.
     """
 
     file: Path
@@ -41,7 +41,7 @@ def parse_json(raw: bytes, place: Place) -> object:
     """Parse JSON.
 
     Raises:
-        DataError: it is not JSON in UTF-8.
+        DataError: If it is not JSON in UTF-8.
     """
     try:
         return json.loads(raw.decode("utf-8"))
@@ -58,12 +58,12 @@ class Fields:
         """Check that `data` is an object.
 
         Args:
-            data: parsed JSON.
-            place: where it was read.
-            known: the only fields it may have; None leaves that open, for foreign formats.
+            data: Parsed JSON.
+            place: Place that it was read from.
+            known: The only permitted fields, or None to permit any, for foreign formats.
 
         Raises:
-            DataError: it is no object, or has an unknown field.
+            DataError: If it is not an object, or has an unknown field.
         """
         if not isinstance(data, dict):
             raise place.error(f"expected a JSON object, got {_kind(data)}")
@@ -74,7 +74,7 @@ class Fields:
             raise place.error(f"unknown field {unknown[0]!r}, known are {sorted(known)}")
 
     def text(self, name: str) -> str:
-        """Return a text that must be there and not be blank."""
+        """Return a required text that is not blank."""
         if name not in self._data:
             raise self.place.error(f"lacks the field {name!r}")
         return self._checked(self._data[name], name)
@@ -99,7 +99,7 @@ class Fields:
         )
 
     def objects(self, name: str) -> list[Fields]:
-        """Return a list of objects that must be there."""
+        """Return a required list of objects."""
         if name not in self._data:
             raise self.place.error(f"lacks the field {name!r}")
         prefix = f"{self.place.part}." if self.place.part else ""
@@ -151,13 +151,13 @@ def _kind(value: object) -> str:
 
 
 class RowDescription(NamedTuple):
-    """What a row says of its photo, or of its text.
+    """The content of a row that describes a photo or a text.
 
     Attributes:
-        id: None where there is no such column.
-        captions: none, one or several.
-        split: None if it does not say.
-        metadata: everything else.
+        id: Id, or None if there is no such column.
+        captions: Any number of captions.
+        split: Split, or None if there is no such column.
+        metadata: All other columns.
     """
 
     id: str | None
@@ -167,22 +167,22 @@ class RowDescription(NamedTuple):
 
 
 def download_failed(row: Mapping[str, Any]) -> bool:
-    """Whether img2dataset could not download the photo of a row."""
+    """Tell whether img2dataset could not download the photo of a row."""
     return row.get(STATUS, SUCCESS) not in (None, SUCCESS)
 
 
 def parse_row(
     row: Mapping[str, Any], place: Place, photo_column: str | None = None
 ) -> RowDescription:
-    """Tell id, captions, split and metadata of a row apart.
+    """Separate id, captions, split and metadata of a row.
 
     Args:
-        row: values by column.
-        place: named in errors.
-        photo_column: that names the photo; no metadata.
+        row: Values by column.
+        place: Place of the row, named in errors.
+        photo_column: Column that names the photo, which is no metadata.
 
     Raises:
-        DataError: a value is not of the kind that its column has.
+        DataError: If a value has the wrong type for its column.
     """
     present = [name for name, value in row.items() if value is not None]
     captions, identity = first_of(CAPTIONS, present), first_of(ID, present)
@@ -195,7 +195,7 @@ def parse_row(
 
 
 def _word(value: object, name: str, place: Place) -> str:
-    """Return an id or a split; tables hold ids as numbers, too."""
+    """Return an id or a split; in tables an id may also be a number."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise place.error(f"{name}: expected a text, got {type(value).__name__}")
     word = str(value)

@@ -33,17 +33,17 @@ PassedOver = Callable[[Path, str], None]
 def read_folder(folder: Path, on_skip: OnSkip = log_skipped) -> Iterator[LocatedRecord]:
     """Read all photos below a folder, or all tars, sorted by path; hidden files are skipped.
 
-    ``dog.txt`` beside ``dog.jpg`` holds its captions, one a line, and ``dog.json`` what else is
-    known of it. Photos below the subfolders ``train``, ``val`` and ``test`` belong to these
+    ``dog.txt`` beside ``dog.jpg`` holds its captions, one on each line, and ``dog.json`` holds
+    other fields. Photos below the subfolders ``train``, ``val`` and ``test`` belong to these
     splits.
 
     Args:
-        folder: of the photos or tars.
-        on_skip: called with each file that looks like a photo and cannot be read, each broken
-            link and each link to a folder, which is not followed.
+        folder: Folder of the photos or tars.
+        on_skip: Called with each file that looks like a photo and cannot be read, each broken
+            link, and each link to a folder, which is not followed.
 
     Raises:
-        DataError: a tar or a file beside a photo cannot be used, or there are tars and photos.
+        DataError: If a tar or a file beside a photo cannot be used, or there are tars and photos.
     """
     folder = folder.absolute()
     first_photo: Path | None = None
@@ -82,12 +82,12 @@ def walk_files(
 ) -> Iterator[tuple[Path, frozenset[str]]]:
     """Walk the files below a folder, each with the names of all files beside it.
 
-    What is a folder and what a file is known from its parent's listing: no file is looked up.
+    Files and folders are told apart by the listing of their parent, without a look-up for each.
 
     Args:
-        folder: to be walked.
-        passed_over: called with each link that leads nowhere or to a folder, and each entry with
-            the suffix of a photo or a tar that is no regular file, and with the reason.
+        folder: Folder to walk.
+        passed_over: Called with the reason for each link that is broken or leads to a folder, and
+            each entry with the suffix of a photo or a tar that is not a regular file.
     """
     try:
         with os.scandir(folder) as listing:
@@ -100,7 +100,7 @@ def walk_files(
         path = folder / entry.name
         if entry.name in names:
             yield path, names
-        elif entry.is_dir(follow_symlinks=False):  # links could lead round in a circle
+        elif entry.is_dir(follow_symlinks=False):  # links could form a cycle
             yield from walk_files(path, passed_over)
         elif passed_over is not None and (reason := _no_file(entry)) is not None:
             passed_over(path, reason)
@@ -109,12 +109,12 @@ def walk_files(
 def _is_file(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_file()
-    except OSError:  # a link to itself, or to what may not be looked up
+    except OSError:  # a link to itself, or to a file that may not be looked up
         return False
 
 
 def _no_file(entry: os.DirEntry[str]) -> str | None:
-    """Return why an entry that is neither a file nor a folder is passed over; None: no photo."""
+    """Return why an entry that is neither file nor folder is skipped, or None if it is no photo."""
     suffix = Path(entry.name).suffix.lower()
     is_photo = suffix in PHOTO_SUFFIXES or suffix in UNREADABLE_SUFFIXES
     if not entry.is_symlink():
@@ -124,12 +124,12 @@ def _no_file(entry: os.DirEntry[str]) -> str | None:
             return "a link to a folder, which is not followed; name that folder as a source"
     except OSError:
         pass
-    # What had no suffix may have been a folder of photos.
+    # An entry without a suffix may have been a folder of photos.
     return "a broken link" if is_photo or not suffix or is_tar(Path(entry.name)) else None
 
 
 def _path_fault(path: Path) -> str | None:
-    """Return why the path of a photo with an id of its own cannot be stored."""
+    """Return why the path of a photo cannot be stored, although its id can."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:

@@ -1,7 +1,4 @@
-"""Several files named at once, as shells and webdataset's users write them.
-
-Which reader takes which source.
-"""
+"""The files that a source stands for, and the reader of each."""
 
 from __future__ import annotations
 
@@ -23,14 +20,14 @@ _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
 def expand(pattern: Path) -> list[Path]:
-    """List the files that a path names; a path that exists names itself.
+    """List the files that a path stands for; a path that exists stands for itself.
 
     Args:
-        pattern: with ``{00000..00099}`` or ``{a,b}``, which name files that all have to be
-            there, and ``*``, ``?`` or ``[...]``, which stand for the files that are, sorted.
+        pattern: Path with ``{00000..00099}`` or ``{a,b}``, whose files all have to exist, or with
+            ``*``, ``?`` or ``[...]``, which match existing files, sorted.
 
     Raises:
-        DataError: a file that is named is not there.
+        DataError: If a named file does not exist.
     """
     if pattern.exists():
         return [pattern]
@@ -90,14 +87,14 @@ def read_entries(
     """Read the photos of any source.
 
     Args:
-        source: a folder, a file, or a pattern of files, each read by its own suffix.
-        images: folder of a Karpathy JSON's photos; None: beside the file.
-        on_skip: called with each file of a folder, and each member of a tar, that looks like a
+        source: Folder, file, or pattern of files, each read according to its own suffix.
+        images: Folder of a Karpathy JSON's photos, or None if they are beside the file.
+        on_skip: Called with each file of a folder, and each member of a tar, that looks like a
             photo and cannot be read.
 
     Raises:
-        DataError: there is no such source, or its format is none that is known; while reading,
-            a photo cannot be used.
+        DataError: If there is no such source, or its format is unknown; while reading, if a photo
+            cannot be used.
     """
     if source.is_dir():
         return read_precomp(source) if is_precomp(source) else read_folder(source, on_skip)

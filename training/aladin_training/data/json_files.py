@@ -1,9 +1,11 @@
-"""JSON lines, one photo a line: the project's own format.
+"""JSON files of photos: JSON lines, and Karpathy's JSON of Flickr8k, Flickr30K and COCO.
+
+JSON lines are the project's own format, one photo on each line:
 
 {"image": "path relative to the file", "captions": ["..."], "split": "train",
  "id": "optional", "metadata": {}}
 
-Karpathy's JSON of Flickr8k, Flickr30K and COCO: all photos in one object.
+Karpathy's JSON holds all photos in one object.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ def read_jsonl(file: Path) -> Iterator[LocatedRecord]:
     """Read the photos of a JSONL file.
 
     Raises:
-        DataError: a line is not JSON, lacks a field, or has an unknown or ill-typed one.
+        DataError: If a line is not JSON, lacks a field, or has an unknown or ill-typed one.
     """
     folder = file.absolute().parent
     for line in read_lines(file, _KNOWN):
@@ -47,14 +49,14 @@ def read_lines(file: Path, known: frozenset[str] | None) -> Iterator[Fields]:
     """Parse a JSONL file; blank lines are skipped.
 
     Args:
-        file: UTF-8, with any line ends.
-        known: the fields that a line may have; None leaves that open.
+        file: File in UTF-8, with any line ends.
+        known: Fields that a line may have, or None to permit any.
 
     Raises:
-        DataError: the file cannot be read, or a line is not a JSON object.
+        DataError: If the file cannot be read, or a line is not a JSON object.
     """
     try:
-        # In bytes, so that a line that is not UTF-8 is still counted.
+        # As bytes, so that the number of a line that is not UTF-8 is known.
         with file.open("rb") as lines:
             for number, raw in enumerate(lines, start=1):
                 if number == 1:
@@ -66,9 +68,9 @@ def read_lines(file: Path, known: frozenset[str] | None) -> Iterator[Fields]:
         raise DataError(file, None, error.strerror or "cannot be read") from error
 
 
-# COCO's photos of the official validation part that Karpathy trains on.
+# Photos of COCO's official validation set that Karpathy uses for training.
 _JOINED = {"restval": "train"}
-# COCO's own number of a photo, by which others name its regions.
+# COCO's own number of a photo, which names its regions in other files.
 _COCO_ID = "cocoid"
 
 
@@ -76,18 +78,18 @@ def read_karpathy(file: Path, images: Path | None = None) -> Iterator[LocatedRec
     """Read the photos of a Karpathy JSON; its "restval" joins "train".
 
     Args:
-        file: e.g. ``dataset_flickr8k.json``.
-        images: folder of the photos; None: ``images/`` beside the file if it exists, else the
-            file's own folder.
+        file: E.g. ``dataset_flickr8k.json``.
+        images: Folder of the photos, or None for ``images/`` beside the file if it exists, and
+            otherwise the file's own folder.
 
     Raises:
-        DataError: the file is not JSON of this format.
+        DataError: If the file is not JSON of this format.
     """
     beside = file.absolute().parent
     if images is None:
         images = beside / "images" if (beside / "images").is_dir() else beside
     for photo in _load(file).objects("images"):
-        # COCO's photos lie in subfolders named by `filepath`; the others have none.
+        # COCO's photos are in subfolders named by `filepath`; the others have none.
         subfolder = photo.optional_text("filepath")
         filename = photo.text("filename")
         uri = f"{subfolder}/{filename}" if subfolder else filename

@@ -1,12 +1,12 @@
 """SCAN's "precomp" folders as data sets: captions, and arrays of ready-made regions.
 
     {split}_ims.npy     (rows, 36, 2048) float32, the regions
-    {split}_caps.txt    one caption a line; those of one photo follow one another
-    {split}_ids.txt     one id a photo, or one a caption; may be missing
+    {split}_caps.txt    one caption on each line; those of one photo are consecutive
+    {split}_ids.txt     one id for each photo, or for each caption; may be missing
 
 Some of these folders repeat a photo's row for each of its five captions, so that there are as
-many rows as captions. SCAN's reader tells the two apart by the numbers of rows and captions, and
-so does this one, which then reads one row of five and says so.
+many rows as captions. Like SCAN's reader, this one recognises them by the numbers of rows and
+captions; it then reads every fifth row and logs that.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 _IMAGES = "_ims.npy"
 _REPEATED = 5
 _KNOWN = ("train", "dev", "val", "test", "testall")
-# What SCAN calls "dev" is "val" everywhere else.
+# The split "dev" of SCAN is called "val" everywhere else.
 _SPLITS = {"dev": "val"}
-# Groups of rows that are compared before five rows are taken for one photo.
+# Number of groups of five rows that are compared before five rows are taken for one photo.
 _GROUPS_COMPARED = 8
 
 
@@ -38,11 +38,11 @@ class PrecompSplit(NamedTuple):
     """One split of a folder.
 
     Attributes:
-        name: as in the names of its files.
-        images: file of the regions.
+        name: Name of the split in the names of its files.
+        images: File of the regions.
         keys: ``SPLIT/ID`` of each photo.
-        rows_a_photo: rows of the array that are the same photo; the first is read.
-        captions: of each photo.
+        rows_a_photo: Number of equal rows of each photo; the first is read.
+        captions: Captions of each photo.
     """
 
     name: str
@@ -58,10 +58,10 @@ def is_precomp(folder: Path) -> bool:
 
 
 def read_precomp(folder: Path) -> Iterator[LocatedRecord]:
-    """Read the photos of a folder; there are no files of photos, only of their regions.
+    """Read the photos of a folder, which has no photo files, only regions.
 
     Raises:
-        DataError: see `open_precomp`.
+        DataError: See `open_precomp`.
     """
     folder = folder.absolute()
     for split in open_precomp(folder):
@@ -80,10 +80,10 @@ def read_precomp(folder: Path) -> Iterator[LocatedRecord]:
 
 
 def open_precomp(folder: Path) -> list[PrecompSplit]:
-    """Find the splits of a folder, and what belongs together in each.
+    """Find the splits of a folder, with the files of each.
 
     Raises:
-        DataError: a file is missing or damaged, or the numbers of rows do not fit.
+        DataError: If a file is missing or damaged, or the numbers of rows do not match.
     """
     return [
         _open_split(folder, images.name.removesuffix(_IMAGES))
@@ -92,13 +92,13 @@ def open_precomp(folder: Path) -> list[PrecompSplit]:
 
 
 def map_images(file: Path) -> np.ndarray:
-    """Map an array of regions; rows are read when they are asked for.
+    """Map an array of regions into memory; rows are read on demand.
 
     Returns:
         (rows, regions, numbers).
 
     Raises:
-        DataError: the file is no such array.
+        DataError: If the file is not such an array.
     """
     try:
         images: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
@@ -142,7 +142,7 @@ def _open_split(folder: Path, name: str) -> PrecompSplit:
 
 
 def _is_repeated(images: np.ndarray) -> bool:
-    """Tell whether rows are the same five by five, by comparing some groups of them."""
+    """Tell whether each five rows are equal, by comparing some groups of five."""
     if len(images) % _REPEATED:
         return False
     groups = len(images) // _REPEATED
@@ -154,7 +154,7 @@ def _is_repeated(images: np.ndarray) -> bool:
 
 
 def _ids(folder: Path, name: str, photos: int, captions_a_photo: int) -> list[str]:
-    """Return the photos' ids; where each caption has one of its own, the photos' numbers."""
+    """Return the photos' ids, or their numbers if every caption has an id of its own."""
     file = folder / f"{name}_ids.txt"
     numbers = [str(number) for number in range(photos)]
     if not file.exists():

@@ -1,7 +1,4 @@
-"""Files of a data set that look like photos and cannot be used, each with the reason.
-
-One photo of a data set with its captions, whatever it was read from.
-"""
+"""A photo of a data set with its captions, from any source, and photos that are skipped."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ _RAW_SUFFIXES = (
 
 HAS_AVIF = bool(features.check("avif"))
 
-# Photos in a format that is not decoded, by their suffix, with the reason.
+# Reasons why photos of some formats are not decoded, by suffix.
 UNREADABLE_SUFFIXES: Mapping[str, str] = {
     **dict.fromkeys(_RAW_SUFFIXES.split(), _RAW),
     **dict.fromkeys((".heic", ".heif", ".heics", ".heifs", ".hif"), _HEIC),
@@ -43,9 +40,9 @@ class SkippedPhoto(NamedTuple):
     """A file that looks like a photo and is not read.
 
     Attributes:
-        name: path in the data set, escaped so that it can be printed and stored.
-        reason: in words; without a path.
-        split: that the photo would belong to, or None if the source does not say.
+        name: Path in the data set, escaped so that it can be printed and stored.
+        reason: Reason in words, without a path.
+        split: Split that the photo would belong to, or None if the source does not name it.
     """
 
     name: str
@@ -57,33 +54,33 @@ OnSkip = Callable[[SkippedPhoto], None]
 
 
 def skipped_photo(uri: PurePosixPath, reason: str, split: str | None) -> SkippedPhoto:
-    """Describe a file that is not read; `uri` is its path in the data set."""
+    """Describe a file that is not read, by its path in the data set."""
     return SkippedPhoto(printable(str(uri)), reason, split)
 
 
 def ignore_skipped(photo: SkippedPhoto) -> None:
-    """Take no notice: another reading of the same source reports the file."""
+    """Ignore a file that is not read: another pass over the source reports it."""
 
 
 def log_skipped(photo: SkippedPhoto) -> None:
     """Log a file that is not read as a warning."""
-    logger.warning("left out: %s: %s", photo.name, photo.reason)
+    logger.warning("skipped: %s: %s", photo.name, photo.reason)
 
 
 class SkippedOfSplit:
-    """Passes on the skipped photos of one split, and counts them.
+    """Forwards the skipped photos of one split, and counts them.
 
     Attributes:
-        count: number of photos passed on.
-        first: the first of them, or None.
+        count: Number of forwarded photos.
+        first: First forwarded photo, or None.
     """
 
     def __init__(self, split: str | None, on_skip: OnSkip) -> None:
-        """Pass on nothing yet.
+        """Start with a count of 0.
 
         Args:
-            split: the split that is read, or None for all photos.
-            on_skip: called with each skipped photo of that split.
+            split: Split that is read, or None for all photos.
+            on_skip: Called with each skipped photo of that split.
         """
         self._split = split
         self._on_skip = on_skip
@@ -91,7 +88,7 @@ class SkippedOfSplit:
         self.first: SkippedPhoto | None = None
 
     def __call__(self, photo: SkippedPhoto) -> None:
-        """Take a skipped photo of the source."""
+        """Forward a skipped photo if it belongs to the split."""
         if self._split is not None and photo.split != self._split:
             return
         self.count += 1
@@ -100,23 +97,23 @@ class SkippedOfSplit:
 
     @property
     def summary(self) -> str:
-        """How many photos were skipped, and an example; empty if there are none."""
+        """Number of skipped photos with an example, or an empty text if there are none."""
         if self.first is None:
             return ""
-        return f"{self.count} left out, e.g. {self.first.name}: {self.first.reason}"
+        return f"{self.count} skipped, e.g. {self.first.name}: {self.first.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """A photo and what is known of it.
+    """A photo with its captions and metadata.
 
     Attributes:
-        id: unique in its source; the user's own, else `uri`.
-        photo: where its bytes are; with an absolute path.
-        uri: the photo as the source names it.
-        captions: any number; none where captions are not required.
-        split: None if the source does not say.
-        metadata: the user's own, handed through.
+        id: Unique id in its source; the user's own, or else `uri`.
+        photo: Location of its bytes, with an absolute path.
+        uri: Name of the photo in the source.
+        captions: Any number of captions; may be empty if captions are not required.
+        split: Split, or None if the source does not name it.
+        metadata: The user's own metadata, passed on unchanged.
     """
 
     id: str
@@ -128,16 +125,16 @@ class Record:
 
     @property
     def caption_ids(self) -> list[str]:
-        """Ids of the captions where they are items of their own, as among an index's texts."""
+        """Ids of the captions as items of their own, for example in an index of texts."""
         return [f"{self.id}#{number}" for number in range(len(self.captions))]
 
 
 class LocatedRecord(NamedTuple):
-    """What a reader yields.
+    """A record with the place that it was read from.
 
     Attributes:
-        place: that the record was read from; named in errors about it.
-        record: the photo.
+        place: Place of the record, named in errors.
+        record: The record.
     """
 
     place: Place
@@ -152,17 +149,17 @@ def select(
     require_captions: bool,
     skipped: SkippedOfSplit | None = None,
 ) -> Iterator[LocatedRecord]:
-    """Pass on the photos of one split as they come.
+    """Yield the photos of one split, in order.
 
     Args:
-        entries: of a reader.
-        source: named in the error about a source without such photos.
-        split: only this one; None: all photos.
-        require_captions: refuse a photo without captions.
-        skipped: photos that the reader could not read; named where there was no other.
+        entries: Output of a reader.
+        source: Source, named in the error if it has no such photos.
+        split: Split to yield, or None for all photos.
+        require_captions: Refuse a photo without captions.
+        skipped: Photos that the reader could not read; reported if there was no other.
 
     Raises:
-        DataError: a photo of the split has no caption; or, at the end, there was none.
+        DataError: If a photo of the split has no caption, or at the end, if there was no photo.
     """
     known: set[str] = set()
     any_photo = any_chosen = False
@@ -185,14 +182,14 @@ def select(
 
 
 def collect(entries: Iterable[LocatedRecord], *, require_photos: bool = True) -> list[Record]:
-    """Gather records, refusing those that training could not use.
+    """Collect records, refusing those that training could not use.
 
     Args:
-        entries: of a reader.
-        require_photos: refuse a photo whose file is missing.
+        entries: Output of a reader.
+        require_photos: Refuse a photo whose file is missing.
 
     Raises:
-        DataError: an id repeats, or the file of a photo is missing.
+        DataError: If an id repeats, or the file of a photo is missing.
     """
     first: dict[str, Place] = {}
     records: list[Record] = []
@@ -201,7 +198,7 @@ def collect(entries: Iterable[LocatedRecord], *, require_photos: bool = True) ->
             before = first[record.id]
             where = before if before.file == place.file else f"{before.file}, {before}"
             raise place.error(f"id {record.id!r} repeats, first used at {where}")
-        # A member of a tar is there: its reader has seen it.
+        # A member of a tar exists: its reader has seen it.
         is_file = require_photos and record.photo.length is None
         if is_file and not record.photo.path.is_file():
             raise place.error(f"no such photo: {record.photo.path}")

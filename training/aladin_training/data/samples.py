@@ -1,6 +1,6 @@
-"""A photo with a ``.txt`` and a ``.json`` of the same name: in a folder, and in a tar.
+"""Samples: a photo with a ``.txt`` and a ``.json`` of the same name, in a folder or in a tar.
 
-So img2dataset and webdataset lay photos out; the parts of one photo are a sample.
+This is the layout of img2dataset and webdataset.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SPLITS = frozenset({"train", "val", "test"})
 
 
 def is_hidden(name: PurePosixPath) -> bool:
-    """Whether a name is what systems keep for themselves, such as ``._a.jpg`` of a Mac."""
+    """Tell whether a name belongs to the operating system, such as ``._a.jpg`` of a Mac."""
     return any((part.startswith(".") and part != "..") or part == "__MACOSX" for part in name.parts)
 
 
@@ -33,18 +33,19 @@ def sample_record(
     details: Mapping[str, Any],
     place: Place,
 ) -> Record:
-    """Put a photo and what lies beside it together.
+    """Combine a photo with the files beside it.
 
     Args:
-        uri: of the photo, relative to the source; a top folder ``train``, ``val`` or ``test``
-            is its split unless `details` has one.
-        photo: where its bytes are.
-        captions: of the ``.txt``; they go before those of `details`. None: there is none.
-        details: the ``.json``, or a row that stands for it.
-        place: named in errors.
+        uri: Name of the photo relative to the source; a top folder ``train``, ``val`` or ``test``
+            is its split, unless `details` has one.
+        photo: Location of its bytes.
+        captions: Captions of the ``.txt``, which replace those of `details`, or None without a
+            file.
+        details: Fields of the ``.json``, or of a row in its place.
+        place: Place of the sample, named in errors.
 
     Raises:
-        DataError: the details cannot be used.
+        DataError: If the details cannot be used.
     """
     described = parse_row(details, place)
     return Record(
@@ -58,7 +59,7 @@ def sample_record(
 
 
 def split_of_folder(uri: PurePosixPath) -> str | None:
-    """Return the split that the top folder of a photo, or of a tar, stands for."""
+    """Return the split that the top folder of a photo, or of a tar, is named after."""
     top = uri.parts[0]
     return top if top in _SPLITS and len(uri.parts) > 1 else None
 
@@ -67,7 +68,7 @@ def parse_details(raw: bytes, place: Place) -> dict[str, Any]:
     """Parse the ``.json`` of a sample.
 
     Raises:
-        DataError: not a JSON object.
+        DataError: If it is not a JSON object.
     """
     details = parse_json(raw, place)
     if not isinstance(details, dict):
@@ -76,10 +77,10 @@ def parse_details(raw: bytes, place: Place) -> dict[str, Any]:
 
 
 def parse_captions(raw: bytes, place: Place) -> tuple[str, ...]:
-    """Parse the ``.txt`` of a sample: one caption a line.
+    """Parse the ``.txt`` of a sample: one caption on each line.
 
     Raises:
-        DataError: not text.
+        DataError: If it is not UTF-8 text.
     """
     try:
         lines = raw.removeprefix(codecs.BOM_UTF8).decode("utf-8").split("\n")

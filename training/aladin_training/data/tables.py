@@ -1,8 +1,7 @@
-"""Rows of a table as photos, whatever file the table is in.
+"""Tables of photos: CSV, TSV and parquet.
 
-CSV and TSV with a header, as open_clip reads them: ``filepath`` and ``title``.
-
-Parquet: img2dataset's and clip-retrieval's metadata, and tables like them.
+CSV and TSV have a header, as open_clip reads them: ``filepath`` and ``title``. Parquet is the
+format of the metadata of img2dataset and clip-retrieval.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from aladin_training.data.records import LocatedRecord, Record
 
 
 class Table(NamedTuple):
-    """An open table, streamed.
+    """An open table that is read as a stream.
 
     Attributes:
-        file: that paths of photos are relative to.
-        columns: names of the columns.
-        rows: each with its place; values by column.
+        file: File of the table; paths of photos are relative to its folder.
+        columns: Names of the columns.
+        rows: Place of each row, and its values by column.
     """
 
     file: Path
@@ -36,13 +35,12 @@ class Table(NamedTuple):
 
 
 def table_entries(table: Table) -> Iterator[LocatedRecord]:
-    """Read photos from rows; those of one photo that follow one another add their captions.
+    """Read photos from rows; consecutive rows of one photo add their captions.
 
-    The first of a photo's rows gives its id and metadata. Rows of downloads that failed are
-    skipped.
+    The first row of a photo provides its id and metadata. Rows of failed downloads are skipped.
 
     Raises:
-        DataError: the table has no column of photos, or a row cannot be used.
+        DataError: If the table has no column of photos, or a row cannot be used.
     """
     column = first_of(PHOTO, table.columns)
     if column is None:
@@ -92,10 +90,10 @@ def _joined(first: LocatedRecord, another: LocatedRecord) -> LocatedRecord:
     return first._replace(record=replace(record, captions=captions))
 
 
-# "007" is a code and "+1" a vote: numbers are what a program would write as such.
+# Only canonical spellings are numbers: "007" may be a code and "+1" a vote.
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_MAX_INTEGER_DIGITS = 18  # what surely fits into the 64 bits that a filter compares
+_MAX_INTEGER_DIGITS = 18  # always fits into the 64 bits that a filter compares
 _BOOLEANS = {"true": True, "false": False}
 _TEXT_COLUMNS = frozenset({*PHOTO, *CAPTIONS, *ID, SPLIT})
 
@@ -104,10 +102,10 @@ def open_csv(file: Path) -> Table:
     """Open a table whose cells are separated by commas.
 
     The first line names the columns. Cells may be quoted. In columns that become metadata a
-    cell such as 12, -0.5, 1e-3 or true is a number or a truth value, an empty one is left out.
+    cell such as 12, -0.5, 1e-3 or true is a number or a truth value, and an empty one is omitted.
 
     Raises:
-        DataError: the file or its header cannot be used; while reading, a line.
+        DataError: If the file or its header cannot be used; while reading, if a line cannot.
     """
     return _open(file, ",")
 
@@ -144,7 +142,7 @@ def _rows(
 
 
 def _typed(cell: str) -> Any:
-    """Return a cell as the number or truth value that it spells; None for an empty one."""
+    """Return the number or truth value that a cell spells, its text, or None if it is empty."""
     if _INTEGER.fullmatch(cell):
         return int(cell) if len(cell.lstrip("-")) <= _MAX_INTEGER_DIGITS else cell
     if _DECIMAL.fullmatch(cell) and math.isfinite(float(cell)):
@@ -170,7 +168,7 @@ def _cells(file: Path, delimiter: str) -> Iterator[tuple[Place, list[str]]]:
 
 
 def _decoded(file: Path, raw: Iterable[bytes]) -> Iterator[str]:
-    # Line by line, so that one that is not UTF-8 is still counted.
+    # Line by line, so that the number of a line that is not UTF-8 is known.
     for number, line in enumerate(raw, start=1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -179,15 +177,15 @@ def _decoded(file: Path, raw: Iterable[bytes]) -> Iterator[str]:
             raise DataError(file, number, reason) from None
 
 
-# Rows that are in memory at once, as Python objects.
+# Rows that are held as Python objects at a time.
 _ROWS_A_BATCH = 1024
 
 
 def open_parquet(file: Path) -> Table:
-    """Open a parquet file; its rows are read some of a row group at a time.
+    """Open a parquet file; its rows are read in batches.
 
     Raises:
-        DataError: not parquet; while reading, damaged.
+        DataError: If it is not parquet; while reading, if it is damaged.
     """
     from pyarrow import ArrowException
     from pyarrow.parquet import read_schema

@@ -1,4 +1,4 @@
-"""Texts without photos, or the captions of a data set as texts of their own."""
+"""Texts without photos, and the captions of a data set as texts of their own."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class TextRecord:
     """A text to search for.
 
     Attributes:
-        id: unique in its source; of a caption ``IMAGE#0``, ``IMAGE#1`` ...
-        text: not blank.
-        metadata: the user's own; a caption has its photo's.
-        image_id: the photo that a caption describes.
+        id: Unique id in its source; for captions ``IMAGE#0``, ``IMAGE#1`` ...
+        text: Text that is not blank.
+        metadata: The user's own metadata; a caption has its photo's.
+        image_id: Id of the photo that a caption describes, or None.
     """
 
     id: str
@@ -41,18 +41,18 @@ def iter_texts(
 ) -> Iterator[TextRecord]:
     """Read texts one by one: lines of texts, or the captions of photos.
 
-    That an id is used once is left to who reads on. A photo without a caption has no text.
+    The caller has to check that ids are unique. A photo without a caption yields no text.
 
     Args:
-        source: JSONL of ``{"id": "...", "text": "...", "metadata": {}}``, of which the first
-            line decides; a table without a column of photos, with ``id`` and ``text``; or any
-            source of photos that `iter_records` knows.
-        split: of photos with captions.
-        on_skip: called with each file that looks like a photo and cannot be read.
+        source: JSONL of ``{"id": "...", "text": "...", "metadata": {}}``, recognised by its first
+            line; a table with ``id`` and ``text`` and without a column of photos; or any source of
+            photos that `iter_records` reads.
+        split: Split of photos with captions, or None for all.
+        on_skip: Called with each file that looks like a photo and cannot be read.
 
     Raises:
-        DataError: the source cannot be used; while reading, a line cannot, or, at the end,
-            there was no text.
+        DataError: If the source cannot be used; while reading, if a line cannot be used, or at the
+            end, if there was no text.
     """
     return _some(_texts(source, split, on_skip), source)
 

@@ -1,13 +1,11 @@
-"""The files inside of a tar, found by their headers; their bytes stay where they are.
+"""webdataset's tars, as img2dataset writes them: read as a stream, never unpacked.
 
-Not `tarfile.TarFile`, which keeps every header in memory and takes a tar that was cut short
-between two members, or inside of a header, for a whole one.
+The parts of a photo are consecutive in a tar and share one name up to the suffix:
+``000000012.jpg``, ``000000012.txt`` (captions), ``000000012.json`` (other fields). If a tar has no
+``.json``, the parquet of the same name beside it is used: ``00000.parquet``.
 
-webdataset's tars, as img2dataset writes them: streamed, never unpacked.
-
-The parts of a photo follow one another in a tar and have one name up to the suffix:
-``000000012.jpg``, ``000000012.txt`` (captions), ``000000012.json`` (all else). Where a tar has
-no ``.json``, the parquet of the same name beside it stands in: ``00000.parquet``.
+Members are found by their headers. `tarfile.TarFile` is not used: it keeps every header in memory,
+and accepts a tar that is cut short between two members, or inside a header, as complete.
 """
 
 from __future__ import annotations
@@ -43,12 +41,12 @@ from aladin_training.data.tables import open_parquet
 
 _BLOCK = tarfile.BLOCKSIZE
 _GZIP = b"\x1f\x8b"
-# A note is a block of its own that says something of the next member.
+# Extension headers: blocks that describe the next member.
 _LONG_NAME, _PAX = tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE
 _NOTES = (_LONG_NAME, tarfile.GNUTYPE_LONGLINK, _PAX, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
-# A damaged length must not make us read gigabytes for a name.
+# A damaged length must not lead to gigabytes being read for a name.
 _MAX_NOTE_BYTES = 2**20
-# The digits of 2**64: no offset in a file has more.
+# Digits of 2**64: no offset in a file has more.
 _MAX_DIGITS = 20
 
 
@@ -56,9 +54,9 @@ class TarMember(NamedTuple):
     """A file in a tar.
 
     Attributes:
-        name: as the tar has it; a byte that is not UTF-8 is a lone surrogate.
-        offset: of its first byte in the tar.
-        length: in bytes.
+        name: Name in the tar; a byte that is not UTF-8 is a lone surrogate.
+        offset: Position of its first byte in the tar.
+        length: Length in bytes.
     """
 
     name: str
@@ -69,15 +67,16 @@ class TarMember(NamedTuple):
 def walk_tar(
     path: Path, file: BinaryIO, on_link: Callable[[str], None] | None = None
 ) -> Iterator[TarMember]:
-    """Yield the files of a tar in their order; folders and links are passed over.
+    """Yield the files of a tar in order, without folders and links.
 
     Args:
-        path: named in errors.
-        file: the tar, open for reading.
-        on_link: called with the name of each link.
+        path: Path of the tar, named in errors.
+        file: The tar, open for reading.
+        on_link: Called with the name of each link.
 
     Raises:
-        DataError: not a tar, damaged or cut short, which says up to where it was whole.
+        DataError: If it is not a tar, or is damaged or cut short; the error names the last position
+            up to which it is valid.
     """
     size = os.fstat(file.fileno()).st_size
     position, whole = 0, f"not one member of its {size} bytes is whole"
@@ -107,7 +106,7 @@ def walk_tar(
 
 
 def _header(path: Path, file: BinaryIO, position: int, whole: str) -> tarfile.TarInfo | None:
-    """Read the header at a position; None at the mark of the end."""
+    """Read the header at a position, or return None at the end mark."""
     block = os.pread(file.fileno(), _BLOCK, position)
     if position == 0 and (len(block) < _BLOCK or block.startswith(_GZIP)):
         what = "it is compressed" if block.startswith(_GZIP) else f"{len(block)} bytes"
@@ -124,7 +123,7 @@ def _header(path: Path, file: BinaryIO, position: int, whole: str) -> tarfile.Ta
 
 
 def _has_content(info: tarfile.TarInfo) -> bool:
-    """Whether bytes follow the header; the length of a link or a folder says nothing."""
+    """Tell whether bytes follow the header; the length of a link or a folder is meaningless."""
     return info.isreg() or info.type in _NOTES or info.type not in tarfile.SUPPORTED_TYPES
 
 
@@ -147,7 +146,7 @@ def _pax_records(path: Path, content: bytes) -> dict[str, str]:
         length = int(digits) if _is_number(digits) else 0
         line = content[:length]
         key, equals, value = line[len(digits) + 1 : -1].partition(b"=")
-        # Each round has to use up bytes: a record of length 0 would be read for ever.
+        # Each round has to consume bytes: a record of length 0 would be read for ever.
         if not (len(line) == length and line.endswith(b"\n") and key and equals) or (
             key == b"size" and not _is_number(value)
         ):
@@ -173,7 +172,7 @@ _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.
 
 
 def is_tar(path: Path) -> bool:
-    """Whether a name is that of a tar, compressed or not."""
+    """Tell whether a name is that of a tar, compressed or not."""
     return path.name.lower().endswith((TAR, *_COMPRESSED))
 
 
@@ -181,14 +180,14 @@ def read_tar(path: Path, root: Path, on_skip: OnSkip = log_skipped) -> Iterator[
     """Read the photos of one tar; those that img2dataset could not download are skipped.
 
     Args:
-        path: of the tar.
-        root: folder that the photos' uris, such as ``00000.tar/000000012.jpg``, start from.
-        on_skip: called with each member that looks like a photo and cannot be read: of another
-            format, a link, or with a name that cannot be an id.
+        path: Path of the tar.
+        root: Folder that the photos' uris, such as ``00000.tar/000000012.jpg``, are relative to.
+        on_skip: Called with each member that looks like a photo and cannot be read: an unsupported
+            format, a link, or a name that cannot be an id.
 
     Raises:
-        DataError: the tar is compressed, damaged or cut short, its samples are torn apart, or
-            a part of one cannot be used.
+        DataError: If the tar is compressed, damaged, cut short or not sorted, or a part of a
+            sample cannot be used.
     """
     if path.name.lower().endswith(_COMPRESSED):
         raise DataError(
@@ -211,17 +210,17 @@ class _Tar:
         self._uri = PurePosixPath(path.relative_to(root).as_posix())
         self._file = file
         self._rows: dict[str, dict[str, Any]] | None = None
-        # Names whose photo, and whose .txt or .json, was met without the other.
+        # Names of photos without .txt or .json so far, and of such files without a photo.
         self._bare: set[PurePosixPath] = set()
         self._orphans: set[PurePosixPath] = set()
 
     def entries(self) -> Iterator[LocatedRecord]:
-        # A name says where to unpack to; one from the root on is no different here.
+        # Nothing is unpacked, so a name that starts at the root is as safe as any other.
         named = (
             (PurePosixPath(member.name.lstrip("/")), member)
             for member in walk_tar(self._path, self._file, self._skip_link)
         )
-        shown = (pair for pair in named if _is_shown(pair[0]) and self._has_sound_name(pair[0]))
+        shown = (pair for pair in named if _is_shown(pair[0]) and self._has_valid_name(pair[0]))
         for stem, sample in groupby(shown, key=lambda pair: pair[0].with_suffix("")):
             yield from self._sample(stem, list(sample))
 
@@ -262,8 +261,8 @@ class _Tar:
         if _is_shown(path) and _is_photo(path):
             self._skip(path, "a link inside of a tar, which is not followed")
 
-    def _has_sound_name(self, name: PurePosixPath) -> bool:
-        """Whether a member's name is UTF-8; a photo of another name is skipped."""
+    def _has_valid_name(self, name: PurePosixPath) -> bool:
+        """Tell whether a member's name is UTF-8; a photo with another name is skipped."""
         try:
             str(name).encode("utf-8")
         except UnicodeEncodeError:
@@ -273,7 +272,7 @@ class _Tar:
         return True
 
     def _refuse_torn(self, stem: PurePosixPath, has_photo: bool, has_more: bool) -> None:
-        """Refuse a tar that is not sorted: its captions would be lost without a word."""
+        """Refuse a tar that is not sorted, whose captions would be lost silently."""
         if has_photo == has_more:
             return
         mine, others = (self._bare, self._orphans) if has_photo else (self._orphans, self._bare)
@@ -285,7 +284,7 @@ class _Tar:
             )
 
     def _row(self, key: str) -> dict[str, Any] | None:
-        """Return what img2dataset's parquet beside the tar says of a photo."""
+        """Return the row of a photo in img2dataset's parquet beside the tar."""
         if self._rows is None:
             sidecar = self._path.with_suffix(".parquet")
             rows = open_parquet(sidecar).rows if sidecar.is_file() else iter(())

@@ -40,13 +40,13 @@ _BACKGROUND_WORDS = {
 }
 _OPENINGS = ("", "", "", "there is ", "a picture of ", "here we see ")
 
-# A stated relation is clear to the eye; a look-alike must not have it even vaguely.
+# A stated relation is clearly visible; a look-alike must not have it even vaguely.
 _CLEAR = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mention:
-    """What a caption says of one object; None where it says nothing."""
+    """The words about one object in a caption; None for what is not mentioned."""
 
     shape: str
     colour: str | None
@@ -54,7 +54,7 @@ class Mention:
     size: str | None
 
     def fits(self, thing: SceneObject) -> bool:
-        """Tell whether all that is said is true of an object."""
+        """Tell whether all words are true of an object."""
         said = ((self.colour, thing.colour), (self.pattern, thing.pattern), (self.size, thing.size))
         return self.shape == thing.shape and all(word in (None, fact) for word, fact in said)
 
@@ -64,9 +64,9 @@ class Statement:
     """The meaning of a caption.
 
     Attributes:
-        mentions: of different objects.
-        relation: where the first of them is, seen from the second.
-        background: or None where it is not mentioned.
+        mentions: Mentions of different objects.
+        relation: Position of the first object relative to the second, or None.
+        background: Background, or None if it is not mentioned.
     """
 
     mentions: tuple[Mention, ...]
@@ -74,7 +74,7 @@ class Statement:
     background: str | None
 
     def holds(self, scene: Scene) -> bool:
-        """Tell whether the statement could be said of a scene, be it vaguely."""
+        """Tell whether the statement is true of a scene, even vaguely."""
         if self.background not in (None, scene.background):
             return False
         return any(
@@ -90,10 +90,10 @@ def write_captions(
     """Write different captions of a scene.
 
     Args:
-        random: source of all choices.
-        scene: what is described.
-        look_alikes: scenes of which no caption may be true.
-        count: number of captions.
+        random: Source of all choices.
+        scene: Scene to describe.
+        look_alikes: Scenes of which no caption may be true.
+        count: Number of captions.
 
     Returns:
         The captions, or None if the look-alikes leave too little to say.
@@ -112,12 +112,12 @@ def write_captions(
 
 
 def _observe(random: Random, scene: Scene) -> Statement:
-    """Pick something true and clearly visible to say."""
+    """Choose a true and clearly visible statement."""
     number = random.choices((1, 2, 3), weights=(1, 8, 6))[0]
     things = random.sample(scene.objects, min(number, len(scene.objects)))
     relation = None
     if len(things) > 1 and random.random() < 0.75:
-        # The larger offset wins: what is mostly to the left is not said to be above.
+        # The larger offset wins: an object mostly to the left is not called above.
         offset = _offset(things[0], things[1])
         widest = max(offset, key=lambda each: offset[each])
         relation = widest if offset[widest] >= _CLEAR else None
@@ -139,7 +139,7 @@ def _mention(random: Random, thing: SceneObject) -> Mention:
 
 
 def _offset(first: SceneObject, second: SceneObject) -> dict[str, float]:
-    """How far the first object is from the second in each direction."""
+    """Return the offset of the first object from the second in each direction."""
     right, below = first.x - second.x, first.y - second.y
     return {"above": -below, "below": below, "left": -right, "right": right}
 

@@ -1,7 +1,4 @@
-"""Eight kinds of backgrounds, each picture different.
-
-Draws a scene: shaded, patterned objects with a shadow in front of a background.
-"""
+"""Draws scenes: shaded, patterned objects with shadows in front of varied backgrounds."""
 
 from __future__ import annotations
 
@@ -21,9 +18,9 @@ def draw_background(random: Random, kind: str, size_px: int) -> Image.Image:
     """Draw a background.
 
     Args:
-        random: source of all choices.
-        kind: one of `aladin_training.demo.layout.BACKGROUNDS`.
-        size_px: height and width.
+        random: Source of all choices.
+        kind: One of `aladin_training.demo.layout.BACKGROUNDS`.
+        size_px: Height and width.
 
     Returns:
         An RGB picture.
@@ -179,7 +176,7 @@ Point = tuple[float, float]
 # Objects are drawn this much larger and then reduced, for smooth edges.
 _OVERSAMPLING = 4
 
-# The colour of an object, and that of the pattern on it.
+# Colour of an object, and of the pattern on it.
 _PAINTS: dict[str, tuple[Colour, Colour]] = {
     "red": ((214, 40, 45), (255, 214, 210)),
     "orange": ((245, 135, 25), (255, 238, 205)),
@@ -196,9 +193,9 @@ def draw_scene(random: Random, scene: Scene, size_px: int) -> Image.Image:
     """Draw a scene.
 
     Args:
-        random: source of what a scene leaves open: tilt, shades, the background's details.
-        scene: what to show.
-        size_px: height and width.
+        random: Source of everything that a scene leaves open: tilt, shades, background details.
+        scene: Scene to draw.
+        size_px: Height and width.
 
     Returns:
         An RGB picture.
@@ -240,7 +237,7 @@ def _mask(corners: list[Point], scale: int, radius: float, side: int) -> Image.I
 def _texture(
     random: Random, pattern: str, paint: Colour, contrast: Colour, scale: int, radius: float
 ) -> Image.Image:
-    """Cover a square with the object's colour and pattern; its measures follow the radius."""
+    """Cover a square with the object's colour and pattern, scaled with the radius."""
     texture = Image.new("RGB", (scale, scale), paint)
     pen = ImageDraw.Draw(texture)
     step = radius * 0.5
@@ -299,7 +296,7 @@ def _heart() -> list[Point]:
 
 
 def _moon() -> list[Point]:
-    """The outer circle, and back along the shadow of a circle shifted to the right."""
+    """The outer circle, and back along a circle that is shifted to the right."""
     outer = [_on_circle(degrees) for degrees in range(50, 311, 10)]
     inner = [_on_circle(degrees, 0.82, 0.42) for degrees in range(289, 70, -10)]
     return outer + inner

@@ -1,4 +1,4 @@
-"""What a scene shows, and groups of scenes that the same words describe."""
+"""The content of scenes, and groups of scenes that the same words describe."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PATTERNS = ("plain", "striped", "dotted", "checkered")
 SIZES = ("small", "big")
 BACKGROUNDS = ("beach", "forest", "meadow", "night", "sea", "snow", "sunset", "wall")
 
-# Half of an object's width, in fractions of the picture's; a little is added or taken away.
+# Half of an object's width, in fractions of the picture's, before a random variation.
 _RADIUS = {"small": 0.12, "big": 0.2}
 
-# Where objects stand, by their number: far enough apart for two big ones.
+# Positions by number of objects, far enough apart for two big ones.
 _PLACES = {
     2: (
         ((0.5, 0.27), (0.5, 0.73)),
@@ -34,13 +34,13 @@ class SceneObject:
     """One object.
 
     Attributes:
-        shape: one of `SHAPES`.
-        colour: one of `COLOURS`.
-        pattern: one of `PATTERNS`.
-        size: one of `SIZES`.
-        x: of its centre, in fractions of the picture's width.
-        y: of its centre, downwards.
-        radius: half of its width.
+        shape: One of `SHAPES`.
+        colour: One of `COLOURS`.
+        pattern: One of `PATTERNS`.
+        size: One of `SIZES`.
+        x: Centre, in fractions of the picture's width.
+        y: Centre, downwards, in fractions of the picture's height.
+        radius: Half of its width, in fractions of the picture's width.
     """
 
     shape: str
@@ -61,18 +61,18 @@ class Scene:
 
 
 def deal_group(random: Random, scenes: int) -> list[Scene]:
-    """Deal the same attributes out to the same shapes several times.
+    """Deal out the same attributes to the same shapes several times.
 
-    Colours, patterns, sizes and places are cards, dealt anew for each scene: all scenes of
-    the group show the same things, and only who has which differs. Where nothing but the words
-    counts, they cannot be told apart.
+    Colours, patterns, sizes and positions are dealt out anew for each scene: all scenes of the
+    group show the same attributes, and differ only in which object has which. A bag of words
+    cannot tell them apart.
 
     Args:
-        random: source of all choices.
-        scenes: size of the group.
+        random: Source of all choices.
+        scenes: Number of scenes in the group.
 
     Returns:
-        The scenes; two of them may have been dealt the same.
+        The scenes; two of them may be equal.
     """
     count = random.choice((2, 3))
     shapes = random.sample(SHAPES, count)
@@ -99,7 +99,7 @@ def _place(
     random: Random, shape: str, colour: str, pattern: str, size: str, place: tuple[float, float]
 ) -> SceneObject:
     radius = _RADIUS[size] * random.uniform(0.92, 1.08)
-    # A small object has more room before it meets its neighbour or the picture's edge.
+    # A small object has more room before it reaches its neighbour or the edge.
     room = max(0.0, 0.23 - radius)
     return SceneObject(
         shape=shape,

@@ -33,26 +33,26 @@ def draw_data_set(
 ) -> Path:
     """Draw scenes with captions; the same arguments draw the same data set.
 
-    Scenes come in groups that show the same things, dealt out differently, so that within a
-    group the same words describe every scene and only their order tells which is meant. A
-    group never crosses splits. Each photo's metadata holds the scene itself.
+    Scenes come in groups with the same attributes, dealt out differently, so that within a group
+    the same words describe every scene and only their order tells which is meant. A group belongs
+    to one split. Each photo's metadata holds the scene itself.
 
     Args:
-        folder: where ``captions.jsonl`` and ``images/`` go; older ones are replaced.
-        scenes: number of pictures, all splits together.
-        val_scenes: of these in the split "val".
-        test_scenes: of these in the split "test"; the rest is "train".
-        captions: of each scene.
-        group_size: scenes that are told apart only by who has which attribute.
-        size_px: height and width of the pictures.
-        seed: of everything.
-        progress: told of every scene.
+        folder: Folder for ``captions.jsonl`` and ``images/``; older ones are replaced.
+        scenes: Number of pictures in all splits together.
+        val_scenes: Number of scenes in the split "val".
+        test_scenes: Number of scenes in the split "test"; the rest is "train".
+        captions: Captions of each scene.
+        group_size: Scenes that differ only in which object has which attribute.
+        size_px: Height and width of the pictures.
+        seed: Seeds all random choices.
+        progress: Receives scenes.
 
     Returns:
-        The path of ``captions.jsonl``, which is there only when the data set is complete.
+        The path of ``captions.jsonl``, which exists only if the data set is complete.
 
     Raises:
-        ConfigError: there are no scenes left to train on, or a number is below 1.
+        ConfigError: If there are no scenes left to train on, or a number is below 1.
     """
     numbers = (scenes, val_scenes, test_scenes, captions, group_size, size_px)
     if min(numbers) < 1 or scenes <= val_scenes + test_scenes:
@@ -64,7 +64,7 @@ def draw_data_set(
     progress.start(scenes, "scenes")
     file = folder / _DATA_FILE
     (folder / "images").mkdir(parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)  # from here on, no older list vouches for half-new pictures
+    file.unlink(missing_ok=True)  # an older list must not refer to partly replaced pictures
     splits = {"test": test_scenes, "val": val_scenes, "train": scenes - val_scenes - test_scenes}
     with atomic_file(file) as partial, partial.open("w", encoding="utf-8") as lines:
         for split, count in splits.items():
@@ -95,7 +95,7 @@ def _scenes_of(
 def _captioned(
     random: Random, group: list[Scene], captions: int
 ) -> list[tuple[Scene, list[str]]] | None:
-    """Caption a group; None if two of its scenes are too alike to tell apart."""
+    """Caption a group, or return None if two of its scenes are too alike to tell apart."""
     captioned: list[tuple[Scene, list[str]]] = []
     for scene in group:
         others = [other for other in group if other is not scene]

@@ -1,4 +1,4 @@
-"""Losses by the name that a recipe gives them; one file each, on plain tensors."""
+"""Losses by their names in recipes; one file for each, on plain tensors."""
 
 from __future__ import annotations
 

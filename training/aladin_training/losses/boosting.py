@@ -40,7 +40,7 @@ class BoostingLoss(nn.Module):
         gamma_2 -> gamma_2 tanh((1 + A[i,c']) / gamma_2)
 
     Attributes:
-        rectangular: the loss takes positive pairs off the diagonal.
+        rectangular: True, as the loss accepts positive pairs off the diagonal.
     """
 
     rectangular: ClassVar[bool] = True
@@ -58,17 +58,18 @@ class BoostingLoss(nn.Module):
 
         Args:
             form: "relative" compares differences of scores, "absolute" the scores themselves.
-            hardest_negative: RM or AM; else RS or AS, all negatives of each anchor.
-            soft: margins that depend on the anchor's scores, which must then lie in [-1, 1].
-            margin: gamma, in units of the scores.
-            alpha: the positive's share of the margin in the absolute form, within [0, 1].
-            selection: which negative is the hardest where margins are soft (D-4): "gap", the
+            hardest_negative: True for RM or AM, False for RS or AS, with all negatives of each
+                query.
+            soft: Use margins that depend on the anchor's scores, which must then lie in [-1, 1].
+            margin: The margin gamma, in units of the scores.
+            alpha: The positive's share of the margin in the absolute form, within [0, 1].
+            selection: Which negative is the hardest if margins are soft (D-4): "gap", the
                 largest S - A, as the paper defines it, or "cost", the largest bracket. With
                 fixed margins the two are the same.
 
         Raises:
-            ConfigError: an unknown form or selection, a negative margin, or `alpha` outside
-                [0, 1].
+            ConfigError: If form or selection is unknown, the margin is negative, or `alpha` is
+                outside [0, 1].
         """
         super().__init__()
         if form not in get_args(Form):
@@ -98,17 +99,17 @@ class BoostingLoss(nn.Module):
         """Sum the hinges of a batch.
 
         Args:
-            scores: of the target; row = image, column = text.
-            anchor_scores: of the anchor, for the same pairs; they get no gradient.
+            scores: Scores of the target; row = image, column = text.
+            anchor_scores: Scores of the anchor for the same pairs; they get no gradient.
             negatives: True where a pair may serve as a negative. A query without one
                 contributes neither value nor gradient.
-            positives: (row, column) of each positive pair; None is the diagonal. With it the
+            positives: (row, column) of each positive pair, or None for the diagonal. With it the
                 matrix may be rectangular, and an image may have several positive texts: each
                 pair is then a query of its own in both directions, and a text's negatives are
                 the images, each of them once.
 
         Raises:
-            ShapeError: the three shapes differ, or the scores are not square although no
+            ShapeError: If the three shapes differ, or the scores are not square although no
                 `positives` are given.
         """
         if positives is None:

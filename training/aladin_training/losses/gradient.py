@@ -16,7 +16,7 @@ PairWeight = Literal["con", "lin", "sig", "lin_ms", "sig_ms"]
 
 
 class GradientObjective(nn.Module):
-    """Pulls every positive and pushes its hardest negative with weights chosen outright.
+    """Pulls every positive and pushes its hardest negative with prescribed weights.
 
     A query with positive score p and hardest negative score q adds ``-T P+`` to dL/dp and
     ``T P-`` to dL/dq, in both directions, where the weight of the triplet T is one of::
@@ -44,7 +44,7 @@ class GradientObjective(nn.Module):
     hardest-negative triplet loss. The paper's constants are for scores that are cosines.
 
     Attributes:
-        rectangular: the loss takes positive pairs off the diagonal.
+        rectangular: True, as the loss accepts positive pairs off the diagonal.
     """
 
     rectangular: ClassVar[bool] = True
@@ -66,21 +66,22 @@ class GradientObjective(nn.Module):
         """Choose the two weights; the defaults are the paper's figures 2 and 3.
 
         Args:
-            triplet_weight: T. The paper's best pair of weights is cir with sig_ms.
-            pair_weight: P+ and P-.
-            margin: of con, in units of the scores.
-            tau: steepness of nca and cir.
-            alpha: steepness of the sigmoid of positives.
-            beta: steepness of the sigmoid of negatives.
-            threshold: lambda, the centre of both sigmoids.
-            epsilon: slack of the sets P and N.
+            triplet_weight: Weight T. The paper's best pair of weights is cir with sig_ms.
+            pair_weight: Weights P+ and P-.
+            margin: Margin of con, in units of the scores.
+            tau: Steepness of nca and cir.
+            alpha: Steepness of the sigmoid of positives.
+            beta: Steepness of the sigmoid of negatives.
+            threshold: The constant lambda, the centre of both sigmoids.
+            epsilon: Slack of the sets P and N.
             gate: False leaves con at 1 for satisfied triplets too, as the official code (G-3).
             circle_offset: 0.5 is the official code's circle, of radius 0.71 instead of 1 (G-4).
-            empty: m of an empty set (G-6). With 0 a weight of sig_ms reaches exp(beta / 2);
-                with 1 that is the plain sigmoid (but lin_ms is plain with 0: with 1 its P+ is 0).
+            empty: Value of m for an empty set (G-6). With 0 a weight of sig_ms reaches exp(beta /
+                2); with 1 that is the plain sigmoid (but lin_ms is plain with 0: with 1 its P+ is
+                0).
 
         Raises:
-            ConfigError: an unknown weight.
+            ConfigError: If a weight is unknown.
         """
         super().__init__()
         for name, weight, known in (
@@ -107,13 +108,13 @@ class GradientObjective(nn.Module):
         negatives: Bool[Tensor, "images texts"],
         positives: Int[Tensor, "pairs 2"] | None = None,
     ) -> Float[Tensor, ""]:
-        """Give a scalar whose gradient is the prescribed one.
+        """Return a scalar whose gradient is the prescribed one.
 
         Args:
-            scores: cosines; row = image, column = text.
+            scores: Cosines; row = image, column = text.
             negatives: True where a pair may serve as a negative. A query without one
                 contributes neither value nor gradient.
-            positives: (row, column) of each positive pair; None is the diagonal. With it the
+            positives: (row, column) of each positive pair, or None for the diagonal. With it the
                 matrix may be rectangular, and an image may have several positive texts: each
                 pair is then a query of its own in both directions, and a text's negatives are
                 the images, each of them once.
@@ -122,7 +123,7 @@ class GradientObjective(nn.Module):
             A value to log, not what is minimised: the sum of q - p over all queries.
 
         Raises:
-            ShapeError: `negatives` is not of the scores' shape, or the scores are not square
+            ShapeError: If `negatives` has not the scores' shape, or the scores are not square
                 although no `positives` are given.
         """
         if positives is None:
@@ -169,7 +170,7 @@ class GradientObjective(nn.Module):
     def _pair_weights(
         self, scores: Tensor, negatives: Tensor, hardest: Tensor, p: Tensor, q: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Give P+ and P- of every query, each (queries,)."""
+        """Return P+ and P- of every query, each (queries,)."""
         if self.pair_weight == "con":
             return torch.ones_like(p), torch.ones_like(q)
         if self.pair_weight == "lin":

@@ -26,7 +26,7 @@ class InfoNCELoss(nn.Module):
     the query's positive nor a negative (another caption of the same image) takes no part.
 
     Attributes:
-        rectangular: the loss takes positive pairs off the diagonal.
+        rectangular: True, as the loss accepts positive pairs off the diagonal.
     """
 
     rectangular: ClassVar[bool] = True
@@ -35,11 +35,11 @@ class InfoNCELoss(nn.Module):
         """Choose the temperature.
 
         Args:
-            temperature: divides the scores.
-            learnable: train its logarithm, a parameter of this module, with the network.
+            temperature: Divisor of the scores.
+            learnable: Train its logarithm, a parameter of this module, with the network.
 
         Raises:
-            ConfigError: the temperature is not positive.
+            ConfigError: If the temperature is not positive.
         """
         super().__init__()
         if temperature <= 0:
@@ -52,7 +52,7 @@ class InfoNCELoss(nn.Module):
 
     @property
     def temperature(self) -> float:
-        """What the scores are divided by at present."""
+        """Present divisor of the scores."""
         if self.log_temperature is None:
             return self._fixed
         return math.exp(self.log_temperature.item())
@@ -66,15 +66,15 @@ class InfoNCELoss(nn.Module):
         """Average the cross-entropies of a batch.
 
         Args:
-            scores: larger is more similar.
+            scores: Scores; larger is more similar.
             negatives: True where a pair may serve as a negative. A query without one
                 contributes 0 value and 0 gradient, and counts in the mean.
-            positives: (row, column) of each positive pair; None is the diagonal. With it the
+            positives: (row, column) of each positive pair, or None for the diagonal. With it the
                 matrix may be rectangular, and an image may have several positive texts: each
                 pair is then a query of its own in both directions.
 
         Raises:
-            ShapeError: `negatives` is not of the scores' shape, or the scores are not square
+            ShapeError: If `negatives` has not the scores' shape, or the scores are not square
                 although no `positives` are given.
         """
         if positives is None:

@@ -52,14 +52,15 @@ class IntraModalConstraintLoss(nn.Module):
         """Choose the distance and the band.
 
         Args:
-            distance: d above.
-            lower: lower end of the band: a quantile or a distance, see above.
-            upper: upper end of the band.
-            weight: lambda, a factor of the whole term.
+            distance: The distance d above.
+            lower: Lower end of the band: a quantile or a distance, see above.
+            upper: Upper end of the band.
+            weight: The factor lambda of the whole term.
             mode: "official" is the authors' code, "paper" is eq 4 as printed.
 
         Raises:
-            ConfigError: an unknown distance or mode, an empty band, or quantiles outside [0, 1].
+            ConfigError: If distance or mode is unknown, the band is empty, or quantiles are outside
+                [0, 1].
         """
         super().__init__()
         if distance not in get_args(Distance):
@@ -88,7 +89,7 @@ class IntraModalConstraintLoss(nn.Module):
                 batch of one row costs nothing.
 
         Raises:
-            ShapeError: not a matrix.
+            ShapeError: If they are not a matrix.
         """
         if embeddings.ndim != 2:
             raise ShapeError("embeddings (batch, dim)", tuple(embeddings.shape))

@@ -25,13 +25,13 @@ class ListNetLoss(nn.Module):
         """Choose how peaked the two distributions are.
 
         Args:
-            temperature: multiplies the student's cosines; 6 is the official code's value (A-6),
-                an inverse temperature despite its name.
-            teacher_scale: multiplies the teacher's scores; the paper leaves them as they are.
-                A weak teacher's scores lie close together and need more.
+            temperature: Factor of the student's cosines, in effect an inverse temperature; 6 is
+                the official code's value (A-6).
+            teacher_scale: Factor of the teacher's scores, 1 in the paper. The scores of a weak
+                teacher are close to each other and need a larger factor.
 
         Raises:
-            ConfigError: a factor is not positive.
+            ConfigError: If a factor is not positive.
         """
         super().__init__()
         if temperature <= 0 or teacher_scale <= 0:
@@ -50,11 +50,11 @@ class ListNetLoss(nn.Module):
         """Compute the cross-entropy of a batch.
 
         Args:
-            student_scores: cosines of the embeddings.
-            teacher_scores: alignment scores of the same pairs; they get no gradient.
+            student_scores: Cosines of the embeddings.
+            teacher_scores: Alignment scores of the same pairs; they get no gradient.
 
         Raises:
-            ShapeError: the two matrices differ in shape.
+            ShapeError: If the two matrices differ in shape.
         """
         if student_scores.shape != teacher_scores.shape:
             raise ShapeError(

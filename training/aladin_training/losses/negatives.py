@@ -18,8 +18,8 @@ def negative_mask(
     diagonal alone; ``negative_mask(torch.arange(batch))`` gives their mask.
 
     Args:
-        image_ids: number of each row's image.
-        text_image_ids: number of the image that each column's text describes; None means that
+        image_ids: Number of each row's image.
+        text_image_ids: Number of the image that each column's text describes; None means that
             the batch is a list of pairs, and column n describes row n's image.
 
     Returns:
@@ -36,7 +36,7 @@ def diagonal_pairs(
     """List the positive pairs of a batch whose row n and column n belong together.
 
     Raises:
-        ShapeError: the matrix is not square, or the mask has another shape.
+        ShapeError: If the matrix is not square, or the mask has another shape.
     """
     if scores.ndim != 2 or scores.shape[0] != scores.shape[1]:
         raise ShapeError("scores (batch, batch)", tuple(scores.shape))
@@ -49,7 +49,7 @@ def check_mask(scores: Tensor, negatives: Tensor) -> None:
     """Refuse a mask that would broadcast against the scores.
 
     Raises:
-        ShapeError: the two shapes differ.
+        ShapeError: If the two shapes differ.
     """
     if scores.shape != negatives.shape:
         raise ShapeError(f"negatives {tuple(scores.shape)}", tuple(negatives.shape))

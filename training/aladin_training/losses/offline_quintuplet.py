@@ -21,7 +21,7 @@ class OfflineScores(NamedTuple):
         image: S(i_bar, t), the text with its offline negative image.
         cross_text: S(i_bar, t_bar), the two offline negatives with each other.
         cross_image: S(i_tilde, t_tilde), the image of t_bar with a caption of i_bar. A cross
-            score of -inf drops that term; None is for the form that has no such terms.
+            score of -inf drops that term; None is for the form without such terms.
     """
 
     text: Tensor
@@ -58,14 +58,14 @@ class OfflineQuintupletLoss(nn.Module):
         """Choose the form.
 
         Args:
-            form: one of the three above.
-            online_margin: g1, in units of the scores.
-            offline_margin: g2; 0 in the paper, for these negatives are hard enough.
-            alpha: scale of the adaptive weight, positive.
-            beta: the adaptive weight where both negatives are equally hard.
+            form: One of the three above.
+            online_margin: The margin g1, in units of the scores.
+            offline_margin: The margin g2; 0 in the paper, since these negatives are hard enough.
+            alpha: Scale of the adaptive weight, positive.
+            beta: The adaptive weight if both negatives are equally hard.
 
         Raises:
-            ConfigError: an unknown form, or an alpha that is not positive.
+            ConfigError: If the form is unknown, or alpha is not positive.
         """
         super().__init__()
         if form not in get_args(Form):
@@ -88,14 +88,14 @@ class OfflineQuintupletLoss(nn.Module):
         """Sum the hinges of a batch whose row n and column n belong together.
 
         Args:
-            scores: of the batch's pairs; row = image, column = text.
-            offline: scores with the offline negatives.
+            scores: Scores of the batch's pairs; row = image, column = text.
+            offline: Scores with the offline negatives.
             negatives: True where a pair may serve as an online negative. Where a query has
                 none, its online term is 0.
 
         Raises:
-            ShapeError: the scores are not square, or another tensor does not fit them.
-            ConfigError: the form needs cross scores, and there are none.
+            ShapeError: If the scores are not square, or another tensor does not fit them.
+            ConfigError: If the form needs cross scores, and there are none.
         """
         row, column = diagonal_pairs(scores, negatives).unbind(dim=1)
         positive = scores[row, column]  # (batch,)

@@ -22,7 +22,7 @@ class TripletMarginLoss(nn.Module):
     of the papers assume that.
 
     Attributes:
-        rectangular: the loss takes positive pairs off the diagonal.
+        rectangular: True, as the loss accepts positive pairs off the diagonal.
     """
 
     rectangular: ClassVar[bool] = True
@@ -31,8 +31,9 @@ class TripletMarginLoss(nn.Module):
         """Choose the form.
 
         Args:
-            margin: m, in units of the scores.
-            hardest_negative: MH, the hardest negative of each anchor; else SH, all of them.
+            margin: The margin m, in units of the scores.
+            hardest_negative: True for MH, the hardest negative of each query; False for SH, all
+                negatives.
         """
         super().__init__()
         self.margin = margin
@@ -47,14 +48,14 @@ class TripletMarginLoss(nn.Module):
         """Sum the hinges of a batch.
 
         Args:
-            scores: larger is more similar.
-            negatives: True where a pair may serve as a negative. An anchor without one
+            scores: Scores; larger is more similar.
+            negatives: True where a pair may serve as a negative. A query without one
                 contributes neither value nor gradient.
-            positives: (row, column) of each positive pair; None is the diagonal. With it the
+            positives: (row, column) of each positive pair, or None for the diagonal. With it the
                 matrix may be rectangular, and an image may have several positive texts.
 
         Raises:
-            ShapeError: `negatives` is not of the scores' shape, or the scores are not square
+            ShapeError: If `negatives` has not the scores' shape, or the scores are not square
                 although no `positives` are given.
         """
         if positives is None:

@@ -1,9 +1,4 @@
-"""Encode a whole data set, keeping only what one score reads.
-
-The first round of AOQ: a trained network names the hardest negatives of the whole split.
-
-From a checkpoint and a data set to a file of mined negatives.
-"""
+"""The first round of AOQ: a trained network finds the hardest negatives of a whole split."""
 
 from __future__ import annotations
 
@@ -34,19 +29,19 @@ from aladin_training.mining.sweep import hardest_negatives
 def encode_for_score(
     model: AladinModel, dataset: PairDataset, score: ScoreName, progress: Progress
 ) -> tuple[Encoding, Encoding]:
-    """Encode every photo and caption.
+    """Encode every photo and caption of a data set, keeping only what one score reads.
 
-    The tokens of a large training split fill more memory than any machine has (COCO: some
-    hundred GiB); where only the embeddings are scored, the tokens of each batch are let go.
+    The tokens of a large training split do not fit into memory (COCO: some hundred GiB); if only
+    the embeddings are scored, the tokens of each batch are dropped.
 
     Args:
-        model: in evaluation mode.
-        dataset: photos and captions.
-        score: that is to be computed from the encodings.
-        progress: told of photos, then of captions.
+        model: Network in evaluation mode.
+        dataset: Photos and captions.
+        score: Score to be computed from the encodings.
+        progress: Receives photos, then captions.
 
     Returns:
-        The images and the texts by row, on the model's device; for matching without tokens.
+        The images and the texts by row, on the model's device; without tokens for matching.
     """
     if score != "matching":
         return dataset.encode(model, progress=progress)
@@ -75,23 +70,23 @@ def mine_negatives(
 ) -> OfflineNegatives:
     """Score all photos against all captions and keep the best ones that do not match.
 
-    The network may be another one than that which is trained with the lists: a cheap teacher
-    mines for an expensive student.
+    The network may differ from the one that is trained with the lists: a cheap teacher mines for
+    an expensive student.
 
     Args:
-        model: the teacher, in evaluation mode.
-        model_id: of its checkpoint.
-        dataset: the training split.
-        score: of the teacher.
-        num_texts: captions to keep for each photo, at least 1.
-        num_images: photos to keep for each caption, at least 1.
-        memory_budget_bytes: upper bound of the block of scores held at any time; the encodings
-            and the lists come on top of it.
-        progress: told of photos and captions encoded, then of photos compared.
+        model: Teacher in evaluation mode.
+        model_id: Id of its checkpoint.
+        dataset: Training split.
+        score: Score of the teacher.
+        num_texts: Captions to keep for each photo, at least 1.
+        num_images: Photos to keep for each caption, at least 1.
+        memory_budget_bytes: Upper bound of the block of scores held at any time, in addition to the
+            encodings and the lists.
+        progress: Receives photos and captions encoded, then photos compared.
 
     Raises:
-        InputError: a count is below 1; the network lacks the score or gives NaN; or there is
-            only one photo, to which every caption belongs.
+        InputError: If a count is below 1, the network lacks the score or returns NaN, or there is
+            only one photo, so that no caption is a negative.
     """
     progress = progress or NullProgress()
     if num_texts < 1 or num_images < 1:
@@ -140,24 +135,24 @@ def mine_file(
     progress: Progress | None = None,
     regions: RegionStore | None = None,
 ) -> None:
-    """Mine a file, unless it is there already.
+    """Mine a file, unless it exists already.
 
     Args:
-        checkpoint_folder: of the teacher.
-        data: photos with captions.
-        split: of the data; None: all photos.
-        out: the file; one of other data, another teacher or other settings is never replaced.
-        cache: folder for the outputs of frozen encoders.
-        score: see `mine_negatives`, as the rest.
-        num_texts: captions to keep for each photo.
-        num_images: photos to keep for each caption.
-        memory_budget_bytes: upper bound of the block of scores held at any time.
-        progress: told of photos and captions.
-        regions: of the photos, for a network that reads these.
+        checkpoint_folder: Checkpoint of the teacher.
+        data: Photos with captions.
+        split: Split of the data, or None for all photos.
+        out: File to write; one of other data, another teacher or other settings is never replaced.
+        cache: Folder for the outputs of frozen encoders.
+        score: See `mine_negatives`, as for the following arguments.
+        num_texts: Captions to keep for each photo.
+        num_images: Photos to keep for each caption.
+        memory_budget_bytes: Upper bound of the block of scores held at any time.
+        progress: Receives photos and captions.
+        regions: Regions of the photos, for a network that reads these.
 
     Raises:
-        AladinError: the checkpoint or the data cannot be used.
-        StaleNegativesError: `out` holds other negatives.
+        AladinError: If the checkpoint or the data cannot be used.
+        StaleNegativesError: If `out` holds other negatives.
     """
     progress = progress or NullProgress()
     checkpoint = load_checkpoint(checkpoint_folder)
@@ -175,7 +170,7 @@ def mine_file(
         load_negatives(out, expected)
         logger.info("%s holds these negatives already: nothing to do", out)
         return
-    out.parent.mkdir(parents=True, exist_ok=True)  # a wrong path is told before the work
+    out.parent.mkdir(parents=True, exist_ok=True)  # a wrong path fails before the work
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     negatives = mine_negatives(
         model,

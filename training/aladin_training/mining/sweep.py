@@ -1,7 +1,4 @@
-"""The best rows of a score matrix that is seen one block at a time.
-
-Score all photos against all captions block by block, and keep the hardest negatives.
-"""
+"""Score all photos against all captions block by block, and keep the hardest negatives."""
 
 from __future__ import annotations
 
@@ -21,19 +18,19 @@ _NO_KEY = torch.iinfo(torch.int64).min
 
 
 class BestRows:
-    """For each query the k rows that score highest so far; of equal scores, the lower row.
+    """For each query the k rows with the highest scores so far; of equal scores, the lower row.
 
-    A score and its row are packed into one integer that orders as the pair does. No two keys are
-    equal, so the result depends neither on the order of the blocks nor on their shape.
+    A score and its row are packed into one integer with the same order. No two keys are equal, so
+    the result depends neither on the order of the blocks nor on their shape.
     """
 
     def __init__(self, num_queries: int, k: int, device: torch.device | str = "cpu") -> None:
         """Start with no row for any query.
 
         Args:
-            num_queries: all that will be asked for.
-            k: rows to keep for each, at least 1.
-            device: of the scores.
+            num_queries: Number of queries.
+            k: Rows to keep for each, at least 1.
+            device: Device of the scores.
         """
         self._keys = torch.full((num_queries, k), _NO_KEY, dtype=torch.int64, device=device)
 
@@ -44,16 +41,16 @@ class BestRows:
         scores: Float[Tensor, "queries rows"],
         excluded: Bool[Tensor, "queries rows"],
     ) -> None:
-        """See one block of the matrix; each of its cells is to be seen once.
+        """Process one block of the matrix; each of its cells must be passed once.
 
         Args:
-            queries: that the block's first axis stands for.
-            first_row: that the block's second axis begins with, below 2 ** 32.
-            scores: float32, none NaN.
-            excluded: True where a row must not be taken for a query.
+            queries: Queries along the block's first axis.
+            first_row: First row along the block's second axis, below 2 ** 32.
+            scores: Scores in float32, without NaN.
+            excluded: True where a row is no candidate for a query.
         """
         rows = torch.arange(first_row, first_row + scores.shape[1], device=scores.device)
-        # In place: a fresh copy of a large block costs more than the arithmetic on it.
+        # In place: copying a large block costs more than the arithmetic on it.
         keys = _ordered(scores).mul_(2**_ROW_BITS).add_(_LAST_ROW - rows)  # (queries, rows)
         keys.masked_fill_(excluded, _NO_KEY)
         best = self._keys[queries]
@@ -61,13 +58,13 @@ class BestRows:
         self._keys[queries] = joined.topk(best.shape[1], dim=1).values
 
     def rows(self) -> Int[Tensor, "queries k"]:
-        """Return the rows, best first, int32; `NO_ROW` at the end where there were fewer than k."""
+        """Return the rows, best first, int32; `NO_ROW` at the end if there were fewer than k."""
         rows = _LAST_ROW - self._keys % 2**_ROW_BITS
         return rows.masked_fill(self._keys == _NO_KEY, NO_ROW).to(torch.int32)
 
 
 def _ordered(scores: Float[Tensor, "queries rows"]) -> Int[Tensor, "queries rows"]:
-    """Map float32 to integers in the same order, one to one but for the two zeros.
+    """Map float32 to integers in the same order, one to one except for the two zeros.
 
     The bits of a float are a sign and a magnitude: as integers, negative ones order backwards.
     """
@@ -75,13 +72,13 @@ def _ordered(scores: Float[Tensor, "queries rows"]) -> Int[Tensor, "queries rows
     return torch.where(bits < 0, bits ^ torch.iinfo(torch.int32).max, bits).to(torch.int64)
 
 
-# Pairs are scored in tiles of one shape whatever the memory budget: the last bit of a matrix
+# Pairs are scored in tiles of a fixed shape for any memory budget: the last bit of a matrix
 # product may depend on the shape, and with it the order of two nearly equal scores.
 TILE_PHOTOS = 512
 TILE_TEXTS = 1024
 
-# A pair's score and mask (5 bytes), and for one direction at a time its key, the steps towards
-# the key, and the copy that is joined to the best so far.
+# A pair's score and mask (5 bytes), and for one direction at a time its key, intermediate values
+# of the key, and the copy that is joined to the best so far.
 _BYTES_A_PAIR = 48
 
 ScoreTile = Callable[[slice, slice], Tensor]
@@ -96,27 +93,27 @@ def hardest_negatives(
     memory_budget_bytes: int,
     progress: Progress,
 ) -> tuple[Int[Tensor, "photos num_texts"], Int[Tensor, "texts num_images"]]:
-    """Find the best-scoring captions not its own for each photo, and photos for each caption.
+    """Find for each photo the best captions of others, and for each caption the best other photos.
 
-    The matrix is never held: every block of it updates the lists of both directions.
+    The whole matrix is never held: every block of it updates the lists of both directions.
 
     Args:
-        score_tile: returns the (photos, texts) scores of two ranges of rows, float32, on the
-            device of `image_of_text`.
-        image_of_text: row of each caption's photo.
-        num_photos: of the data set.
-        num_texts: captions to keep for each photo.
-        num_images: photos to keep for each caption.
-        memory_budget_bytes: upper bound of the block held at any time; one tile
-            (`TILE_PHOTOS` x `TILE_TEXTS`, 24 MiB) is the least.
-        progress: told of photos.
+        score_tile: Returns the (photos, texts) scores of two ranges of rows, float32, on the device
+            of `image_of_text`.
+        image_of_text: Row of each caption's photo.
+        num_photos: Number of photos.
+        num_texts: Captions to keep for each photo.
+        num_images: Photos to keep for each caption.
+        memory_budget_bytes: Upper bound of the block held at any time, at least one tile
+            (`TILE_PHOTOS` x `TILE_TEXTS`, 24 MiB).
+        progress: Receives photos.
 
     Returns:
         Rows of captions and rows of photos, int32, hardest first, of equal scores the lower row
-        first; -1 fills up where there are fewer.
+            first; -1 at the end if there are fewer.
 
     Raises:
-        InputError: a score is NaN.
+        InputError: If a score is NaN.
     """
     device = image_of_text.device
     texts_of_photo = BestRows(num_photos, num_texts, device)

@@ -1,9 +1,7 @@
-"""The processes of one training job: who is who, and how they wait for each other.
+"""The processes of one training job: their ranks, their collectives and their gradients.
 
-``torchrun`` starts them and tells each through its environment how to find the others. Without it
-there is one process, and everything here is the plain case.
-
-Tensors of all processes, and where the gradients of what is made of them go.
+``torchrun`` starts the processes and passes their addresses in environment variables. Without it
+there is one process, and every function here handles that case.
 """
 
 from __future__ import annotations
@@ -23,31 +21,31 @@ from aladin_network.errors import ConfigError, ProcessLostError, ReportedElsewhe
 from aladin_network.layers import lengthened
 from aladin_network.scoring.scores import Encoding
 
-# The others wait while the first process fills caches, mines or validates: that may take hours,
-# and torchrun ends them should it fail.
+# The other processes wait while the first one fills caches, mines or validates, which may take
+# hours; torchrun ends them if it fails.
 _PATIENCE = timedelta(days=7)
-# Counts the processes that failed, in the store that torchrun keeps for all of them.
+# Counts the failed processes, in the key-value store that torchrun keeps for all of them.
 _FAILURES = "aladin/failures"
 
 T = TypeVar("T")
 
 
 class BatchShare(NamedTuple):
-    """The part of every batch that one of several processes encodes.
+    """The part of every batch that one process encodes.
 
     Attributes:
-        rank: number of the process, from 0.
-        world: number of processes.
+        rank: Number of the process, from 0.
+        world: Number of processes.
     """
 
     rank: int
     world: int
 
     def photos(self, batch_size: int) -> slice:
-        """Return this process's photos among those of a batch; shares differ by one at most.
+        """Return this process's photos of a batch; the sizes of shares differ by one at most.
 
         Raises:
-            ConfigError: there are fewer photos than processes.
+            ConfigError: If there are fewer photos than processes.
         """
         if batch_size < self.world:
             raise ConfigError(f"a batch of {batch_size} photos is too small for {self.world} parts")
@@ -56,7 +54,7 @@ class BatchShare(NamedTuple):
 
 
 def rank() -> int:
-    """Return this process's number, from 0."""
+    """Return the number of this process, from 0."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
@@ -66,25 +64,25 @@ def world_size() -> int:
 
 
 def is_main_process() -> bool:
-    """Tell whether this is the process that writes, validates and talks."""
+    """Tell whether this is the process that writes, validates and logs."""
     return rank() == 0
 
 
 def own_share() -> BatchShare:
-    """Return which part of every batch this process encodes."""
+    """Return the part of every batch that this process encodes."""
     return BatchShare(rank=rank(), world=world_size())
 
 
 @contextmanager
 def distributed_job() -> Generator[None]:
-    """Join the processes that torchrun started, for the time of the block.
+    """Join the processes that torchrun started, for the duration of the block.
 
-    Tensors of a GPU travel by nccl, all others by gloo. Each process has a GPU to itself, the
-    current one inside the block, so that "cuda" means it.
+    Tensors on a GPU are exchanged by nccl, all others by gloo. Each process has one GPU, which is
+    the current device inside the block, so that "cuda" refers to it.
 
     Raises:
-        ConfigError: there are more processes on this machine than GPUs.
-        ReportedElsewhereError: this process failed after another, whose error is the one to read.
+        ConfigError: If there are more processes on this machine than GPUs.
+        ReportedElsewhereError: If this process failed after another one, which reports the cause.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
@@ -104,7 +102,7 @@ def distributed_job() -> Generator[None]:
 
 
 def _choose_device() -> str:
-    """Make this process's GPU the current one; return what its tensors travel by."""
+    """Make this process's GPU the current one; return the backend that exchanges its tensors."""
     if not torch.cuda.is_available():
         return "gloo"
     number, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
@@ -118,7 +116,7 @@ def check_even_shares(batch_size: int) -> None:
     """Refuse a batch that the processes cannot share evenly.
 
     Raises:
-        ConfigError: the number of processes does not divide it.
+        ConfigError: If its size is not divisible by the number of processes.
     """
     if batch_size % world_size():
         raise ConfigError(
@@ -129,19 +127,19 @@ def check_even_shares(batch_size: int) -> None:
 
 @contextmanager
 def collective() -> Generator[None]:
-    """Surround what the processes do in step.
+    """Wrap a collective operation, in which all processes take part.
 
     Raises:
-        ProcessLostError: another one has ended meanwhile.
+        ProcessLostError: If another process has ended.
     """
     try:
         yield
-    except RuntimeError as error:  # gloo and nccl raise this class, or one of torch's below it
+    except RuntimeError as error:  # the class, or a base class, of the errors of gloo and nccl
         raise ProcessLostError(str(error)) from error
 
 
 def wait_for_all() -> None:
-    """Wait until every process has come here."""
+    """Wait until every process has reached this call."""
     if world_size() > 1:
         with collective():
             dist.all_reduce(torch.zeros(1))  # on the CPU: a GPU would spin
@@ -149,7 +147,7 @@ def wait_for_all() -> None:
 
 @contextmanager
 def main_process_first() -> Generator[None]:
-    """Let the first process run the block, then the others, who find what it has written."""
+    """Run the block in the first process, then in the others, which find what it has written."""
     if not is_main_process():
         wait_for_all()
     yield
@@ -158,7 +156,7 @@ def main_process_first() -> Generator[None]:
 
 
 def broadcast_value(value: T) -> T:
-    """Return the first process's value to all."""
+    """Return the first process's value in every process."""
     if world_size() == 1:
         return value
     values = [value]
@@ -167,28 +165,28 @@ def broadcast_value(value: T) -> T:
     return values[0]
 
 
-# Gradients travel in bundles: many small messages would each wait for all processes.
+# Gradients are exchanged in bundles: for many small messages the processes would wait each time.
 _BUNDLE_BYTES = 64 * 2**20
 
 
 def gather_results(rows: Tensor) -> Tensor:
-    """Join the rows of all processes for what each of them goes on to compute alike: a loss.
+    """Join the rows of all processes for a computation that all repeat identically: a loss.
 
-    Every process has the whole gradient then, and keeps that of its own rows.
+    Every process then has the whole gradient, and keeps that of its own rows.
 
     Args:
-        rows: (own, ...), as many in every process.
+        rows: (own, ...), the same number in every process.
     """
     return _gather(rows, summed=False)
 
 
 def gather_inputs(texts: Encoding) -> Encoding:
-    """Join the encodings of all processes, from which each computes results of its own.
+    """Join the encodings of all processes for computations that differ between processes.
 
-    Their gradient is the sum of what the processes find.
+    The gradient is the sum of the processes' gradients.
 
     Args:
-        texts: as many in every process; shorter ones are padded.
+        texts: The same number in every process; shorter texts are padded.
     """
     if world_size() == 1:
         return texts
@@ -204,11 +202,11 @@ def gather_inputs(texts: Encoding) -> Encoding:
 
 
 def sum_gradients(shared: Iterable[nn.Parameter], alike: Iterable[nn.Parameter]) -> None:
-    """Add the gradients of all processes up.
+    """Sum gradients over all processes.
 
     Args:
-        shared: each process has found a part of their gradient.
-        alike: each process has found their whole gradient; it is counted once.
+        shared: Parameters of whose gradient each process has found a part.
+        alike: Parameters whose whole gradient each process has found; it is counted once.
     """
     if world_size() == 1:
         return
@@ -227,7 +225,7 @@ def sum_gradients(shared: Iterable[nn.Parameter], alike: Iterable[nn.Parameter])
 
 @torch.no_grad()
 def broadcast_weights(module: nn.Module) -> None:
-    """Give every process the first one's parameters and statistics."""
+    """Copy the first process's parameters and statistics to all processes."""
     if world_size() == 1:
         return
     for value in (*module.parameters(), *module.buffers()):
@@ -241,7 +239,7 @@ def broadcast_weights(module: nn.Module) -> None:
 def _gather(rows: Tensor, *, summed: bool) -> Tensor:
     if world_size() == 1:
         return rows
-    if rows.dtype == torch.bool:  # gloo has no such numbers
+    if rows.dtype == torch.bool:  # gloo does not support bool
         return _gather(rows.byte(), summed=summed).bool()
     gathered = _Gather.apply(rows, summed)
     assert isinstance(gathered, Tensor)
@@ -249,7 +247,7 @@ def _gather(rows: Tensor, *, summed: bool) -> Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """The rows of all processes, in the order of their ranks."""
+    """Joins the rows of all processes in the order of their ranks."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, summed: bool) -> Tensor:  # type: ignore[override]
@@ -271,7 +269,7 @@ class _Gather(torch.autograd.Function):
 
 
 def _bundles(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Group gradients of one number format, up to so many bytes."""
+    """Group gradients of one dtype, up to a number of bytes."""
     bundle: list[Tensor] = []
     held_bytes = 0
     for gradient in sorted(gradients, key=lambda each: str(each.dtype)):

@@ -1,8 +1,6 @@
-"""The number format that training computes in.
+"""Number formats of training, and random numbers that can be reproduced.
 
-The random numbers of one computation, to be drawn a second time.
-
-Seeds for torch made from what they are for, so that no two purposes share their numbers.
+A seed is a hash of its purpose, so that no two purposes share their random numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
-    """Tell whether the processor multiplies bfloat16 matrices faster than float32 ones."""
+    """Tell whether a device multiplies bfloat16 matrices faster than float32 ones."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported()
     capabilities = torch.cpu.get_capabilities()
@@ -27,12 +25,12 @@ def has_fast_bfloat16(device: torch.device) -> bool:
 
 
 def mixed_precision(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """Return the context of a forward pass: autocast to half precision, or nothing.
+    """Return the context of a forward pass: autocast to half precision, or no change.
 
     Args:
-        precision: "auto" takes bfloat16 where the processor has instructions for it. Gradients of
+        precision: "auto" selects bfloat16 if the processor has instructions for it. Gradients of
             a float16 pass need a scaled loss, see `loss_scaler`.
-        device: that computes.
+        device: Device that computes.
     """
     if precision == "float16":
         return torch.autocast(device.type, dtype=torch.float16)
@@ -42,17 +40,17 @@ def mixed_precision(precision: Precision, device: torch.device) -> AbstractConte
 
 
 def loss_scaler(precision: Precision, device: torch.device) -> torch.amp.GradScaler:
-    """Return what keeps the gradients of a float16 pass from vanishing; else it does nothing."""
+    """Return a scaler that keeps the gradients of a float16 pass from vanishing, else a no-op."""
     return torch.amp.GradScaler(device.type, enabled=precision == "float16")
 
 
 class RandomState(NamedTuple):
-    """Where torch's generators stand.
+    """State of torch's random number generators.
 
     Attributes:
-        cpu: of the processor.
-        device: the GPU in use, or the processor.
-        gpu: of the GPU, if one is in use.
+        cpu: State of the processor's generator.
+        device: GPU in use, or the processor.
+        gpu: State of the GPU's generator, or None if no GPU is in use.
     """
 
     cpu: Tensor
@@ -61,14 +59,14 @@ class RandomState(NamedTuple):
 
     @classmethod
     def now(cls, device: torch.device) -> RandomState:
-        """Read the generators that a computation on `device` draws from."""
+        """Read the state of the generators that a computation on `device` draws from."""
         on_gpu = device.type == "cuda"
         return cls(
             torch.get_rng_state(), device, torch.cuda.get_rng_state(device) if on_gpu else None
         )
 
     def restore(self) -> None:
-        """Set the generators back."""
+        """Reset the generators to this state."""
         torch.set_rng_state(self.cpu)
         if self.gpu is not None:
             torch.cuda.set_rng_state(self.gpu, self.device)
@@ -76,7 +74,7 @@ class RandomState(NamedTuple):
 
 @contextmanager
 def preserved_random_state(device: torch.device) -> Generator[None]:
-    """Leave the generators after the block as they were before it."""
+    """Restore the state of the generators after the block."""
     before = RandomState.now(device)
     try:
         yield
@@ -90,7 +88,7 @@ def seed_from(text: str) -> int:
 
 
 def seed_torch(text: str, device: torch.device) -> None:
-    """Let a computation on `device` draw random numbers that are a function of `text` alone."""
+    """Make the random numbers of a computation on `device` a function of `text` alone."""
     seed = seed_from(text)
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":

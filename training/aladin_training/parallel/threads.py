@@ -1,7 +1,4 @@
-"""How many threads torch computes with.
-
-What comes next is made ready in a thread while the last is worked on.
-"""
+"""Threads: how many torch computes with, and one that prepares the next items."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ import torch
 
 @contextmanager
 def torch_threads(count: int | None) -> Generator[None]:
-    """Compute with `count` threads inside the block (None: as many as torch chose).
+    """Compute with `count` threads inside the block, or None for torch's own choice.
 
-    The steps of small networks consist of many short products, after each of which the threads
-    wait for each other. One thread loses little on an idle machine, is several times faster
-    than two where something else runs, and gives the same numbers whatever the number of cores.
+    A step of a small network consists of many short products, after each of which the threads
+    wait for each other. One thread is hardly slower on an idle machine, several times faster than
+    two on a busy one, and gives the same numbers whatever the number of cores.
     """
     before = torch.get_num_threads()
     if count is not None:
@@ -36,16 +33,16 @@ T = TypeVar("T")
 
 
 def prefetch(items: Generator[T], count: int) -> Generator[T]:
-    """Pass items on in their order, the next ones made ready in a thread of their own.
+    """Yield items in order while a thread prepares the next ones.
 
-    An error in the making is raised where its item would have come. Whoever stops early and
-    closes, or drops, what this returns ends the thread after the item that it is at.
+    An error in the preparation is raised in place of its item. Closing or dropping the generator
+    early ends the thread after its current item.
 
     Args:
-        items: made one at a time; closed at the end.
-        count: that are ready, or being made, while one is worked on; at least 1.
+        items: Generator of the items; closed at the end.
+        count: Number of items that are ready or in preparation while one is used, at least 1.
     """
-    # Each holds one item, or none behind the last: a future cannot carry StopIteration.
+    # Each future holds a list of one item, or of none at the end: it cannot carry StopIteration.
     waiting: deque[Future[list[T]]] = deque()
     with closing(items), ThreadPoolExecutor(1, thread_name_prefix="look-ahead") as thread:
         try:

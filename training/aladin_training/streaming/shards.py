@@ -1,7 +1,4 @@
-"""The tars of a stream, and how many photos each holds.
-
-How many photos each tar of a stream holds, counted once and then remembered.
-"""
+"""The tars of a stream, and the number of photos in each, which is counted once and cached."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from aladin_training.data.records import OnSkip, SkippedOfSplit, ignore_skipped,
 from aladin_training.data.samples import split_of_folder
 from aladin_training.data.webdataset import is_tar, read_tar
 
-# A whole tar ends with two blocks of zeros.
+# A complete tar ends with two blocks of zeros.
 _END_MARK_BYTES = 1024
 
 
@@ -33,9 +30,9 @@ class TarShard:
     """One tar of a stream.
 
     Attributes:
-        path: of the tar.
-        root: folder that the photos' uris start from.
-        split: of its photos; None: all.
+        path: Path of the tar.
+        root: Folder that the photos' uris are relative to.
+        split: Split of its photos, or None for all.
     """
 
     path: Path
@@ -44,17 +41,17 @@ class TarShard:
 
     @property
     def name(self) -> str:
-        """The path from the root on: the same wherever the data set lies."""
+        """Path relative to the root, which does not depend on the location of the data set."""
         return self.path.relative_to(self.root).as_posix()
 
     def records(self, on_skip: OnSkip = ignore_skipped) -> Iterator[Record]:
-        """Read the photos of the split in their order, those without captions among them.
+        """Read the photos of the split in order, including those without captions.
 
         Args:
-            on_skip: called with each member that looks like a photo and cannot be read.
+            on_skip: Called with each member that looks like a photo and cannot be read.
 
         Raises:
-            DataError: see `read_tar`.
+            DataError: See `read_tar`.
         """
         for entry in read_tar(self.path, self.root, SkippedOfSplit(self.split, on_skip)):
             if self.split is None or entry.record.split == self.split:
@@ -62,12 +59,12 @@ class TarShard:
 
 
 class ShardCount(NamedTuple):
-    """What a tar holds.
+    """Number of photos in a tar.
 
     Attributes:
-        photos: of the split.
-        without_captions: of the split, not among `photos`; None: they are, and nobody has
-            counted them.
+        photos: Photos of the split.
+        without_captions: Photos of the split without captions, which are not among `photos`; or
+            None if they are among them and have not been counted.
     """
 
     photos: int
@@ -78,11 +75,11 @@ def find_shards(source: Path, split: str | None) -> list[TarShard]:
     """List the tars of a source, sorted as its readers sort them.
 
     Args:
-        source: a tar, a pattern of tars or a folder of them.
-        split: of the photos; None: all.
+        source: A tar, a pattern of tars or a folder of them.
+        split: Split of the photos, or None for all.
 
     Raises:
-        DataError: there is no tar, or anything else.
+        DataError: If there is no tar, or another kind of file.
     """
     if source.is_dir():
         root = source.absolute()
@@ -92,17 +89,17 @@ def find_shards(source: Path, split: str | None) -> list[TarShard]:
         paths = [path.absolute() for path in expand(source)]
         for path in paths:
             if not is_tar(path):
-                raise DataError(path, None, "a stream reads tars alone")
+                raise DataError(path, None, "expected a tar: only tars can be streamed")
     if not paths:
         raise DataError(source, None, "expected tars to stream, found none")
     return [TarShard(path, root, split) for path in paths]
 
 
 def downloaded_photos(shard: TarShard) -> ShardCount | None:
-    """Return what img2dataset's ``00000_stats.json`` says of the ``00000.tar`` beside it.
+    """Return the number of photos that img2dataset's ``00000_stats.json`` gives for ``00000.tar``.
 
-    None where it cannot know how many photos are of the split, or where the tar was cut short,
-    which `count_shard` explains.
+    None if it cannot give the number of the split's photos, or if the tar was cut short, which
+    `count_shard` explains.
     """
     if shard.split is not None and shard.split != split_of_folder(PurePosixPath(shard.name)):
         return None
@@ -117,10 +114,10 @@ def downloaded_photos(shard: TarShard) -> ShardCount | None:
 
 
 def count_shard(shard: TarShard) -> ShardCount:
-    """Count the photos of a tar by reading its headers, and all that is no photo.
+    """Count the photos of a tar by reading its headers and everything but the photos.
 
     Raises:
-        DataError: the tar is damaged or cut short.
+        DataError: If the tar is damaged or cut short.
     """
     captioned = [bool(record.captions) for record in shard.records(log_skipped)]
     photos = sum(captioned)
@@ -128,7 +125,7 @@ def count_shard(shard: TarShard) -> ShardCount:
 
 
 def _is_ended(tar: Path) -> bool:
-    """Whether a tar has its end mark."""
+    """Tell whether a tar has its end mark."""
     try:
         with tar.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -138,7 +135,7 @@ def _is_ended(tar: Path) -> bool:
     return end == bytes(_END_MARK_BYTES)
 
 
-# Counting terabytes takes long: a kill costs at most this much of it.
+# Counting terabytes takes long; a kill costs at most this much of it.
 _SAVE_EVERY_S = 30.0
 
 
@@ -146,13 +143,13 @@ def count_shards(shards: Sequence[TarShard], cache: Path, progress: Progress) ->
     """Count the photos of every tar.
 
     Args:
-        shards: of one source and split.
-        cache: folder that remembers the tars that had to be read, as long as their sizes and
-            times stay what they are.
-        progress: told of shards.
+        shards: Tars of one source and split.
+        cache: Folder of the counts of tars that had to be read; a count is valid as long as size
+            and time of the tar do not change.
+        progress: Receives shards.
 
     Raises:
-        DataError: a tar is damaged, cut short or gone.
+        DataError: If a tar is damaged, cut short or missing.
     """
     file = cache / f"{_key(shards)}.json"
     known = _load(file)
@@ -186,7 +183,7 @@ def _key(shards: Sequence[TarShard]) -> str:
 def _load(file: Path) -> dict[str, dict[str, Any]]:
     try:
         return json.loads(file.read_bytes())
-    except (OSError, ValueError):  # none yet, or damaged: counted again
+    except (OSError, ValueError):  # missing or damaged: counted again
         return {}
 
 

@@ -1,9 +1,4 @@
-"""Photos of one split in any number of tars.
-
-A training split that is streamed from tars, as one network reads it.
-
-The photos of a stream with their captions, read front to back.
-"""
+"""A training split that is streamed from tars: its tars, and its photos read sequentially."""
 
 from __future__ import annotations
 
@@ -27,17 +22,17 @@ from aladin_training.streaming.shards import ShardCount, TarShard, count_shards,
 
 logger = logging.getLogger(__name__)
 
-# Below the folder of all caches.
+# Subfolder of the folder of all caches.
 _COUNTS = "shards"
 
 
 @dataclass(frozen=True)
 class TarStream:
-    """Tars in the order in which they are read, each with the number of its photos.
+    """Tars in reading order, each with the number of its photos.
 
     Attributes:
-        shards: the tars.
-        counts: what each of them is taken to hold.
+        shards: The tars.
+        counts: Number of photos expected in each.
     """
 
     shards: tuple[TarShard, ...]
@@ -50,7 +45,7 @@ class TarStream:
 
     @property
     def digest(self) -> str:
-        """Identify what shapes the batches: names, split and counts."""
+        """Digest of what determines the batches: names, split and counts."""
         shards = [(each.name, each.split) for each in self.shards]
         photos = [count.photos for count in self.counts]
         return hashlib.sha256(json.dumps([shards, photos]).encode()).hexdigest()
@@ -63,7 +58,7 @@ class TarStream:
         )
 
     def captions(self) -> Iterator[str]:
-        """Read all captions, and nothing of the photos."""
+        """Read all captions without the photos."""
         for shard in self.shards:
             for record in shard.records():
                 yield from record.captions
@@ -73,13 +68,13 @@ def open_stream(source: Path, split: str | None, cache: Path, progress: Progress
     """Find the tars of a source and count their photos.
 
     Args:
-        source: a tar, a pattern of tars or a folder of them.
-        split: of the photos; None: all.
-        cache: folder of all caches; remembers counts that took reading.
-        progress: told of shards.
+        source: A tar, a pattern of tars or a folder of them.
+        split: Split of the photos, or None for all.
+        cache: Folder of all caches, where counts are kept that needed a tar to be read.
+        progress: Receives shards.
 
     Raises:
-        DataError: there is no tar, one is damaged, or no photo of the split has a caption.
+        DataError: If there is no tar, one is damaged, or no photo of the split has a caption.
     """
     shards = find_shards(source, split)
     counts = count_shards(shards, cache / _COUNTS, progress)
@@ -89,20 +84,20 @@ def open_stream(source: Path, split: str | None, cache: Path, progress: Progress
         raise DataError(source, None, f"holds no photo{of_split} with a caption")
     without = sum(count.without_captions or 0 for count in counts)
     if without:
-        logger.warning("%s: %d photos have no caption and are left out", source, without)
+        logger.warning("%s: skipped %d photos without a caption", source, without)
     return stream
 
 
 @dataclass(frozen=True)
 class PhotoStream:
-    """Photos and captions that come front to back, and what a network makes of them.
+    """A stream of photos and captions, with the encoders that preprocess them.
 
     Attributes:
-        stream: the tars.
-        image_encoder: preprocesses; frozen or not, it encodes each photo when it is shown.
-        text_encoder: tokenises.
-        views: names of the views that are shown, see `aladin_training.batches.items.view_names`.
-        shuffle: photos in the shuffle buffer.
+        stream: The tars.
+        image_encoder: Encoder that preprocesses photos; it encodes each photo when it is shown.
+        text_encoder: Encoder that tokenises captions.
+        views: Names of the views, see `aladin_training.batches.items.view_names`.
+        shuffle: Number of photos in the shuffle buffer.
     """
 
     stream: TarStream
@@ -113,7 +108,7 @@ class PhotoStream:
 
     @property
     def digest(self) -> str:
-        """Identify the data; a resumed run must find the same."""
+        """Digest of the data; a resumed run must find the same."""
         return self.stream.digest
 
 
@@ -121,9 +116,9 @@ class Sample(NamedTuple):
     """A photo of a stream.
 
     Attributes:
-        id: of the photo; two of one id are the same photo.
-        captions: at least one.
-        photo: where its bytes are.
+        id: Id of the photo; samples with equal ids are the same photo.
+        captions: At least one caption.
+        photo: Location of its bytes.
     """
 
     id: str
@@ -132,11 +127,11 @@ class Sample(NamedTuple):
 
 
 class ReadSample(NamedTuple):
-    """What was read at one place of a stream.
+    """The photo read at one position of a stream.
 
     Attributes:
-        sample: None where a photo was counted that has no caption, or is not there.
-        content: the photo's bytes, still encoded, if they are wanted.
+        sample: The sample, or None if the photo was counted but has no caption or is missing.
+        content: Encoded bytes of the photo, or None if they are not wanted.
     """
 
     sample: Sample | None
@@ -146,15 +141,15 @@ class ReadSample(NamedTuple):
 def read_samples(
     stream: TarStream, first: int, wants: Callable[[int], bool]
 ) -> Iterator[ReadSample]:
-    """Read a stream from a photo on; the tars before it are not opened.
+    """Read a stream from a given photo on, without opening the tars before it.
 
     Args:
-        stream: its shards are read in their order.
-        first: number of the first photo to be read, counted from 0 at the first shard.
-        wants: whether the bytes of a photo are wanted, by its number.
+        stream: Stream whose shards are read in order.
+        first: Number of the first photo to read, counted from 0 at the first shard.
+        wants: Whether the bytes of a photo are wanted, by its number.
 
     Raises:
-        DataError: a tar cannot be used, or not any more.
+        DataError: If a tar cannot be used, or no longer.
     """
     start = 0
     for shard, count in zip(stream.shards, stream.counts, strict=True):
@@ -167,7 +162,7 @@ def read_samples(
 def _read_shard(
     shard: TarShard, count: ShardCount, passed: int, wants: Callable[[int], bool]
 ) -> Iterator[ReadSample]:
-    """Read a tar's photos from one on: as many as were counted, whatever is there now."""
+    """Read a tar's photos from a given one on: as many as were counted, whatever it holds now."""
     records = shard.records()
     if count.without_captions is not None:
         records = (record for record in records if record.captions)
@@ -183,8 +178,8 @@ def _read_shard(
     missing += count.photos - found
     if missing:
         logger.warning(
-            "%s: %d of the %d photos that were counted have no caption, or are not there; others "
-            "are shown in their place",
+            "%s: %d of the %d photos that were counted have no caption, or are missing; others "
+            "replace them",
             shard.path,
             missing,
             count.photos,
@@ -201,7 +196,7 @@ def _read_sample(record: Record, tar: int, wanted: bool) -> ReadSample:
     if not record.captions:
         return ReadSample(None, None)
     photo, content = record.photo, None
-    # One that is too large to be decoded is left to whoever tries.
+    # A photo that is too large to be decoded is left to the decoder, which reports it.
     if wanted and photo.length is not None and photo.length <= DEFAULT_LIMITS.max_bytes:
         content = os.pread(tar, photo.length, photo.offset)
     return ReadSample(Sample(record.id, record.captions, photo), content)

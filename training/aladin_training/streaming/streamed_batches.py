@@ -1,4 +1,4 @@
-"""The batches of a stage whose photos come front to back out of tars."""
+"""The batches of a stage whose photos are read sequentially from tars."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Shown(NamedTuple):
-    """One place of a batch; `damaged` names the photos that could not be decoded for it."""
+    """One position of a batch; `damaged` names the photos that could not be decoded for it."""
 
     image: ImageInput
     captions: list[str]
@@ -39,7 +39,7 @@ class _Shown(NamedTuple):
 
 
 class _Decoding(NamedTuple):
-    """A batch whose photos threads are at work on."""
+    """A batch whose photos are being decoded in threads."""
 
     drawn: DrawnBatch
     shown: list[Future[_Shown]]
@@ -56,15 +56,15 @@ class StreamedBatches:
         seed: str,
         negatives: Literal["image", "diagonal"] = "image",
     ) -> None:
-        """Lay out a stage.
+        """Set up the batches of a stage.
 
         Args:
-            photos: the stream.
-            batch_size: photos a batch; those of an epoch's end that fill none are left out.
-            captions_per_photo: random captions of each photo; None: one.
-            seed: any text.
+            photos: The stream.
+            batch_size: Photos in a batch; an incomplete batch at the end of an epoch is dropped.
+            captions_per_photo: Random captions of each photo, or None for one.
+            seed: Any text.
             negatives: "image": captions of one photo, known by its id, are no negatives of it;
-                "diagonal": they are if the photo stands in the batch twice.
+                "diagonal": they are, if the photo occurs twice in the batch.
         """
         self._photos = photos
         self._batch_size = min(batch_size, photos.stream.photos)
@@ -79,21 +79,21 @@ class StreamedBatches:
 
     @property
     def digest(self) -> str:
-        """Identify the data; a resumed run must find the same."""
+        """Digest of the data; a resumed run must find the same."""
         return self._photos.digest
 
     def epoch(self, number: int, start: int = 0, share: BatchShare = WHOLE) -> Generator[Batch]:
-        """Yield the batches of an epoch from one on.
+        """Yield the batches of an epoch from a given one on.
 
-        A damaged photo is left out with a warning, and another one shown in its place.
+        A damaged photo is skipped with a warning, and replaced by another one.
 
         Args:
-            number: of the epoch, counted from 0.
-            start: batches that have been seen already.
-            share: whose photos and captions are wanted.
+            number: Number of the epoch, from 0.
+            start: Number of batches to skip.
+            share: Share of the photos and captions to return.
 
         Raises:
-            DataError: a tar cannot be used, or there is no photo in place of a damaged one.
+            DataError: If a tar cannot be used, or there is no replacement for a damaged photo.
         """
         return prefetch(self._batches(number, start, share), BATCHES_AHEAD)
 
@@ -105,20 +105,20 @@ class StreamedBatches:
                 damaged.update(*(place.damaged for place in each))
                 yield self._batch(drawn, each)
         if damaged:
-            logger.warning("epoch %d: left out %d damaged photos", epoch, len(damaged))
+            logger.warning("epoch %d: skipped %d damaged photos", epoch, len(damaged))
 
     def _decoding(self, epoch: int, start: int, share: BatchShare) -> Generator[_Decoding]:
-        """Yield batches that are being decoded, each while the next one's photos are read."""
+        """Yield batches in the course of decoding, each while the next one's photos are read."""
         photos = self._photos
         stream = photos.stream.reordered(shard_order(len(photos.stream.shards), self._seed, epoch))
-        lanes = ShuffleBuffer(stream.photos, self._batch_size, photos.shuffle, self._seed, epoch)
+        buffer = ShuffleBuffer(stream.photos, self._batch_size, photos.shuffle, self._seed, epoch)
         wanted = range(start, self.batches_per_epoch)
         first_place = share.photos(self._batch_size).start
         begun: deque[_Decoding] = deque()
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="decoding")
         try:
             for number, drawn in zip(
-                wanted, draw_batches(stream, lanes, wanted, share), strict=True
+                wanted, draw_batches(stream, buffer, wanted, share), strict=True
             ):
                 seed = f"{self._seed}:{epoch}:{number}"
                 shown = [
@@ -133,7 +133,7 @@ class StreamedBatches:
             pool.shutdown(cancel_futures=True)
 
     def _show(self, drawn: DrawnBatch, place: int, content: bytes | None, seed: str) -> _Shown:
-        """Decode the photo of one place, or one in its place, and draw its view and captions."""
+        """Decode the photo of one position, or a replacement, and draw its view and captions."""
         generator = random.Random(seed)
         view = self._photos.views[generator.randrange(len(self._photos.views))]
         damaged: list[str] = []
@@ -142,7 +142,7 @@ class StreamedBatches:
                 data = sample.photo.read(DEFAULT_LIMITS.max_bytes) if known is None else known
                 photo = decode_image(data, sample.photo.source)
             except ImageError as error:
-                logger.warning("left out: %s", error)
+                logger.warning("skipped: %s", error)
                 damaged.append(sample.photo.source)
                 continue
             image = self._photos.image_encoder.preprocess(
@@ -151,7 +151,7 @@ class StreamedBatches:
             captions = draw_captions(sample.captions, self._captions_per_photo, generator)
             return _Shown(image, captions, damaged)
         tar = drawn.samples[place].photo.path
-        reason = f"{len(damaged)} damaged photos, and no sound one to show in their place"
+        reason = f"{len(damaged)} damaged photos, and no valid one to replace them"
         raise DataError(tar, None, reason)
 
     def _batch(self, drawn: DrawnBatch, shown: Sequence[_Shown]) -> Batch:
@@ -169,6 +169,6 @@ class StreamedBatches:
 
 
 def _spares(drawn: DrawnBatch, place: int) -> list[tuple[Sample, None]]:
-    """Return the spares in the order in which a place tries them: no two begin with the same."""
+    """Return the spares in the order in which a position tries them, starting at different ones."""
     first = place % max(1, len(drawn.spares))
     return [(sample, None) for sample in drawn.spares[first:] + drawn.spares[:first]]

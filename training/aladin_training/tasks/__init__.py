@@ -1,4 +1,4 @@
-"""What a stage trains on, by the name that recipes use."""
+"""The tasks that a stage can train on, by their names in recipes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from aladin_training.tasks.pair_tasks import (
 
 
 class TaskKind(NamedTuple):
-    """How to make a task.
+    """A kind of task.
 
     Attributes:
-        build: puts the task around its loss.
-        takes: the required arguments of the losses that fit.
+        build: Builds the task around its loss.
+        takes: Required arguments of the losses that fit the task.
     """
 
     build: Callable[[nn.Module], PairTask]

@@ -1,7 +1,4 @@
-"""A frozen network whose scores others learn from.
-
-A moving average of the network that is trained, as the anchor of its own (DBL, MSS).
-"""
+"""Frozen networks beside the trained one: teachers, and moving averages as anchors (DBL, MSS)."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from aladin_training.tasks.scores import BatchScores, Encode, FrozenNetwork, enc
 class Teacher:
     """Scores batches with a trained network, in evaluation mode and without gradient.
 
-    No module of the student's task: its weights are neither trained nor saved with them.
+    It is no submodule of the student's task: its weights are neither trained nor saved with them.
     """
 
     def __init__(
@@ -31,14 +28,14 @@ class Teacher:
         score: ScoreName | Literal["fused"],
         reads: str = "",
     ) -> None:
-        """Take a trained network.
+        """Freeze a trained network.
 
         Args:
-            checkpoint: of the network; its fusion makes the fused score.
-            score: which score is taught.
-            reads: the network's name in `Batch.others`, if it stands there.
+            checkpoint: Checkpoint of the network; its fusion defines the fused score.
+            score: Score that is taught.
+            reads: Name of the network in `Batch.others`, if it has inputs of its own.
         """
-        # One matrix serves both directions; the constants of the two differ little.
+        # One matrix serves both directions; their constants differ little.
         self._fusion = checkpoint.fusion.text_to_image
         self._network = FrozenNetwork(checkpoint.model, reads)
         self._score: ScoreName | Literal["fused"] = score
@@ -53,7 +50,9 @@ class Teacher:
 
 
 class MomentumAnchor:
-    """Follows the target's parameters ever more slowly; buffers stay (D-6).
+    """Moving average of the target's parameters that follows ever more slowly (D-6).
+
+    Buffers keep their initial values.
 
     After step k of K::
 
@@ -65,8 +64,8 @@ class MomentumAnchor:
         """Start as a copy of the target.
 
         Args:
-            target: the network that is trained.
-            decay: beta_0.
+            target: Trained network.
+            decay: Initial value beta_0.
         """
         self._decay = decay
         self.network = FrozenNetwork(copy.deepcopy(target))
@@ -84,23 +83,23 @@ class MomentumAnchor:
 
     @torch.no_grad()
     def update(self, step: int, steps: int) -> None:
-        """Take in the target after an optimizer step.
+        """Update the average after an optimizer step.
 
         Args:
-            step: k, counted from 0.
-            steps: K, of the whole stage.
+            step: Step k, counted from 0.
+            steps: Number of steps K of the whole stage.
         """
         beta = momentum(self._decay, step, steps)
         for own, followed in self._pairs:
             own.lerp_(followed, 1 - beta)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what `load_state_dict` takes."""
+        """Return the state for `load_state_dict`."""
         return {"values": [own.detach().clone() for own, _ in self._pairs]}
 
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state of the same network."""
+        """Restore a saved state of the same network."""
         for (own, _), value in zip(self._pairs, state["values"], strict=True):
             own.copy_(value)
 

@@ -1,7 +1,4 @@
-"""A stage's task: the network, the terms of its loss, and what they share of a batch.
-
-Branches that are trained together, each boosted by those before it (DBL, OSS).
-"""
+"""The task of a stage: one network with its losses, or several trained together (DBL, OSS)."""
 
 from __future__ import annotations
 
@@ -34,8 +31,8 @@ class LossReport(NamedTuple):
     """The loss of a batch.
 
     Attributes:
-        total: weighted sum, to be minimised.
-        terms: each task's own loss, unweighted, detached.
+        total: Weighted sum, to be minimised.
+        terms: Loss of each task, unweighted and detached.
     """
 
     total: Tensor
@@ -43,10 +40,10 @@ class LossReport(NamedTuple):
 
 
 class JointTask(nn.Module):
-    """Encode a batch once, score its pairs, and sum the losses of one task or of several.
+    """Encodes a batch once, scores its pairs, and sums the losses of one or several tasks.
 
     Joint training of ALADIN (A/ft + D/ft) is an alignment and a distillation task; a teacher is
-    an alignment task alone. What the stage does not train stays in evaluation mode.
+    an alignment task alone. Parts that the stage does not train stay in evaluation mode.
     """
 
     def __init__(
@@ -57,18 +54,18 @@ class JointTask(nn.Module):
         anchors: Sequence[BatchScorer] = (),
         reads: str = "",
     ) -> None:
-        """Set the network up for a stage.
+        """Set up the network for a stage.
 
         Args:
-            model: the network; its trained parts are chosen here.
-            stage: tasks and trained parts.
-            teacher: of the distillation tasks; None: the network's own alignment scores.
-            anchors: of the boosting tasks, networks that do not learn from this task's loss.
-            reads: the network's name in `Batch.others`, if it stands there.
+            model: Network, whose trained parts are chosen here.
+            stage: Tasks and trained parts.
+            teacher: Teacher of the distillation tasks, or None for the network's own alignment.
+            anchors: Anchors of the boosting tasks, which do not learn from this task's loss.
+            reads: Name of the network in `Batch.others`, if it has inputs of its own.
 
         Raises:
-            ConfigError: an unknown loss, options that it does not take, or a loss that does not
-                fit its task.
+            ConfigError: If a loss is unknown, does not take its options, or does not fit its
+                task.
         """
         super().__init__()
         self.model = model
@@ -82,7 +79,7 @@ class JointTask(nn.Module):
 
     @property
     def branches(self) -> tuple[JointTask, ...]:
-        """The networks that are trained, each with its tasks; the last one is the target."""
+        """Trained networks, each with its tasks; the last one is the target."""
         return (self,)
 
     def train(self, mode: bool = True) -> JointTask:
@@ -93,7 +90,7 @@ class JointTask(nn.Module):
         return self
 
     def start_epoch(self, epoch: int) -> None:
-        """Get ready to train; from here on the tasks of this epoch, counted from 0, take part."""
+        """Prepare for an epoch, counted from 0, and activate the tasks that have begun by then."""
         self._epoch = epoch
         self.train()
 
@@ -101,8 +98,8 @@ class JointTask(nn.Module):
         """Compute the loss of a batch.
 
         Args:
-            batch: this process's share of it.
-            encode: runs the encoders of the network, its anchors and its teacher.
+            batch: This process's share of the batch.
+            encode: Runs the encoders of the network, its anchors and its teacher.
         """
         return self.report(self.scores(batch, encode))
 
@@ -125,16 +122,16 @@ class JointTask(nn.Module):
         return LossReport(total, {name: loss.detach() for name, loss in losses.items()})
 
     def after_step(self, step: int, steps: int) -> None:
-        """Let momentum anchors follow; `step` of `steps` has just been taken, from 0."""
+        """Update momentum anchors after `step` (from 0) of `steps`."""
         for anchor in self._momentum_anchors():
             anchor.update(step, steps)
 
     def anchor_state(self) -> list[dict[str, Any]]:
-        """Return the state of the momentum anchors, which is none of the trained weights."""
+        """Return the state of the momentum anchors, which are not among the trained weights."""
         return [anchor.state_dict() for anchor in self._momentum_anchors()]
 
     def load_anchor_state(self, state: list[dict[str, Any]]) -> None:
-        """Go on from a saved `anchor_state`."""
+        """Restore a saved `anchor_state`."""
         for anchor, own in zip(self._momentum_anchors(), state, strict=True):
             anchor.load_state_dict(own)
 
@@ -146,8 +143,7 @@ def build_tasks(stage: StageConfig) -> dict[str, PairTask]:
     """Build the tasks of a stage with their losses.
 
     Raises:
-        ConfigError: an unknown loss, options that it does not take, or a loss that does not fit
-            its task.
+        ConfigError: If a loss is unknown, does not take its options, or does not fit its task.
     """
     tasks: dict[str, PairTask] = {}
     for name, config in stage.tasks.items():
@@ -174,34 +170,34 @@ def build_loss(config: TaskConfig) -> nn.Module:
 
 
 class OnlineBranches(nn.Module):
-    """Several networks on the same batches, all in training mode.
+    """Several networks trained on the same batches, each boosted by those before it.
 
-    All scores of a batch are computed before any branch takes its step, and no gradient passes
-    between branches, so one optimizer over all of them takes the steps of one for each.
+    All scores of a batch are computed before any branch is updated, and no gradient passes between
+    branches, so that one optimizer over all of them is equivalent to one for each.
     """
 
     def __init__(self, anchors: Sequence[JointTask], target: JointTask) -> None:
-        """Put the branches in order.
+        """Order the branches.
 
         Args:
-            anchors: the first has no anchor, the second the first, and so on.
-            target: boosted by all of them; the network that the stage is about.
+            anchors: Anchors; the first has no anchor itself, the second has the first, and so on.
+            target: Network that the stage trains, boosted by all anchors.
         """
         super().__init__()
         self._branches = nn.ModuleList([*anchors, target])
 
     @property
     def branches(self) -> tuple[JointTask, ...]:
-        """The networks that are trained, each with its tasks; the last one is the target."""
+        """Trained networks, each with its tasks; the last one is the target."""
         return tuple(cast(JointTask, branch) for branch in self._branches)
 
     def start_epoch(self, epoch: int) -> None:
-        """Get all branches ready to train."""
+        """Prepare all branches for an epoch."""
         for branch in self.branches:
             branch.start_epoch(epoch)
 
     def forward(self, batch: Batch, encode: Encode = encode_directly) -> LossReport:
-        """Compute the losses of all branches; the terms shown are the target's."""
+        """Compute the losses of all branches; the reported terms are the target's."""
         scores = [branch.scores(batch, encode) for branch in self.branches]
         for number, own in enumerate(scores):
             own.anchors = tuple(scores[:number])
@@ -210,10 +206,10 @@ class OnlineBranches(nn.Module):
         return LossReport(total, reports[-1].terms)
 
     def after_step(self, step: int, steps: int) -> None:
-        """Do nothing: online anchors follow nobody."""
+        """Do nothing: online anchors are trained."""
 
     def anchor_state(self) -> list[dict[str, Any]]:
-        """Return nothing: all branches are trained weights."""
+        """Return an empty list: all branches are trained weights."""
         return []
 
     def load_anchor_state(self, state: list[dict[str, Any]]) -> None:

@@ -1,16 +1,7 @@
-"""The contract between a network's scores of a batch and a loss.
+"""The terms of a stage's loss: each task applies one loss to the scores of a batch.
 
-A ranking loss on one of the network's scores.
-
-Deep boosting learning: a target branch that should outdo its anchors (DBL).
-
-Training against negatives that were mined from the whole split (AOQ).
-
-Train a score to rank as a teacher does (ALADIN eqs 5-7).
-
-A constraint on how embeddings of one modality lie to each other (IMC).
-
-Train the embeddings of one photo's captions to find each other.
+Ranking (all papers), boosting (DBL), quintuplets with mined negatives (AOQ), distillation (ALADIN),
+the intra-modal constraint (IMC), and ranking among captions.
 """
 
 from __future__ import annotations
@@ -25,7 +16,7 @@ from aladin_training.tasks.scores import BatchScores
 
 
 class PairTask(nn.Module):
-    """One term of a stage's loss; owns its loss, and so the loss's trained parameters."""
+    """One term of a stage's loss; it owns its loss, and thereby the loss's trained parameters."""
 
     def __init__(self, loss: nn.Module) -> None:
         super().__init__()
@@ -37,10 +28,10 @@ class PairTask(nn.Module):
 
 
 class RankingTask(PairTask):
-    """Every photo should rank its captions first, and every caption its photo.
+    """Ranks every photo's captions first, and every caption's photo.
 
-    On the alignment this trains ALADIN's teacher (eq 3), on the matching its variants T; any
-    loss of scores and negatives will do.
+    On the alignment score this trains ALADIN's teacher (eq 3), on the matching score its variants
+    T. Any loss of scores and negatives fits.
     """
 
     def __init__(self, loss: nn.Module, score: ScoreName) -> None:
@@ -67,7 +58,7 @@ def rank(loss: nn.Module, scores: Tensor, negatives: Tensor) -> Tensor:
 
 
 def positive_pairs(loss: nn.Module, negatives: Tensor) -> tuple[Tensor] | tuple[()]:
-    """Give the last argument of a loss on a matrix in which text n belongs to image n // K.
+    """Return the last argument of a loss on a matrix in which text n belongs to image n // K.
 
     Rows are not repeated to make such a matrix square: a loss that sums over the negatives of a
     text would count each image K times.
@@ -85,7 +76,7 @@ def positive_pairs(loss: nn.Module, negatives: Tensor) -> tuple[Tensor] | tuple[
     per_image = texts // images
     if not getattr(loss, "rectangular", False):
         raise ConfigError(
-            f"{type(loss).__name__} takes one caption a photo, "
+            f"{type(loss).__name__} takes one caption for each photo, "
             f"but captions_per_photo is {per_image}: set it to 1 or null"
         )
     text = torch.arange(texts, device=negatives.device)
@@ -93,9 +84,9 @@ def positive_pairs(loss: nn.Module, negatives: Tensor) -> tuple[Tensor] | tuple[
 
 
 class BoostingTask(PairTask):
-    """A boosting loss against each anchor's score, averaged over the anchors.
+    """Boosts a target beyond its anchors: a loss against each anchor's score, averaged over them.
 
-    A branch without anchors, the first one of the online scenario, has none: the loss is 0.
+    The loss of a branch without anchors, the first one of the online scenario, is 0.
     """
 
     def __init__(self, loss: nn.Module, score: ScoreName) -> None:
@@ -116,13 +107,13 @@ class BoostingTask(PairTask):
 
 
 class QuintupletTask(PairTask):
-    """The adaptive offline quintuplet loss and its simpler forms (AOQ eqs 3 to 5)."""
+    """Adaptive offline quintuplet loss and its simpler forms (AOQ eqs 3 to 5)."""
 
     def __init__(self, loss: nn.Module, score: ScoreName) -> None:
         super().__init__(loss)
         assert isinstance(loss, OfflineQuintupletLoss)
         self.score: ScoreName = score
-        # Eq 3 has no cross terms: two of the six batches need not be encoded.
+        # Eq 3 has no cross terms, so that two of the six batches need not be encoded.
         self._cross = loss.form != "triplet"
 
     def forward(self, scores: BatchScores) -> Tensor:
@@ -134,9 +125,9 @@ class QuintupletTask(PairTask):
 class DistillationTask(PairTask):
     """ListNet from the teacher's scores to one of the network's; every pair of a batch counts.
 
-    In the paper the teacher is the alignment head of the same network and the matching learns
-    from it. Not of the paper: an alignment that learns from an earlier network, whose scores
-    say how similar the negatives are, too, which the captions of few photos do not.
+    In the paper (eqs 5-7) the teacher is the alignment head of the same network, and the matching
+    score learns from it. An addition to the paper is an alignment score that learns from an
+    earlier network, whose scores also tell how similar negatives are.
     """
 
     def __init__(self, loss: nn.Module, score: ScoreName) -> None:
@@ -149,31 +140,31 @@ class DistillationTask(PairTask):
 
 
 class IntraModalTask(PairTask):
-    """The intra-modal constraint on the photos' embeddings plus that on the captions'.
+    """Intra-modal constraint on the photos' embeddings plus that on the captions'.
 
-    It goes beside a ranking task on the matching (IMC eq 3).
+    It accompanies a ranking task on the matching score (IMC eq 3).
     """
 
     def forward(self, scores: BatchScores) -> Tensor:
         """Return the scalar loss of a batch."""
         images, texts = scores.embeddings()
-        # In float32: bfloat16's steps near 1 are too wide for bounds such as 0.95.
+        # In float32: the steps of bfloat16 near 1 are too coarse for bounds such as 0.95.
         with torch.autocast(images.device.type, enabled=False):
             return self.loss(images) + self.loss(texts)
 
 
 class CaptionTask(PairTask):
-    """A ranking loss between the first and the second caption of each photo of a batch.
+    """Ranking loss between the first and the second caption of each photo of a batch.
 
-    Not of the papers: with few photos, captions that say the same in other words teach the
-    text tower what one caption a photo cannot.
+    Not in the papers: with few photos, the text tower learns from captions with the same meaning
+    in other words what it cannot learn from one caption for each photo.
     """
 
     def forward(self, scores: BatchScores) -> Tensor:
         """Return the scalar loss of a batch.
 
         Raises:
-            ConfigError: the stage shows one caption of each photo only.
+            ConfigError: If the stage shows only one caption of each photo.
         """
         negatives = scores.negatives
         per_photo = negatives.shape[1] // negatives.shape[0]

@@ -1,4 +1,4 @@
-"""The scores of a batch, computed when a task first asks for them."""
+"""The scores of a batch, computed when a task first needs them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Inputs = TypeVar("Inputs", bound=Tensor | tuple[Tensor, ...])
 
 
 class Encode(Protocol):
-    """How a training step runs an encoder: all at once, or a chunk at a time."""
+    """Runs an encoder in a training step: all inputs at once, or chunk by chunk."""
 
     def __call__(self, encoder: Callable[[Inputs], Encoding], inputs: Inputs) -> Encoding:
         """Run `encoder` on the photos or texts of this process."""
@@ -27,12 +27,12 @@ class Encode(Protocol):
 
 
 def encode_directly(encoder: Callable[[Inputs], Encoding], inputs: Inputs) -> Encoding:
-    """Run an encoder as it is; gradients flow straight through."""
+    """Run an encoder directly, with its gradient."""
     return encoder(inputs)
 
 
 class BatchScorer(Protocol):
-    """Another network that looks at the same batch: an anchor of deep boosting learning."""
+    """Another network that reads the same batch: an anchor of deep boosting learning."""
 
     def __call__(self, batch: Batch, encode: Encode) -> BatchScores:
         """Encode the batch."""
@@ -40,7 +40,7 @@ class BatchScorer(Protocol):
 
 
 class BatchTeacher(Protocol):
-    """Gives the scores that a distillation task learns."""
+    """Provides the scores that a distillation task learns."""
 
     def scores(self, batch: Batch, encode: Encode) -> Float[Tensor, "images texts"]:
         """Score all pairs of a batch, without gradient."""
@@ -48,16 +48,16 @@ class BatchTeacher(Protocol):
 
 
 class BatchScores:
-    """What one network says of a batch; every tensor is computed once, and only if needed.
+    """The encodings and scores of a batch by one network, computed once and only if needed.
 
     Each process encodes its own photos and texts, and scores its photos with the texts of all:
     the rows of all processes together are the scores of the batch.
 
     Attributes:
-        negatives: (images, texts) bool, of the whole batch.
-        images: the encodings of this process's photos.
-        texts: the encodings of their captions.
-        anchors: the same batch seen by the anchors of deep boosting learning.
+        negatives: (images, texts) bool, for the whole batch.
+        images: Encodings of this process's photos.
+        texts: Encodings of their captions.
+        anchors: The same batch as scored by the anchors of deep boosting learning.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class BatchScores:
         anchors: Sequence[BatchScores] = (),
         teacher: BatchTeacher | None = None,
     ) -> None:
-        """Encode the batch; scores follow on demand.
+        """Encode the batch; scores are computed on demand.
 
         Args:
-            model: the network.
-            batch: to be scored.
-            encode: runs the network's encoders.
-            anchors: the same batch seen by others.
-            teacher: of distillation; None: the network's own alignment scores.
+            model: Network.
+            batch: Batch to score.
+            encode: Runs the network's encoders.
+            anchors: The same batch as scored by anchors.
+            teacher: Teacher of distillation, or None for the network's own alignment scores.
         """
         self._model = model
         self._batch = batch
@@ -84,7 +84,7 @@ class BatchScores:
         self._of: dict[ScoreName, Tensor] = {}
         self.images = encode(model.encode_images, batch.images)
         self.texts = encode(model.encode_texts, batch.texts)
-        # A batch that is encoded in chunks may wait for them on the CPU.
+        # A batch that is encoded in chunks may still be on the CPU.
         self._device = self.images.mask.device
         self.negatives: Bool[Tensor, "images texts"] = batch.negatives.to(self._device)
         self.anchors = tuple(anchors)
@@ -92,7 +92,7 @@ class BatchScores:
     def of(self, score: ScoreName) -> Float[Tensor, "images texts"]:
         """Return a score of all pairs."""
         if score not in self._of:
-            # The matching reads embeddings alone: its tokens need not travel.
+            # The matching score reads embeddings only: tokens need not be exchanged.
             own = _without_tokens(self.texts) if score == "matching" else self.texts
             rows = self._model.scores(score, self.images, gather_inputs(own))
             self._of[score] = gather_results(rows)
@@ -108,7 +108,7 @@ class BatchScores:
         return gather_results(self.images.embedding), gather_results(self.texts.embedding)
 
     def teacher(self) -> Float[Tensor, "images texts"]:
-        """Return what is to be distilled."""
+        """Return the scores to distil."""
         if self._teacher is None:
             return self.of("alignment").detach()
         return self._teacher.scores(self._batch, self._encode)
@@ -117,12 +117,12 @@ class BatchScores:
         """Return a score of the pairs with mined negatives (AOQ).
 
         Args:
-            score: which one.
-            cross: also score the negatives with each other; a pair whose negatives belong
-                together gets -inf there.
+            score: Name of the score.
+            cross: Also score the negatives with each other; a pair whose negatives match gets -inf
+                there.
         """
         offline = self._batch.offline
-        assert offline is not None  # the stage's configuration sees to it
+        assert offline is not None  # ensured by the stage's configuration
 
         def paired(images: Encoding, texts: Encoding) -> Tensor:
             return gather_results(self._model.paired_scores(score, images, texts))
@@ -151,15 +151,15 @@ def _without_tokens(texts: Encoding) -> Encoding:
 class FrozenNetwork:
     """A trained network that scores batches in evaluation mode, without gradient.
 
-    No module of the task that it helps: its weights are neither trained nor saved with it.
+    It is no submodule of the task that it helps: its weights are neither trained nor saved with it.
     """
 
     def __init__(self, model: AladinModel, reads: str = "") -> None:
-        """Take a network over.
+        """Freeze a network.
 
         Args:
-            model: the network.
-            reads: its name in `Batch.others`, if it stands there.
+            model: Network to freeze.
+            reads: Name of the network in `Batch.others`, if it has inputs of its own.
         """
         self.model = model.eval().requires_grad_(False)
         self._reads = reads

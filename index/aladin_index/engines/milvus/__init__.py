@@ -1,1 +1,1 @@
-"""Milvus as the engine of an index: a cluster, or its standalone server."""
+"""Milvus as an engine: a cluster, or its standalone server."""

@@ -1,7 +1,4 @@
-"""Milvus as an engine: the collections of an index, see `aladin_index.engines.client`.
-
-From a location to a client of Milvus.
-"""
+"""Client of Milvus: the collections of one index, see `aladin_index.engines.client`."""
 
 from __future__ import annotations
 

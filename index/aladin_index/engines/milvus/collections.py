@@ -1,10 +1,8 @@
-"""Collections of Milvus: made, indexed, loaded and dropped.
+"""Collections of Milvus: created, indexed, loaded and dropped, and the one that holds a record.
 
-A generation's record in Milvus: named pieces of bytes in a small collection.
-
-The record is cut into texts, a row each, which are written in one request. Each row says how many
-there are and has the digest of the whole, so that a reader who meets a record that is just being
-replaced notices, and reads again.
+A generation's record is cut into texts, one per row, which are written in one request. Each row
+has the number of rows and the digest of the whole record, so that a reader detects a record that
+is just being replaced, and reads it again.
 """
 
 from __future__ import annotations

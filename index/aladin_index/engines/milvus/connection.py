@@ -1,19 +1,19 @@
-"""A connection to Milvus: calls with an end, tried again, and errors in this project's words.
+"""The connection to Milvus: time limits, retries, errors, and the consistency of reads.
 
-`pymilvus` would try a call that fails again and again until its time is over, which holds a
-thread for as long as the server is down. Here a server that is not there is told at once: what
-is tried again, and when to give up, is decided in this file.
+`pymilvus` would retry a failing call until its time limit, which blocks a thread for as long as
+the server is down. Here an unreachable server is reported at once; this module decides what is
+retried, and when to give up.
 
-How new the items that a search finds have to be.
+Consistency levels determine how recent the items are that a search finds:
 
-session     what this process wrote is found at once, what others wrote within the time that the
-            server allows itself (`common.gracefulTime`, 5 seconds; 0.2 seconds as a rule)
-strong      what anybody wrote is found at once; a search waits for the server's next tick
-bounded     what anybody wrote is found within that time
-eventually  what is there
+session     Writes of this process are found at once, those of other processes within the delay
+            that the server permits (`common.gracefulTime`, 5 seconds; typically 0.2 seconds).
+strong      All writes are found at once; a search waits for the server's next tick.
+bounded     All writes are found within that delay.
+eventually  No guarantee.
 
-Strong reads take 200 ms on a server as it comes, the others 1 to 2 ms; the first read after a write
-of the same process takes 200 ms under "session", too.
+Strong reads take 200 ms with the server's defaults, the others 1 to 2 ms; with "session", the
+first read after a write of the same process takes 200 ms too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The first stages that Milvus builds, and how each is built and searched."""
+"""The index kinds of Milvus that we use as first stages, and how each is built and searched."""
 
 from __future__ import annotations
 

@@ -1,13 +1,8 @@
-"""Filters in the language of Milvus, over what `aladin_index.engines.milvus.rows` keeps of
-metadata.
+"""Items as rows of a Milvus collection, filters over these rows, and batches of rows.
 
-An item as a row of a Milvus collection, and back.
-
-A row's key is a digest of the item's id, so that ids may be of any length and hold anything. The
-releases of Milvus that this is for have no field for bytes: tokens are kept as base64 in as many
-texts as they need.
-
-How much goes into one message to Milvus.
+A row's key is a digest of the item's id, so that ids may be of any length and contain anything.
+The supported releases of Milvus have no field type for bytes: tokens are stored as base64 in as
+many text fields as they need.
 """
 
 from __future__ import annotations

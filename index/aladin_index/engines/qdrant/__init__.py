@@ -1,1 +1,1 @@
-"""Qdrant as the engine of an index: a server, its client's local mode, and Qdrant Edge."""
+"""Qdrant as an engine: a server, the local mode of its client, and Qdrant Edge."""

@@ -1,7 +1,7 @@
-"""Qdrant as an engine: its collections under one name, whatever keeps them.
+"""Client of Qdrant: the collections of one index, in whichever kind of store.
 
-The record collection of a generation has a point for the record, and one for each side with the
-codec of its tokens: items cannot be read or written without it.
+The record collection of a generation has one point for the record, and one point per collection
+with the codec of its tokens, without which items cannot be read or written.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Points that `qdrant-client` keeps: on a server, or in its local mode in this process.
+"""Points stored by `qdrant-client`: on a server, or in this process in its local mode.
 
-Both take the same requests. The local mode compares with every point, has no payload indexes and
-holds all in memory: it is for tests and some thousands of items.
+Both accept the same requests. The local mode is exhaustive, has no payload indexes and keeps
+everything in memory: it is for tests and for some thousands of items.
 """
 
 from __future__ import annotations

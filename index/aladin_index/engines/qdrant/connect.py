@@ -1,8 +1,7 @@
-"""Folders that this process has open: Qdrant lets one client at a time into each.
+"""Creates the client of Qdrant for a location: a server, or a folder read by this process.
 
-A service has a client to search with and one to write with, and both may be of one folder.
-
-From where an index is to Qdrant: a server, or a folder that this process reads.
+Qdrant permits one client at a time per folder. A service has one client for searches and one for
+writes, possibly of the same folder: they share its store.
 """
 
 from __future__ import annotations

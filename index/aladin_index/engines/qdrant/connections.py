@@ -1,10 +1,6 @@
-"""Calls of a server: each within its time, and tried again where the server does not answer.
+"""Connections of `qdrant-client`: a server with time limits and retries, or a local folder.
 
-All that is asked of Qdrant may be asked twice: points are put in and removed by their keys.
-
-Points on a server of Qdrant.
-
-Points in a folder that `qdrant-client` reads in this process.
+All calls of Qdrant are safe to repeat: points are inserted and removed by their keys.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""What Qdrant Edge is asked, in its own classes.
-
-Points that Qdrant Edge keeps: Qdrant's own engine in this process, one shard a collection.
+"""Points stored by Qdrant Edge: Qdrant's engine in this process, one shard per collection.
 
 FOLDER/
-    aliases.json       the collection that each name stands for
+    aliases.json       maps names to collections
     COLLECTION/        a shard
 
-Edge has one shard, no replicas and no aliases. It builds graphs only when it is told to: what is
-put in after `optimise` is compared one by one.
+Edge has one shard, no replicas and no aliases. It builds graphs only on request: points inserted
+after `optimise` are compared one by one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is sent to Qdrant in the models of `qdrant-client`, and what comes back."""
+"""Requests to Qdrant in the models of `qdrant-client`, and its responses."""
 
 from __future__ import annotations
 

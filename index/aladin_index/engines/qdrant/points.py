@@ -1,16 +1,9 @@
-"""A filter in Qdrant's language, as its REST interface takes it.
+"""Items as points of Qdrant, and filters over their payload in the form of its REST interface.
 
-What is compared is in the payload beside an item's own fields, see
-`aladin_index.engines.filter_fields`.
-
-Items as points of Qdrant, and back.
-
-In the payload `id` is the user's own id, for those who look at the engine's own pages; `item` is
-all that is kept of the item, as a text, so that it comes back as it was. What filters look at
-stands beside it. `packed` are the tokens in their stored form: the re-ranker and the evidence read
-these, so that their scores are those of an index of files.
-
-What Qdrant has to know of a side's tokens to keep items and to return them.
+In the payload, `id` is the user's own id, for people who use Qdrant's dashboard; `item` is the
+whole item as a text, so that it can be restored exactly. The fields for filters are beside it, see
+`aladin_index.engines.filter_fields`. `packed` are the tokens in their stored form: the re-ranker
+and the evidence read these, so that their scores equal those of an index of files.
 """
 
 from __future__ import annotations

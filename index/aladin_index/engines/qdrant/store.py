@@ -1,9 +1,7 @@
-"""What is asked of Qdrant: the seam between a server, its client's local mode and Qdrant Edge.
+"""The interface of Qdrant's stores (server, local mode, Qdrant Edge), and their settings.
 
 A collection holds points: an id, a payload, and up to two named vectors. `match` is the embedding;
-`tokens` are an item's tokens, many vectors that are scored by MaxSim.
-
-What an index's location says of how Qdrant is to keep and to search it.
+`tokens` is a multivector with the item's tokens, scored by MaxSim.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ FieldKind = Literal["keyword", "float"]
 # Scores of float32 equal those of our kernel; float16 halves the room that tokens take and
 # rounds scores; with "none" the engine scores no words, and our kernel re-ranks all.
 TokenVectors = Literal["float32", "float16", "none"]
-TOKEN_VECTORS: tuple[TokenVectors, ...] = ("float32", "float16", "none")
 
 
 @dataclass(frozen=True, kw_only=True)

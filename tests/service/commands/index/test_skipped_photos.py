@@ -102,4 +102,4 @@ def test_a_folder_of_nothing_else_says_so(tiny_checkpoint: Path, tmp_path: Path)
     (tmp_path / "photos" / "a.heic").write_bytes(b"x")
     words = ["--model", tiny_checkpoint, "--images", tmp_path / "photos", "--out", tmp_path / "i"]
     result = aladin("index", "build", *words, code=2)
-    assert "holds no photo that can be read: 1 left out, e.g. a.heic: HEIC" in result.stderr
+    assert "holds no photo that can be read: 1 skipped, e.g. a.heic: HEIC" in result.stderr

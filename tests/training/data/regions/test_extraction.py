@@ -71,7 +71,7 @@ def test_damaged_photos_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFi
     report = extract_regions(photos, Corner(), tmp_path / "out", batch_size=4)
     assert report.written == 1
     assert [name for name, _ in report.left_out] == ["b", "c", "d"]
-    assert "left out c: too small" in caplog.text
+    assert "skipped c: too small" in caplog.text
     assert list(open_regions(tmp_path / "out").keys()) == ["a"]
 
 
@@ -82,5 +82,5 @@ def test_folders_and_ids_that_cannot_be(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     np.savez(foreign / "x.npz", vectors=np.ones((1, 2)))
-    with pytest.raises(ConfigError, match="nothing says of which detector"):
+    with pytest.raises(ConfigError, match="of an unknown detector"):
         extract_regions(photos[:1], Corner(), foreign)

@@ -1,4 +1,4 @@
-"""Ready-made regions: one layout a file, chosen by what the path is."""
+"""Readers of ready-made regions, chosen by the path."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _HDF5 = (".h5", ".hdf5")
 
 
 def open_regions(path: Path, labels: Path | None = None) -> RegionStore:
-    """Open ready-made regions, of which each photo is read when it is asked for.
+    """Open ready-made regions; those of each photo are read on demand.
 
     Args:
-        path: of `KNOWN_REGIONS`, or a pattern of such files, which are taken together.
-        labels: where the labels of the regions lie apart: see `open_labels`; None: with the
-            regions, or in the same folder as OSCAR's ``features.tsv``, or nowhere.
+        path: File or folder of the `KNOWN_REGIONS`, or a pattern of such files, which are joined.
+        labels: Labels that are in a file of their own, see `open_labels`; or None if they are with
+            the regions, in the same folder as OSCAR's ``features.tsv``, or nowhere.
 
     Raises:
-        ConfigError: the package that reads the file is not installed.
-        DataError: a file cannot be used.
+        ConfigError: If the package that reads the file is not installed.
+        DataError: If a file cannot be used.
     """
     stores = [_open(file, labels) for file in expand(path)]
     return stores[0] if len(stores) == 1 else JoinedRegions(path, stores)
@@ -52,7 +52,7 @@ def _open(path: Path, labels: Path | None) -> RegionStore:
 def _layout(path: Path) -> RegionLayout:
     if path.is_dir():
         return PrecompRegions(path) if is_precomp(path) else FolderRegions(path)
-    # The chunks of bottom-up attention's downloads are named .tsv.0, .tsv.1 ...
+    # The parts of bottom-up attention's downloads are named .tsv.0, .tsv.1 ...
     if ".tsv" in path.suffixes:
         return TsvRegions(path)
     if path.suffix.lower() in _HDF5:

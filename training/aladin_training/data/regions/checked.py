@@ -1,7 +1,4 @@
-"""From what a file says of a photo to regions that the network can read.
-
-Several sources as one: the files of the splits, or the chunks of a large download.
-"""
+"""Stores of regions: those of one source, checked when they are read, and several joined."""
 
 from __future__ import annotations
 
@@ -22,28 +19,28 @@ from aladin_training.data.regions.store import (
     joint_fingerprint,
 )
 
-# Boxes are written with a few decimals, and detectors round: in fractions of the photo.
+# Tolerance for rounded boxes, in fractions of the photo.
 _SLACK = 1e-3
 
 
 class CheckedRegions:
-    """The regions of one source, each photo checked when it is read; see `RegionStore`.
+    """The regions of one source; those of each photo are checked on reading. See `RegionStore`.
 
-    All vectors have one size, that of the source's first photo. Where nothing says the boxes but
-    the vectors themselves, which end in them as VinVL's do (x0, y0, x1, y1, width and height in
-    fractions of the photo), the boxes are taken from there. Where they come apart, a network that
-    was trained with both puts them together (`RegionsImageEncoder.preprocess`).
+    All vectors have the size of the source's first photo's. If boxes are given only by the vectors,
+    which end in them as VinVL's do (x0, y0, x1, y1, width and height in fractions of the photo),
+    they are taken from there. If boxes and vectors are given separately, a network that was trained
+    with both joins them (`RegionsImageEncoder.preprocess`).
     """
 
     def __init__(self, layout: RegionLayout, labels: RegionLabels | None = None) -> None:
-        """Look at the first photo.
+        """Check the first photo.
 
         Args:
-            layout: of the source.
-            labels: that lie apart; a photo without them is not there.
+            layout: Layout of the source.
+            labels: Labels from a file of their own, or None; a photo without labels does not exist.
 
         Raises:
-            DataError: the source has no photo, none with labels, or the first cannot be used.
+            DataError: If the source has no photo, none with labels, or the first cannot be used.
         """
         self.path = layout.path
         self._layout = layout
@@ -61,7 +58,7 @@ class CheckedRegions:
         self.read(self._keys[0])
 
     def __contains__(self, key: object) -> bool:
-        """Tell whether a photo's regions, and its labels where they lie apart, are there."""
+        """Tell whether a photo's regions exist, with their labels if these are in another file."""
         return key in self._layout and (self._labels is None or key in self._labels)
 
     def __len__(self) -> int:
@@ -76,7 +73,7 @@ class CheckedRegions:
         """Read and check the regions of one photo.
 
         Raises:
-            DataError: there is no such photo, or its regions cannot be used.
+            DataError: If there is no such photo, or its regions cannot be used.
         """
         if key not in self:
             raise DataError(self.path, None, f"no regions of a photo {key!r}")
@@ -108,7 +105,7 @@ class CheckedRegions:
 
 
 def _joined(raw: RawRegions, objects: DetectedObjects, place: Place) -> RawRegions:
-    """Add labels that lie apart, and the boxes and the size where only they say them."""
+    """Add labels of another file, and its boxes and size if only that file has them."""
     if len(objects.labels) != len(raw.vectors):
         raise place.error(
             f"expected {len(raw.vectors)} labels, as {raw.place.file.name} has regions, found "
@@ -116,15 +113,15 @@ def _joined(raw: RawRegions, objects: DetectedObjects, place: Place) -> RawRegio
         )
     size_px = raw.size_px or objects.size_px
     boxes = raw.boxes
-    # OSCAR's lists of objects lack the photo's size: their boxes cannot be placed.
+    # OSCAR's lists of objects lack the photo's size, without which boxes cannot be scaled.
     if boxes is None and objects.boxes is not None and size_px is not None:
-        # Here, so that an error names the file that they are in.
+        # Here, so that an error names the file that the boxes are in.
         boxes = _fractions(raw._replace(place=place, size_px=size_px), objects.boxes)
     return raw._replace(labels=objects.labels, boxes=boxes, size_px=size_px)
 
 
 def _fractions(raw: RawRegions, boxes: FloatArray) -> FloatArray:
-    """Return the boxes in fractions of the photo; they are pixels if one is beyond 1."""
+    """Return the boxes in fractions of the photo; a value above 1 means that they are pixels."""
     if boxes.shape != (len(raw.vectors), 4):
         expected = f"shape ({len(raw.vectors)}, 4)"
         raise raw.place.error(f"boxes: expected {expected}, found {boxes.shape}")
@@ -147,13 +144,13 @@ def _fractions(raw: RawRegions, boxes: FloatArray) -> FloatArray:
 
 
 def _last_boxes(vectors: FloatArray) -> FloatArray | None:
-    """Return the boxes that the vectors end in; None: they end in something else."""
+    """Return the boxes that the vectors end in, or None if they end in something else."""
     if vectors.ndim != 2 or vectors.shape[1] <= GEOMETRY or not len(vectors):
         return None
     boxes, sizes = vectors[:, -GEOMETRY:-2], vectors[:, -2:]
     inside = bool(np.all((boxes >= -_SLACK) & (boxes <= 1 + _SLACK)))
     fits = inside and np.allclose(boxes[:, 2:] - boxes[:, :2], sizes, atol=_SLACK)
-    # Vectors that are zero at the end would make empty boxes.
+    # Vectors that end in zeros would give empty boxes.
     return boxes if fits and bool(np.all(sizes > 0)) else None
 
 
@@ -165,17 +162,17 @@ def _nothing(layout: RegionLayout, labels: RegionLabels | None) -> DataError:
 
 
 class JoinedRegions:
-    """Photos of several sources; see `RegionStore`."""
+    """Several sources as one: files of the splits, or parts of a large download."""
 
     def __init__(self, path: Path, stores: Sequence[RegionStore]) -> None:
         """Join sources.
 
         Args:
-            path: that names them all.
-            stores: at least one.
+            path: Path that stands for all of them.
+            stores: At least one store.
 
         Raises:
-            DataError: two have the same photo.
+            DataError: If two stores have the same photo.
         """
         self.path = path
         self._store_of: dict[str, RegionStore] = {}
@@ -203,7 +200,7 @@ class JoinedRegions:
         """Read a photo from the source that has it.
 
         Raises:
-            DataError: none has it, or its regions cannot be used.
+            DataError: If no source has it, or its regions cannot be used.
         """
         if key not in self._store_of:
             raise DataError(self.path, None, f"no regions of a photo {key!r}")

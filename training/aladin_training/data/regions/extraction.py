@@ -1,4 +1,4 @@
-"""From a data set's photos to a folder of their regions: a detector runs once, not every epoch."""
+"""Run a detector once over a data set and store the regions of its photos in a folder."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _AHEAD = 2
 
 
 class ExtractionReport(NamedTuple):
-    """What became of the photos.
+    """Outcome of an extraction.
 
     Attributes:
-        written: whose regions were found now.
-        kept: whose regions were there.
-        left_out: ids and reasons of photos that cannot be used.
+        written: Number of photos whose regions were detected now.
+        kept: Number of photos whose regions existed.
+        left_out: Ids of photos that cannot be used, with reasons.
     """
 
     written: int
@@ -58,23 +58,23 @@ def extract_regions(
 ) -> ExtractionReport:
     """Write the regions of each photo into a file of its own, which `open_regions` reads.
 
-    May be killed at any moment and run again: a file is whole or not there, and a photo that has
-    one is not looked at.
+    An extraction may be killed at any moment and run again: each file is written atomically, and a
+    photo that has one is not read.
 
     Args:
-        records: of a data set.
-        detector: finds the regions.
-        out: folder of the files; a new one, or one of the same detector.
-        batch_size: photos that the detector gets at once, if it can take several.
-        readers: threads that read and decode photos, the next batches while one is looked at.
-        progress: told of every photo.
+        records: Records of a data set.
+        detector: Detector that finds the regions.
+        out: Folder for the files: a new one, or one of the same detector.
+        batch_size: Photos passed to the detector at once, if it supports several.
+        readers: Number of threads that read and decode the next photos.
+        progress: Receives photos.
 
     Returns:
-        What became of the photos; one that is damaged or missing is left out, with a warning.
+        Numbers of photos by outcome; a damaged or missing photo is skipped with a warning.
 
     Raises:
-        ConfigError: the folder holds regions of another detector.
-        DataError: a record cannot be read, or two photos have one id.
+        ConfigError: If the folder holds regions of another detector.
+        DataError: If a record cannot be read, or two photos have one id.
     """
     progress = progress or NullProgress()
     _claim(out, detector)
@@ -98,32 +98,32 @@ def extract_regions(
                     write_region_npz(partial, found)
                 written += 1
             else:
-                _LOG.warning("left out %s: %s", record.id, found)
+                _LOG.warning("skipped %s: %s", record.id, found)
                 left_out.append((record.id, str(found)))
         progress.advance(len(batch))
     return ExtractionReport(written, kept, tuple(left_out))
 
 
 def region_file(out: Path, photo_id: str) -> Path:
-    """Return where a photo's regions are; an id may be a path, and its file lies in the folder."""
+    """Return the file of a photo's regions, directly in the folder even if the id is a path."""
     name = quote(photo_id, safe=" ")
-    if name.startswith("."):  # such files are hidden, and unfinished ones are called so
+    if name.startswith("."):  # a leading dot marks hidden and unfinished files
         name = "%2E" + name[1:]
     return out / f"{name}.npz"
 
 
 def _claim(out: Path, detector: Detector) -> None:
-    """Note whose regions a folder holds, or refuse to mix them with another detector's.
+    """Record whose regions a folder holds, or refuse to mix them with another detector's.
 
     Raises:
-        ConfigError: they are another detector's.
+        ConfigError: If they are another detector's.
     """
     note = out / MADE_BY
     try:
         made_by = json.loads(note.read_text(encoding="utf-8"))["detector"]
     except FileNotFoundError:
         if next(out.glob("*.np[yz]"), None) is not None:
-            raise ConfigError(f"{out}: holds regions, and nothing says of which detector") from None
+            raise ConfigError(f"{out}: holds regions of an unknown detector") from None
         write_json(note, {"detector": detector.id})
         return
     except (ValueError, KeyError, TypeError) as error:
@@ -150,13 +150,13 @@ def _read(record: Record) -> _Read:
 def _detected(
     detector: Detector, batch: list[_Read]
 ) -> Iterator[tuple[Record, RegionSet | InputError]]:
-    """Yield each photo's regions, or why it has none."""
+    """Yield each photo's regions, or the reason why it has none."""
     photos = {place: read.photo for place, read in enumerate(batch)}
     good = {place: each for place, each in photos.items() if isinstance(each, Image.Image)}
     found: dict[int, RegionSet | InputError]
     try:
         found = dict(zip(good, detect_all(detector, list(good.values())), strict=True))
-    except InputError:  # of one of them: each by itself, so that the others are none the worse
+    except InputError:  # one photo failed: run each by itself, so that the others succeed
         found = {place: _detected_alone(detector, photo) for place, photo in good.items()}
     for place, read in enumerate(batch):
         yield read.record, read.photo if isinstance(read.photo, InputError) else found[place]

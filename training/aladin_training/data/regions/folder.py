@@ -1,7 +1,4 @@
-"""Folders with one file a photo: its name is the photo's.
-
-The arrays of SCAN's "precomp" folders, as regions; see `aladin_training.data.precomp`.
-"""
+"""Regions in folders: one file for each photo, or the arrays of SCAN's "precomp" folders."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from aladin_training.data.regions.store import (
 
 _NPZ, _NPY = ".npz", ".npy"
 _VECTORS, _BOXES = "_att", "_box"
-# These are the user's own files: what one photo may take is bounded by memory alone.
+# These are the user's own files, so that only memory bounds their size.
 _LIMITS = RegionLimits(max_bytes=2**31, max_regions=2**31)
 
 
@@ -34,17 +31,17 @@ class FolderRegions:
     """A folder of ``.npz`` with vectors and boxes, or of ``.npy`` with vectors; see `RegionLayout`.
 
     self-critical.pytorch keeps boxes in a folder of their own: ``NAME_att`` has the vectors and
-    ``NAME_box`` the boxes, in pixels, both with one file a photo.
+    ``NAME_box`` the boxes, in pixels, each with one file for each photo.
     """
 
     def __init__(self, path: Path) -> None:
         """List the photos.
 
         Args:
-            path: the folder of files, or the one that has a ``NAME_att`` and a ``NAME_box``.
+            path: Folder of the files, or of a ``NAME_att`` and a ``NAME_box``.
 
         Raises:
-            DataError: the folder cannot be read, holds no such file, or two of one photo.
+            DataError: If the folder cannot be read, holds no such file, or two of one photo.
         """
         self.path = path
         vectors = _subfolder(path, _VECTORS)
@@ -70,7 +67,7 @@ class FolderRegions:
         """Read the file of one photo, and that of its boxes.
 
         Raises:
-            DataError: one is missing, or cannot be read.
+            DataError: If one is missing or cannot be read.
         """
         file = self._files[key]
         place = Place(file)
@@ -97,7 +94,7 @@ def _subfolder(path: Path, suffix: str) -> Path | None:
 
 
 def _list(folder: Path) -> tuple[dict[str, Path], list[str]]:
-    """Return the files by photo, and what tells one listing from another."""
+    """Return the files by photo, and names and sizes that distinguish one listing from another."""
     files: dict[str, Path] = {}
     sizes: list[str] = []
     try:
@@ -106,7 +103,7 @@ def _list(folder: Path) -> tuple[dict[str, Path], list[str]]:
                 file = folder / entry.name
                 if file.suffix not in (_NPZ, _NPY) or entry.name.startswith("."):
                     continue
-                # An id may be a path: `aladin regions extract` writes it as URLs do.
+                # An id may be a path, which `aladin regions extract` encodes as in a URL.
                 key = unquote(file.stem)
                 if key in files:
                     raise DataError(file, None, f"there is {files[key].name}, too")
@@ -118,7 +115,7 @@ def _list(folder: Path) -> tuple[dict[str, Path], list[str]]:
 
 
 def _array(file: Path) -> FloatArray:
-    """Read an array, the only one of its file; never a pickle."""
+    """Read the only array of a file; never a pickle."""
     try:
         loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -134,11 +131,11 @@ def _array(file: Path) -> FloatArray:
 
 
 class _Row(NamedTuple):
-    """Where a photo is.
+    """Location of a photo's regions.
 
     Attributes:
-        file: of the array.
-        row: in it.
+        file: File of the array.
+        row: Row in it.
     """
 
     file: Path
@@ -152,10 +149,10 @@ class PrecompRegions:
         """Find the photos.
 
         Args:
-            path: the folder.
+            path: Folder to open.
 
         Raises:
-            DataError: see `open_precomp`.
+            DataError: See `open_precomp`.
         """
         self.path = path
         self._rows: dict[str, _Row] = {}
@@ -171,7 +168,7 @@ class PrecompRegions:
         return iter(self._rows)
 
     def __contains__(self, key: object) -> bool:
-        """Tell whether a photo is there."""
+        """Tell whether a photo exists."""
         return key in self._rows
 
     def read(self, key: str) -> RawRegions:

@@ -1,10 +1,10 @@
 """Regions in HDF5, which needs the package h5py.
 
-ID/features, ID/boxes, ID/img_w, ID/img_h       a group a photo, as VL-T5 writes them
-ID_features, ID_boxes, ID_size (height, width)  arrays by name, as of meshed-memory transformers
+ID/features, ID/boxes, ID/img_w, ID/img_h       one group for each photo, as VL-T5 writes them
+ID_features, ID_boxes, ID_size (height, width)  arrays by name, as in meshed-memory transformers
 image_features, image_bb, spatial_features      all photos in one array; with pos_boxes (first
-                                                row, one behind the last) where their numbers
-                                                of regions differ, as of BAN and its relatives
+                                                row, one past the last) if their numbers of
+                                                regions differ, as in BAN and related projects
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def open_hdf5(path: Path) -> RegionLayout:
     """Open a file of regions in one of the known layouts.
 
     Raises:
-        ConfigError: h5py is not installed.
-        DataError: the file is not HDF5, or of no such layout.
+        ConfigError: If h5py is not installed.
+        DataError: If the file is not HDF5, or has no known layout.
     """
     try:
         import h5py
@@ -68,9 +68,9 @@ class NamedRegions:
         """List the photos.
 
         Args:
-            path: of the file.
-            file: open; h5py lets one thread read at a time.
-            separator: between a photo's id and the name of an array.
+            path: Path of the file.
+            file: The open file; h5py lets one thread read at a time.
+            separator: Text between a photo's id and the name of an array.
         """
         self.path = path
         self._file = file
@@ -87,14 +87,14 @@ class NamedRegions:
         return iter(self._keys)
 
     def __contains__(self, key: object) -> bool:
-        """Tell whether a photo is there."""
+        """Tell whether a photo exists."""
         return key in self._keys
 
     def read(self, key: str) -> RawRegions:
         """Read the arrays of one photo.
 
         Raises:
-            DataError: one is missing or no array of numbers.
+            DataError: If one is missing or not an array of numbers.
         """
         place = Place(self.path, part=f"photo {key!r}")
         found = self._arrays(key)
@@ -125,12 +125,12 @@ class FlatRegions:
         """Find the rows of the photos.
 
         Args:
-            path: of the file; where it has no array of ids, a JSON beside it says the row of each
-                id, or lists the ids: ``NAME_imgid2idx.json``, ``imageid2idx.json``.
-            file: open; h5py lets one thread read at a time.
+            path: Path of the file. If it has no array of ids, a JSON file beside it has the row of
+                each id, or a list of the ids: ``NAME_imgid2idx.json``, ``imageid2idx.json``.
+            file: The open file; h5py lets one thread read at a time.
 
         Raises:
-            DataError: nothing says the ids, or numbers of rows differ.
+            DataError: If there are no ids, or numbers of rows differ.
         """
         self.path = path
         self._file = file
@@ -155,14 +155,14 @@ class FlatRegions:
         return iter(self._rows)
 
     def __contains__(self, key: object) -> bool:
-        """Tell whether a photo is there."""
+        """Tell whether a photo exists."""
         return key in self._rows
 
     def read(self, key: str) -> RawRegions:
         """Read the rows of one photo.
 
         Raises:
-            DataError: they hold no numbers.
+            DataError: If they hold no numbers.
         """
         row = self._rows[key]
         place = Place(self.path, part=f"photo {key!r}, row {row}")
@@ -179,7 +179,7 @@ class FlatRegions:
 
 
 def _bounds(path: Path, bounds: np.ndarray, rows: int) -> np.ndarray:
-    """Check the first row of each photo and the one behind its last."""
+    """Check the first row of each photo and the row after its last."""
     fits = bounds.ndim == 2 and bounds.shape[1] == 2
     if fits:
         starts, stops = bounds.T
@@ -235,7 +235,7 @@ def _read_ids(file: Path) -> list[str] | dict[str, int]:
 
 
 def _size(found: Mapping[str, Any], place: Place) -> tuple[int, int] | None:
-    """Return width and height, of two numbers or of one array, which has the height first."""
+    """Return width and height, from two numbers or from one array, which has the height first."""
     for names in _SIZES:
         if all(name in found for name in names):
             width, height = (

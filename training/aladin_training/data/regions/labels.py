@@ -1,6 +1,7 @@
-"""Detected objects as JSON: what OSCAR, VinVL and scene_graph_benchmark write of one photo.
+"""Labels of regions in a file of their own, and detected objects as JSON.
 
-Labels of regions, where they lie apart from the vectors: a table or one JSON object.
+The JSON of a photo is that of OSCAR, VinVL and scene_graph_benchmark; a file is a table of such
+JSON or one JSON object.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from aladin_training.data.regions.store import FloatArray, file_fingerprint, par
 
 
 class DetectedObjects(NamedTuple):
-    """What is known of a photo's objects beside their vectors.
+    """The objects of a photo, without their vectors.
 
     Attributes:
-        labels: the class of each.
-        boxes: (objects, 4) in pixels; None: not every object has one.
-        size_px: width and height of the photo; None: not said.
+        labels: Class of each object.
+        boxes: (objects, 4) in pixels, or None if not every object has a box.
+        size_px: Width and height of the photo, or None if unknown.
     """
 
     labels: tuple[str, ...]
@@ -33,16 +34,16 @@ class DetectedObjects(NamedTuple):
 
 
 def parse_objects(value: object, place: Place) -> DetectedObjects:
-    """Take the JSON of one photo apart.
+    """Parse the JSON of one photo.
 
     Args:
-        value: a list of objects, each a name or ``{"class": ..., "rect": [x0, y0, x1, y1]}``; or
-            an object with such a list as ``objects``, or with the lists ``class`` (or
-            ``labels``) and ``boxes``, and perhaps ``image_w`` and ``image_h``.
-        place: for errors.
+        value: A list of objects, each a name or ``{"class": ..., "rect": [x0, y0, x1, y1]}``; or an
+            object with such a list as ``objects``, or with the lists ``class`` (or ``labels``) and
+            ``boxes``, and optionally ``image_w`` and ``image_h``.
+        place: Place of the JSON, named in errors.
 
     Raises:
-        DataError: it is something else.
+        DataError: If it has another form.
     """
     if isinstance(value, list):
         labels, boxes = _listed(cast(list[object], value), place)
@@ -71,10 +72,10 @@ def parse_objects(value: object, place: Place) -> DetectedObjects:
 
 
 def image_size(fields: dict[str, Any], place: Place) -> tuple[int, int] | None:
-    """Return the width and height that ``image_w`` and ``image_h`` say, if they do.
+    """Return the photo's width and height from ``image_w`` and ``image_h``, or None without them.
 
     Raises:
-        DataError: one of them is missing or no whole number.
+        DataError: If one of them is missing or not a whole number.
     """
     names = ("image_w", "image_h")
     if not any(name in fields for name in names):
@@ -124,22 +125,22 @@ class RegionLabels(Protocol):
     """The objects of many photos; `read` may be called by several threads at once.
 
     Attributes:
-        path: named in errors.
-        fingerprint: see `RegionStore`.
+        path: Path, named in errors.
+        fingerprint: Digest of the content, see `RegionStore`.
     """
 
     path: Path
     fingerprint: str
 
     def __contains__(self, key: object) -> bool:
-        """Tell whether a photo's labels are there."""
+        """Tell whether a photo's labels exist."""
         ...
 
     def read(self, key: str) -> DetectedObjects:
-        """Read the labels of a photo that is there.
+        """Read the labels of a photo that exists.
 
         Raises:
-            DataError: they cannot be used.
+            DataError: If they cannot be used.
         """
         ...
 
@@ -148,12 +149,12 @@ def open_labels(path: Path) -> RegionLabels:
     """Open labels.
 
     Args:
-        path: a table of ``id  JSON`` such as ``predictions.tsv``, read line by line; or one JSON
-            object with the ids as keys, ``.json``, which is held in memory. What stands for a
-            photo is said by `parse_objects`.
+        path: A table of ``id  JSON`` such as ``predictions.tsv``, read line by line; or a ``.json``
+            with one object whose keys are the ids, which is held in memory. The value of a photo is
+            described by `parse_objects`.
 
     Raises:
-        DataError: the file cannot be read, or is of another kind.
+        DataError: If the file cannot be read, or has another format.
     """
     if path.suffix.lower() == ".tsv":
         return TableOfLabels(path)
@@ -163,13 +164,13 @@ def open_labels(path: Path) -> RegionLabels:
 
 
 class TableOfLabels:
-    """One photo a line: its id, a tab and JSON; see `RegionLabels`."""
+    """One photo on each line: its id, a tab and JSON; see `RegionLabels`."""
 
     def __init__(self, path: Path) -> None:
         """Find the photos.
 
         Raises:
-            DataError: see `LineFile`.
+            DataError: See `LineFile`.
         """
         self.path = path
         self._lines = LineFile(path)
@@ -183,7 +184,7 @@ class TableOfLabels:
         """Read the line of a photo.
 
         Raises:
-            DataError: it is not of two columns, or not JSON of objects.
+            DataError: If it has not two columns, or the second is not JSON of objects.
         """
         place, cells = self._lines.place(key), self._lines.read(key)
         if len(cells) != 2:
@@ -192,13 +193,13 @@ class TableOfLabels:
 
 
 class JsonLabels:
-    """One JSON object, in memory; see `RegionLabels`."""
+    """One JSON object, held in memory; see `RegionLabels`."""
 
     def __init__(self, path: Path) -> None:
         """Read the file.
 
         Raises:
-            DataError: it is not a JSON object.
+            DataError: If it is not a JSON object.
         """
         self.path = path
         try:
@@ -217,9 +218,9 @@ class JsonLabels:
         return key in self._photos
 
     def read(self, key: str) -> DetectedObjects:
-        """Take a photo's value apart.
+        """Parse a photo's value.
 
         Raises:
-            DataError: it is none of objects.
+            DataError: If it is not JSON of objects.
         """
         return parse_objects(self._photos[key], Place(self.path, part=f"photo {key!r}"))

@@ -1,8 +1,8 @@
-"""Lines of a file that is larger than memory, found by their first cell.
+"""Lines of a file that may be larger than memory, found by their first cell.
 
-Microsoft's TSV tools put the byte where each line begins into a file beside it:
-``features.lineidx`` beside ``features.tsv``. With it, only the first cell of each line is read
-to know what is there; without it, the file is read through once.
+Microsoft's TSV tools write the offset of each line to a file beside it: ``features.lineidx`` beside
+``features.tsv``. With it, only the first cell of each line is read to find the keys; without it,
+the whole file is read once.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from aladin_network.errors import DataError
 from aladin_training.data.fields import Place
 
 _MAX_KEY_BYTES = 1024
-# A hundred regions of 2,054 numbers are 1.1 MB of base64; more than this is no file of regions.
+# A hundred regions of 2,054 numbers are 1.1 MB of base64; a longer line is no line of regions.
 _MAX_LINE_BYTES = 2**26
 
 
 class LineFile:
-    """The lines of one file, by key: what stands before the first tab."""
+    """The lines of one file by key, which is the text before the first tab."""
 
     def __init__(self, path: Path) -> None:
         """Find every line.
 
         Args:
-            path: of the file; a ``.lineidx`` of the same name beside it is used and checked.
+            path: Path of the file; a ``.lineidx`` of the same name beside it is used and checked.
 
         Raises:
-            DataError: the file cannot be read, a line has no key, a key repeats, or the
-                ``.lineidx`` is that of another file.
+            DataError: If the file cannot be read, a line has no key, a key repeats, or the
+                ``.lineidx`` belongs to another file.
         """
         self.path = path
         self._rows: dict[str, int] = {}
@@ -73,10 +73,11 @@ class LineFile:
         return Place(self.path, self._rows[key] + 1, f"photo {key!r}")
 
     def read(self, key: str) -> list[bytes]:
-        """Return the cells of a key's line, the key among them.
+        """Return the cells of a key's line, including the key.
 
         Raises:
-            DataError: the line cannot be read, or is not one line, as of a wrong ``.lineidx``.
+            DataError: If the line cannot be read, or is not one line because of a wrong
+                ``.lineidx``.
         """
         row = self._rows[key]
         start, stop = (int(bound) for bound in self._bounds[row : row + 2])
@@ -103,7 +104,7 @@ class LineFile:
 
 
 def _read_lineidx(lineidx: Path, path: Path, file: BinaryIO, size: int) -> list[int]:
-    """Read where lines begin, and check that they do."""
+    """Read the offsets of the lines, and check that lines begin there."""
     starts: list[int] = []
     with lineidx.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
@@ -124,7 +125,7 @@ def _keys_at(path: Path, file: BinaryIO, starts: list[int]) -> Iterator[str]:
 
 
 def _scan(path: Path, file: BinaryIO, starts: list[int]) -> Iterator[str]:
-    """Read a file through, noting where each line begins."""
+    """Read the whole file, recording the offset of each line."""
     position = 0
     while line := file.readline(_MAX_LINE_BYTES):
         number = len(starts) + 1

@@ -1,10 +1,7 @@
-"""Ready-made regions of many photos, read one photo at a time.
+"""Ready-made regions of many photos, read one photo at a time: interfaces and common parts.
 
-Numbers out of the cells of a table of regions, each fault said with its name.
-
-Tells whether a large file is another one, without reading all of it.
-
-Which regions belong to which photo of a data set.
+The common parts are numbers parsed from the cells of tables, fingerprints of large files, and the
+matching of regions to the photos of a data set.
 """
 
 from __future__ import annotations
@@ -34,15 +31,15 @@ class RegionStore(Protocol):
     """The regions of many photos; `read` may be called by several threads at once.
 
     Attributes:
-        path: the source, named in errors.
-        fingerprint: another one for other content; the same wherever the files lie.
+        path: Source of the regions, named in errors.
+        fingerprint: Digest that changes with the content, but not with the location of the files.
     """
 
     path: Path
     fingerprint: str
 
     def __contains__(self, key: object) -> bool:
-        """Tell whether a photo's regions are there."""
+        """Tell whether a photo's regions exist."""
         ...
 
     def __len__(self) -> int:
@@ -57,21 +54,21 @@ class RegionStore(Protocol):
         """Read the regions of one photo; nothing else is read.
 
         Raises:
-            DataError: there is no such photo, or its regions cannot be used.
+            DataError: If there is no such photo, or its regions cannot be used.
         """
         ...
 
 
 class RawRegions(NamedTuple):
-    """What a file says of one photo, before it is checked.
+    """Regions of one photo as stored in a file, before they are checked.
 
     Attributes:
-        place: that it was read from; named in errors.
+        place: Place that they were read from, named in errors.
         vectors: (regions, numbers) as stored.
-        boxes: (regions, 4), x0, y0, x1, y1; in pixels if one is beyond 1, else in fractions.
-        size_px: width and height of the photo; None: the file does not say.
-        labels: the class of each region; empty: the file does not say.
-        detector: that found the regions; None: the file does not say.
+        boxes: (regions, 4), x0, y0, x1, y1, or None; pixels if a value is above 1, else fractions.
+        size_px: Width and height of the photo, or None if the file does not record it.
+        labels: Class of each region; empty if the file does not record it.
+        detector: Detector that found the regions, or None if the file does not record it.
     """
 
     place: Place
@@ -83,11 +80,11 @@ class RawRegions(NamedTuple):
 
 
 class RegionLayout(Protocol):
-    """One way to keep regions in files: finds photos and takes their numbers apart.
+    """A file format of regions: finds photos and parses their numbers.
 
     Attributes:
-        path: of the file or folder.
-        fingerprint: see `RegionStore`.
+        path: Path of the file or folder.
+        fingerprint: Digest of the content, see `RegionStore`.
     """
 
     path: Path
@@ -98,14 +95,14 @@ class RegionLayout(Protocol):
         ...
 
     def __contains__(self, key: object) -> bool:
-        """Tell whether a photo is there."""
+        """Tell whether a photo exists."""
         ...
 
     def read(self, key: str) -> RawRegions:
-        """Read one photo that is there.
+        """Read one photo that exists.
 
         Raises:
-            DataError: what is there cannot be taken apart.
+            DataError: If its data cannot be parsed.
         """
         ...
 
@@ -117,16 +114,16 @@ def decode_floats(text: str | bytes, rows: int, name: str, place: Place) -> Floa
     """Decode base64 of little-endian float32, row by row.
 
     Args:
-        text: base64.
-        rows: that it holds, at least one.
-        name: of the cell, for errors.
-        place: of the cell, for errors.
+        text: Text in base64.
+        rows: Number of rows, at least one.
+        name: Name of the cell, for errors.
+        place: Place of the cell, for errors.
 
     Returns:
         (rows, numbers), a copy.
 
     Raises:
-        DataError: not base64, or its length is not that of so many equal rows.
+        DataError: If it is not base64, or its length does not fit that many equal rows.
     """
     try:
         raw = base64.b64decode(text, validate=True)
@@ -142,7 +139,7 @@ def parse_count(value: object, name: str, place: Place) -> int:
     """Return a whole number of at least one, from a cell or from JSON.
 
     Raises:
-        DataError: it is something else.
+        DataError: If it is something else.
     """
     if isinstance(value, bytes) and value.strip().isdigit():
         value = int(value)
@@ -159,14 +156,14 @@ _SAMPLE_BYTES = 2**16
 def file_fingerprint(path: Path) -> str:
     """Return a digest of a file's size and of sixteen pieces, evenly spread.
 
-    Files of regions have tens of gigabytes: a digest of every byte would take as long as the
-    work that it is to protect. Neither the name nor the date counts, so a copy is the same.
+    Files of regions are tens of gigabytes long: a digest of every byte would take as long as the
+    work that it saves. Neither name nor date counts, so that a copy has the same fingerprint.
 
     Args:
-        path: of the file.
+        path: Path of the file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: If it cannot be read.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -190,8 +187,8 @@ def region_key(record: Record, store: RegionStore) -> str:
     """Return the key of a photo's regions.
 
     Args:
-        record: the photo.
-        store: the regions.
+        record: Record of the photo.
+        store: Store of the regions.
 
     Returns:
         The first of these that the store knows: the ``cocoid`` of the metadata, the id, the uri,
@@ -199,7 +196,7 @@ def region_key(record: Record, store: RegionStore) -> str:
         leading zeros: ``COCO_val2014_000000391895.jpg`` is 391895.
 
     Raises:
-        RegionError: the store knows none of them.
+        RegionError: If the store knows none of them.
     """
     key = _find(record, store)
     if key is None:
@@ -211,7 +208,7 @@ def region_keys(records: Iterable[Record], store: RegionStore) -> list[str]:
     """Return the keys of all photos' regions; see `region_key`.
 
     Raises:
-        RegionError: photos have no regions; says how many, and names the first.
+        RegionError: If photos have no regions; gives their number and the first of them.
     """
     keys: list[str] = []
     missing: list[Record] = []

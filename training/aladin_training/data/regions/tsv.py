@@ -1,18 +1,17 @@
-"""The table of bottom-up attention (Anderson et al., CVPR 2018), one photo a line.
+"""Tables of regions, one photo on each line; the number of columns tells which one it is.
 
-``image_id  image_w  image_h  num_boxes  boxes  features``; boxes in pixels and features are
-base64 of float32.
+Bottom-up attention (Anderson et al., CVPR 2018)::
 
-VinVL's and OSCAR's tables, and scene_graph_benchmark's: one photo a line.
+    image_id  image_w  image_h  num_boxes  boxes  features
+
+VinVL, OSCAR and scene_graph_benchmark::
 
     id  num_boxes  features                       features.tsv of the public VinVL downloads
     id  {"num_boxes": n, "features": "..."}       feature.tsv of OSCAR's tasks
     id  {"image_w": w, "image_h": h,              predictions.tsv of scene_graph_benchmark
          "objects": [{"class": "dog", "rect": [x0, y0, x1, y1], "feature": "..."}]}
 
-Features are base64 of float32, boxes are in pixels.
-
-Tables of regions, whose first line tells which of the known ones it is.
+Features are base64 of float32; so are the boxes of bottom-up attention. All boxes are in pixels.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 
 
 def parse_bottom_up(cells: list[bytes], place: Place) -> RawRegions:
-    """Take a line apart.
+    """Parse a line of bottom-up attention.
 
     Args:
-        cells: of `COLUMNS`.
-        place: of the line, for errors.
+        cells: Cells in the order of `COLUMNS`.
+        place: Place of the line, named in errors.
 
     Raises:
-        DataError: a cell is not what its column holds.
+        DataError: If a cell does not fit its column.
     """
     width, height, regions = (
         parse_count(cell, name, place) for name, cell in zip(COLUMNS[1:4], cells[1:4], strict=True)
@@ -59,20 +58,20 @@ def parse_bottom_up(cells: list[bytes], place: Place) -> RawRegions:
 
 
 def parse_vinvl(cells: list[bytes], place: Place) -> RawRegions:
-    """Take a line of ``id  num_boxes  features`` apart.
+    """Parse a line of ``id  num_boxes  features``.
 
     Raises:
-        DataError: a cell is not what its column holds.
+        DataError: If a cell does not fit its column.
     """
     regions = parse_count(cells[1], "num_boxes", place)
     return RawRegions(place, decode_floats(cells[2], regions, "features", place))
 
 
 def parse_vinvl_json(cells: list[bytes], place: Place) -> RawRegions:
-    """Take a line of ``id  {...}`` apart.
+    """Parse a line of ``id  {...}``.
 
     Raises:
-        DataError: the second cell is not JSON of one of the two forms.
+        DataError: If the second cell is not JSON of one of the two forms.
     """
     data = parse_json(cells[1], place)
     if isinstance(data, dict):
@@ -116,7 +115,7 @@ def _text(fields: dict[str, Any], name: str, place: Place) -> str:
     return value
 
 
-# By their number of columns.
+# Parsers by number of columns.
 _LAYOUTS: Mapping[int, Callable[[list[bytes], Place], RawRegions]] = {
     2: parse_vinvl_json,
     3: parse_vinvl,
@@ -131,10 +130,10 @@ class TsvRegions:
         """Find the photos of a table.
 
         Args:
-            path: of the table; see `LineFile`.
+            path: Path of the table; see `LineFile`.
 
         Raises:
-            DataError: the table cannot be read, or is none that is known.
+            DataError: If the table cannot be read, or is of an unknown kind.
         """
         self.path = path
         self._lines = LineFile(path)
@@ -152,14 +151,14 @@ class TsvRegions:
         return self._lines.keys()
 
     def __contains__(self, key: object) -> bool:
-        """Tell whether a photo is there."""
+        """Tell whether a photo exists."""
         return key in self._lines
 
     def read(self, key: str) -> RawRegions:
         """Read the line of one photo.
 
         Raises:
-            DataError: the line cannot be taken apart.
+            DataError: If the line cannot be parsed.
         """
         place, cells = self._lines.place(key), self._lines.read(key)
         if len(cells) != self._columns:
