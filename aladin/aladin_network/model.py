@@ -34,13 +34,12 @@ from aladin_network.heads.matching import MatchingHead
 from aladin_network.layers import ChannelDropout, TokenDropout, TransformerStack, masked_mean
 from aladin_network.scoring.scores import (
     Encoding,
-    ScoreName,
     alignment_scores,
     matching_scores,
     paired_alignment_scores,
     paired_matching_scores,
 )
-from aladin_network.types import Modality
+from aladin_network.types import Modality, ScoreName
 
 E = TypeVar("E", bound=ImageEncoder | TextEncoder)
 

@@ -21,7 +21,8 @@ from aladin_network.config import (
 )
 from aladin_network.errors import ConfigError, ShapeError
 from aladin_network.model import AladinModel
-from aladin_network.scoring.scores import Encoding, ScoreName, matching_scores
+from aladin_network.scoring.scores import Encoding, matching_scores
+from aladin_network.types import ScoreName
 
 Build = Callable[..., AladinModel]
 NAMES: tuple[ScoreName, ...] = ("matching", "alignment", "attention")

@@ -6,7 +6,7 @@ The functions are pure functions of tensors; tokens must be normalised by the ca
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -63,9 +63,6 @@ def concatenate(parts: Sequence[Encoding]) -> Encoding:
         mask=torch.cat([lengthened(part.mask, longest) for part in parts]),
     )
 
-
-# The heads by which a pair can be scored.
-ScoreName = Literal["matching", "alignment", "attention"]
 
 # The similarity block (words x images x regions) of one chunk stays below this.
 MEMORY_BUDGET_BYTES = 256 * 2**20
