@@ -43,17 +43,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.engines import (
-    aladin_engine as engine_aladin,
-)
-from benchmarks.engines import (
-    faiss_engine as engine_faiss,
-)
-from benchmarks.engines import (
-    qdrant_engine as engine_qdrant,
+from aladin_index.ann.faiss_library import faiss
+from benchmarks.engines.compared import (
+    AladinEngine,
+    FaissEngine,
+    QdrantEngine,
+    TokenForm,
+    build_aladin,
+    build_faiss,
+    build_qdrant,
+    load_qdrant,
 )
 from benchmarks.engines.task import TOKENS, Engine, Task, draw_photos, make_task
-from benchmarks.search.scale import in_fresh_process
+from benchmarks.lib.processes import in_fresh_process
 
 _QUICK_ITEMS = 1000
 # Searches of one engine before the next has its turn. A busy machine then slows all of them alike,
@@ -112,35 +114,35 @@ def build_all(
     folder: Path, photos: Path, items: int, source: Path | None
 ) -> dict[str, dict[str, Any]]:
     """Build the indexes of all engines that are installed; what each took."""
-    aladin = in_fresh_process(engine_aladin.build, folder / "aladin", items, source)
-    faiss = in_fresh_process(engine_faiss.build, folder / "faiss", photos)
+    aladin = in_fresh_process(build_aladin, folder / "aladin", items, source)
+    faiss_graph = in_fresh_process(build_faiss, folder / "faiss", photos)
     aladin["disk_bytes"] = _bytes_below(folder / "aladin")
-    faiss["disk_bytes"] = _bytes_below(folder / "faiss")
-    with_tokens = faiss["disk_bytes"] + (photos / TOKENS).stat().st_size
+    faiss_graph["disk_bytes"] = _bytes_below(folder / "faiss")
+    with_tokens = faiss_graph["disk_bytes"] + (photos / TOKENS).stat().st_size
     built = {
         "aladin": aladin,
-        "faiss": faiss,
-        "faiss_numpy": {**faiss, "disk_bytes": with_tokens},
+        "faiss": faiss_graph,
+        "faiss_numpy": {**faiss_graph, "disk_bytes": with_tokens},
     }
     try:
-        engine_qdrant.qdrant()
+        load_qdrant()
     except ImportError:
         print("qdrant-edge-py is not installed: its lines are null", file=sys.stderr)
         return built
     for name, form in QDRANT_TOKENS.items():
-        built[name] = in_fresh_process(engine_qdrant.build, folder / name, photos, form)
+        built[name] = in_fresh_process(build_qdrant, folder / name, photos, form)
         built[name]["disk_bytes"] = _bytes_below(folder / name)
     return built
 
 
-QDRANT_TOKENS: dict[str, engine_qdrant.TokenForm] = {"qdrant": "float32", "qdrant_8bit": "8 bits"}
+QDRANT_TOKENS: dict[str, TokenForm] = {"qdrant": "float32", "qdrant_8bit": "8 bits"}
 # How each engine's index below a folder is opened.
 ENGINES: dict[str, Callable[[Path], Engine]] = {
-    "aladin": lambda folder: engine_aladin.AladinEngine(folder / "aladin"),
-    "faiss": lambda folder: engine_faiss.FaissEngine(folder / "faiss", reranks=False),
-    "faiss_numpy": lambda folder: engine_faiss.FaissEngine(folder / "faiss", reranks=True),
-    "qdrant": lambda folder: engine_qdrant.QdrantEngine(folder / "qdrant", "float32"),
-    "qdrant_8bit": lambda folder: engine_qdrant.QdrantEngine(folder / "qdrant_8bit", "8 bits"),
+    "aladin": lambda folder: AladinEngine(folder / "aladin"),
+    "faiss": lambda folder: FaissEngine(folder / "faiss", reranks=False),
+    "faiss_numpy": lambda folder: FaissEngine(folder / "faiss", reranks=True),
+    "qdrant": lambda folder: QdrantEngine(folder / "qdrant", "float32"),
+    "qdrant_8bit": lambda folder: QdrantEngine(folder / "qdrant_8bit", "8 bits"),
 }
 
 
@@ -149,7 +151,7 @@ def search_all(
 ) -> dict[str, dict[str, Any]]:
     """Search the engines in turn; the figures of each."""
     torch.set_num_threads(1)
-    engine_faiss.faiss.omp_set_num_threads(1)
+    faiss.omp_set_num_threads(1)
     task = make_task(folder / "photos", max(queries // 5, 10), queries, source)
     engines: dict[str, Engine] = {}
     figures: dict[str, dict[str, Any]] = {}

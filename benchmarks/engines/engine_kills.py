@@ -51,7 +51,7 @@ from aladin_index.search.searcher import TwoStageSearcher
 from aladin_service.queries import TextQuery
 from aladin_service.search.encoder import QueryEncoder
 from aladin_service.settings import QueryLimits
-from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.milvus_server import MilvusServer
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.swap_index import HITS, SwapIndex, some_texts

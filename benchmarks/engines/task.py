@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.lib.measuring import time_in_turn
 from benchmarks.lib.synthetic import SyntheticPhotos, TextQueries
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM, find_source
-from benchmarks.lib.timing import time_in_turn
 
 CANDIDATES, TOP = 100, 10
 RECALL_WANTED = 0.99

@@ -37,7 +37,7 @@ from aladin_index.ann.file import write_ann
 from aladin_index.ann.retrieval import retrieve
 from aladin_network.errors import IndexCorruptError
 from aladin_network.types import NullProgress
-from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.measuring import figures_parser, print_figures
 
 KINDS = ("IVF16,PQ32x4fs", "IVF16,SQ8", "Flat", "HNSW16,Flat")
 _CASES, _QUICK_CASES = 100, 20

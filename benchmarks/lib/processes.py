@@ -1,24 +1,175 @@
-"""Peak resident memory of this process.
-
-A process that is forked from one which has imported everything, and talks through a pipe.
-"""
+"""Processes that the benchmarks start: commands, functions in a fork, and their memory."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import resource
+import signal
+import socket
+import subprocess
 import sys
+import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
 _STATUS = Path("/proc/self/status")
+# Runs in the new process (Linux) and becomes the command: asks the kernel for a signal when the
+# thread that started the process ends (PR_SET_PDEATHSIG = 1), and restricts it to some cores. It is
+# no `preexec_fn`, which would run Python in a fork of a process that may have other threads.
+_PRELUDE = (
+    "import ctypes, os, sys; number, cores, *command = sys.argv[1:]; "
+    "ctypes.CDLL(None).prctl(1, int(number)); "
+    "cores and os.sched_setaffinity(0, map(int, cores.split(','))); "
+    "os.execvp(command[0], command)"
+)
+
+
+class ChildProcess(subprocess.Popen[bytes]):
+    """A command in a process of its own, whose output goes to a file.
+
+    Attributes:
+        log: File with the output of the process.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        log: Path,
+        *,
+        folder: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        orphan_signal: signal.Signals | None = signal.SIGTERM,
+        own_session: bool = False,
+        cores: Sequence[int] = (),
+    ) -> None:
+        """Start the process.
+
+        Args:
+            command: Program and its arguments.
+            log: File that the output is appended to.
+            folder: Working directory, or None for that of this process.
+            settings: Environment variables on top of this process's own.
+            orphan_signal: Signal that the kernel sends to the process when the thread that started
+                it ends (Linux only), so that it does not outlive its caller; None for no signal.
+            own_session: Whether the process leads a session of its own, see `kill_session`.
+            cores: Processor cores to run on (Linux only); empty for all of them.
+        """
+        words = [str(word) for word in command]
+        if sys.platform == "linux" and (orphan_signal or cores):
+            number = int(orphan_signal or 0)
+            prelude = ["-ISc", _PRELUDE, str(number), ",".join(map(str, cores))]
+            words = [sys.executable, *prelude, *words]
+        self.log = log
+        with log.open("ab") as output:
+            super().__init__(
+                words,
+                cwd=folder,
+                env=os.environ | dict(settings or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=own_session,
+            )
+
+    def output(self) -> str:
+        """Return the output so far."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def wait_until(self, ready: Callable[[], bool], timeout_s: float, look_s: float) -> None:
+        """Wait until a condition holds.
+
+        Args:
+            ready: The condition.
+            timeout_s: Seconds to wait at most.
+            look_s: Seconds between two looks.
+
+        Raises:
+            RuntimeError: If the process ends before, or the time is over; with its last output.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while not ready():
+            if self.poll() is not None:
+                raise RuntimeError(f"ended with {self.returncode}:\n{self.output()[-5000:]}")
+            if time.monotonic() > deadline_s:
+                raise RuntimeError(f"not ready after {timeout_s:g} s:\n{self.output()[-5000:]}")
+            time.sleep(look_s)
+
+    def stop(self, grace_s: float) -> int:
+        """End the process with SIGTERM, and kill it with its children if that takes too long.
+
+        Args:
+            grace_s: Seconds until it is killed.
+
+        Returns:
+            Its exit status; a negative one is the signal that ended it.
+        """
+        if self.poll() is None:
+            self.send_signal(signal.SIGTERM)
+            try:
+                self.wait(grace_s)
+            except subprocess.TimeoutExpired:
+                for pid in reversed(self.pids()):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                self.wait()
+        return self.returncode
+
+    def kill_session(self, look_s: float = 0.2) -> None:
+        """Kill every process of its session, those included that are started meanwhile."""
+        while doomed := _of_session(self.pid):
+            for pid in doomed:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(look_s)
+        self.wait()
+
+    def pids(self) -> list[int]:
+        """Return the process and all its descendants, parents first."""
+        children = _children()
+        found = [self.pid]
+        for pid in found:  # grows while it is walked
+            found += children.get(pid, [])
+        return found
+
+    def memory(self) -> Memory:
+        """Return the memory of the process and its descendants now (Linux only)."""
+        each = [memory for pid in self.pids() if (memory := _memory_of(pid)) is not None]
+        return Memory(*(sum(values) for values in zip(*each, strict=True)))
+
+
+class Memory(NamedTuple):
+    """Memory of some processes, in bytes.
+
+    Attributes:
+        pss: Resident, a page that several of them map counted once. Pages of the mapped index count
+            from when they are first read.
+        rss: Resident, such a page counted for each process.
+        anonymous: Resident and not of a file: what the processes allocated themselves.
+    """
+
+    pss: int
+    rss: int
+    anonymous: int
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of 127.0.0.1 that nothing listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
 
 
 def peak_rss_bytes() -> int:
-    """Return the most memory this process has had resident, mapped file pages included."""
+    """Return the largest resident memory that this process has had, mapped files included."""
     if _STATUS.exists():
-        # getrusage would count what the parent had at the moment of the fork, too.
+        # getrusage would include the parent's memory at the moment of the fork.
         for line in _STATUS.read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
@@ -26,21 +177,28 @@ def peak_rss_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
+def in_fresh_process(task: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, Any]:
+    """Call a function of a module in a new process, which shares no memory with this one."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+        return pool.submit(task, *arguments).result()
+
+
 def forked(work: Callable[[Callable[[str], None]], None]) -> tuple[int, Iterator[str]]:
-    """Run in a forked process, for imports take longer than all that is measured.
+    """Call a function in a forked process, which need not import anything again.
 
     Args:
-        work: given a function that says a line.
+        work: Function whose argument sends a line to this process.
 
     Returns:
-        The process, and its lines as they come.
+        The process id, and an iterator over its lines as they arrive.
     """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         try:
-            work(lambda line: _say(writing, line))
+            work(lambda line: _send(writing, line))
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -49,7 +207,7 @@ def forked(work: Callable[[Callable[[str], None]], None]) -> tuple[int, Iterator
     return child, _lines_of(reading)
 
 
-def _say(descriptor: int, line: str) -> None:
+def _send(descriptor: int, line: str) -> None:
     os.write(descriptor, f"{line}\n".encode())  # one write: a kill cannot cut the line
 
 
@@ -57,3 +215,38 @@ def _lines_of(descriptor: int) -> Iterator[str]:
     with os.fdopen(descriptor, encoding="utf-8") as lines:
         for line in lines:
             yield line.rstrip("\n")
+
+
+def _statistics() -> Iterator[tuple[int, list[str]]]:
+    """Yield every process of the machine with its state, parent, group and session."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            # The name in brackets may contain anything, brackets included.
+            fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        except OSError:  # ended meanwhile
+            continue
+        yield int(folder.name), fields[:4]
+
+
+def _children() -> dict[int, list[int]]:
+    """Return the children of each process of the machine."""
+    children: dict[int, list[int]] = {}
+    for pid, (_, parent, *_) in _statistics():
+        children.setdefault(int(parent), []).append(pid)
+    return children
+
+
+def _of_session(session: int) -> list[int]:
+    """Return the running processes of a session."""
+    return [
+        pid for pid, (state, _, _, own) in _statistics() if int(own) == session and state != "Z"
+    ]
+
+
+def _memory_of(pid: int) -> Memory | None:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()[1:]
+    except OSError:  # ended meanwhile
+        return None
+    sizes = {line.split(":")[0]: 1024 * int(line.split()[1]) for line in lines}
+    return Memory(sizes["Pss"], sizes["Rss"], sizes["Anonymous"]) if sizes else None

@@ -1,4 +1,4 @@
-"""Ray nodes on this machine, each of them processes that die together, as with their machine.
+"""Ray nodes on this machine, each a group of processes that can be killed together.
 
 with RayNodes(cpus=[1, 1]) as nodes:
     nodes.address
@@ -12,17 +12,15 @@ import contextlib
 import os
 import random
 import shutil
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
+
+from benchmarks.lib.processes import ChildProcess
 
 _READY_S, _LOOK_S = 60.0, 0.2
 _OBJECT_STORE_BYTES = 150 * 2**20
@@ -32,39 +30,38 @@ class RayNodes:
     """A cluster of nodes on this machine from when it is entered until it is left.
 
     Attributes:
-        address: of the head, for ``--ray``.
-        client_address: the same for those who are no node.
-        pids: of each node's first process, the head's first.
-        temporary: folder of temporary files on all nodes.
+        address: Address of the head node, for ``--ray``.
+        client_address: Address of the head node for clients on no node.
+        pids: Process ids of each node's first process, the head's first.
+        temporary: Folder of temporary files on all nodes.
     """
 
     def __init__(self, cpus: Sequence[int], *, pinned: bool = False) -> None:
-        """Start nothing yet.
+        """Prepare the nodes; nothing is started yet.
 
         Args:
-            cpus: cores that each node says it has, the head first.
-            pinned: give each node cores of its own, from the first one on, and no others; this
-                machine has to have them.
+            cpus: Number of cores that each node announces, the head first.
+            pinned: Whether each node runs on cores of its own, which this machine must have.
         """
         self._cpus = cpus
         self._pinned = pinned
         self._cores = iter(sorted(os.sched_getaffinity(0)))
         self._folder = self.temporary = Path()
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[ChildProcess] = []
         self.address = self.client_address = ""
 
     @property
     def pids(self) -> list[int]:
-        """Of each node, see above."""
+        """Process ids of each node's first process, the head's first."""
         return [process.pid for process in self._processes]
 
     def __enter__(self) -> RayNodes:
         """Start the nodes; return when all have joined.
 
         Raises:
-            RuntimeError: a node did not come up.
+            RuntimeError: If a node does not start.
         """
-        # Ray's sockets lie in this folder, and the path of a socket may not be long.
+        # Ray keeps sockets in this folder, whose paths must be short.
         self._folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
         self.temporary = self._folder / "temporary"
         self.temporary.mkdir()
@@ -89,7 +86,7 @@ class RayNodes:
         """Start a node; return its number when it has joined.
 
         Raises:
-            RuntimeError: it did not come up.
+            RuntimeError: If it does not start.
         """
         place = ["--address", self.address]
         if not self._processes:
@@ -100,42 +97,29 @@ class RayNodes:
             place += ["--include-dashboard", "false", "--temp-dir", str(self._folder)]
         number = len(self._processes)
         cores = list(islice(self._cores, cpus)) if self._pinned else []
-        log = self._folder / f"node-{number}.log"
-        with log.open("wb") as said:
-            # All processes of a node are of one session, though workers get groups of their own.
-            process = subprocess.Popen(
-                [
-                    *[str(Path(sys.executable).with_name("ray")), "start", "--block"],
-                    *["--num-cpus", str(cpus), "--disable-usage-stats"],
-                    *["--object-store-memory", str(_OBJECT_STORE_BYTES)],
-                    *["--dashboard-agent-listen-port", "0"],
-                    *place,
-                ],
-                # A token of this user's other clusters would lock out who brings none.
-                env=os.environ | {"RAY_AUTH_MODE": "disabled", "TMPDIR": str(self.temporary)},
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                start_new_session=True,
-                preexec_fn=partial(os.sched_setaffinity, 0, cores) if cores else None,
-            )
+        process = ChildProcess(
+            [
+                *[Path(sys.executable).with_name("ray"), "start", "--block"],
+                *["--num-cpus", str(cpus), "--disable-usage-stats"],
+                *["--object-store-memory", str(_OBJECT_STORE_BYTES)],
+                *["--dashboard-agent-listen-port", "0"],
+                *place,
+            ],
+            self._folder / f"node-{number}.log",
+            # An authentication token of this user's other clusters would be required here, too.
+            settings={"RAY_AUTH_MODE": "disabled", "TMPDIR": str(self.temporary)},
+            orphan_signal=None,
+            # All processes of a node share a session; workers get process groups of their own.
+            own_session=True,
+            cores=cores,
+        )
         self._processes.append(process)
-        deadline_s = time.monotonic() + _READY_S
-        while b"Ray runtime started." not in log.read_bytes():
-            if process.poll() is not None or time.monotonic() > deadline_s:
-                raise RuntimeError(f"a Ray node did not start: {log.read_text()[-2000:]}")
-            time.sleep(_LOOK_S)
+        process.wait_until(lambda: "Ray runtime started." in process.output(), _READY_S, _LOOK_S)
         return number
 
     def kill(self, number: int) -> None:
         """End all processes of a node at once, as when its machine loses power."""
-        process = self._processes[number]
-        while doomed := _of_session(process.pid):
-            for pid in doomed:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(_LOOK_S)  # until the last are gone, also those that were just started
-        process.wait()
+        self._processes[number].kill_session(_LOOK_S)
 
     def _stop(self) -> None:
         for number in range(len(self._processes)):
@@ -143,24 +127,11 @@ class RayNodes:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _of_session(session: int) -> list[int]:
-    """Return the processes of a session that run."""
-    found: list[int] = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with contextlib.suppress(OSError):
-                # After the name, which may hold anything: state, parent, group, session.
-                state, _, _, of = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
-                if int(of) == session and state != "Z":
-                    found.append(int(folder.name))
-    return found
-
-
 def _free_ports(count: int) -> list[int]:
-    """Return ports on which nobody listens.
+    """Return ports that nothing listens on.
 
-    They are below those that the system hands out: Ray's many processes ask it for theirs while a
-    head starts, and two of them may come to share a port.
+    They are below the range that the system assigns: Ray's processes request ports from it while a
+    head starts, and could be given one of ours.
     """
     found: list[int] = []
     while len(found) < count:

@@ -1,55 +1,36 @@
-"""``aladin serve`` as a process of its own, with what it costs in memory."""
+"""``aladin serve`` in a process of its own, and requests to it."""
 
 from __future__ import annotations
 
-import ctypes
 import http.client
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
+
+from benchmarks.lib.processes import ChildProcess, Memory
 
 _READY_S, _STOP_S, _ASK_S = 120.0, 30.0, 60.0
 _LOOK_S = 0.02
 _ADDRESS = re.compile(r"http://(127\.0\.0\.1):(\d+)")
-_PR_SET_PDEATHSIG = 1
-
-
-class Memory(NamedTuple):
-    """What some processes hold, in bytes.
-
-    Attributes:
-        pss: resident, a page that several of them map counted once; pages of the mapped index are
-            among them from when they are first read.
-        rss: resident, such a page counted by each.
-        anonymous: resident and not of a file: what the processes allocated themselves.
-    """
-
-    pss: int
-    rss: int
-    anonymous: int
 
 
 class ServiceProcess:
-    """A service on a free port of 127.0.0.1 from when it is entered until it is left.
+    """A service on a free port of 127.0.0.1, from when it is entered until it is left.
 
         with ServiceProcess(index, ["--workers", "2"], {"ALADIN_MAX_BATCH": "8"}) as service:
             service.url, service.pids(), service.memory()
 
-    Enter it in a thread that lives as long: the kernel ends the service with that thread (on
-    Linux), so that it outlives nobody, however the caller ends.
+    Enter it in a thread that lives as long: on Linux the kernel ends the service with that thread,
+    so that it does not outlive its caller.
 
     Attributes:
-        url: such as http://127.0.0.1:40123, once entered.
-        log: file that has what the service said.
+        url: Base URL such as http://127.0.0.1:40123, once entered.
+        log: File with the log of the service.
     """
 
     def __init__(
@@ -59,13 +40,13 @@ class ServiceProcess:
         settings: Mapping[str, str] | None = None,
         log: Path | None = None,
     ) -> None:
-        """Start nothing yet.
+        """Prepare a service; nothing is started yet.
 
         Args:
-            index: the index folder.
-            arguments: further ones of ``aladin serve``.
-            settings: environment variables on top of this process's own.
-            log: where the service's log goes; None: a temporary file.
+            index: Index folder.
+            arguments: Further arguments of ``aladin serve``.
+            settings: Environment variables on top of this process's own.
+            log: File for the log of the service, or None for a temporary file.
         """
         self._command = [
             str(Path(sys.executable).with_name("aladin")),
@@ -77,29 +58,26 @@ class ServiceProcess:
             "0",
             *arguments,
         ]
-        self._environment = os.environ | dict(settings or {})
+        self._settings = settings
         self._temporary = tempfile.TemporaryDirectory()
         self.log = log or Path(self._temporary.name) / "log"
         self.url = ""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
 
     def __enter__(self) -> ServiceProcess:
-        """Start the service; return when /readyz says that it answers.
+        """Start the service; return when /readyz answers 200.
 
         Raises:
-            SystemExit: it ended, or was not ready in time; with what it said.
+            SystemExit: If the service ends, or is not ready in time; with its output.
         """
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=_end_with_the_caller if sys.platform == "linux" else None,
-            )
+        self.log.unlink(missing_ok=True)
+        self._process = ChildProcess(self._command, self.log, settings=self._settings)
         try:
-            self._wait_until_ready()
+            self._process.wait_until(self._has_address_and_is_ready, _READY_S, _LOOK_S)
+        except RuntimeError as error:
+            self._process.kill()
+            self._process.wait()
+            raise SystemExit(f"the service did not start: {error}") from None
         except BaseException:
             self._process.kill()
             self._process.wait()
@@ -117,52 +95,44 @@ class ServiceProcess:
         self._temporary.cleanup()
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
-        """The service's own process; its workers are children of it."""
+    def process(self) -> ChildProcess:
+        """The service's main process; its workers are children of it."""
         assert self._process is not None  # entered
         return self._process
 
     @property
     def port(self) -> int:
-        """That it listens on."""
+        """The port that the service listens on."""
         return int(self.url.rpartition(":")[2])
 
     def stop(self) -> int:
-        """End the service as its user would, with SIGTERM; kill it if that takes too long.
+        """End the service with SIGTERM, as an operator would; kill it if that takes too long.
 
         Returns:
-            Its exit status; negative: the signal that ended it.
+            Its exit status; a negative one is the signal that ended it.
         """
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                for pid in reversed(self.pids()):
-                    os.kill(pid, signal.SIGKILL)
-                self.process.wait()
-        return self.process.returncode
+        return self.process.stop(_STOP_S)
 
     def is_ready(self) -> bool:
-        """Ask /readyz."""
+        """Return whether /readyz answers 200."""
         try:
             return self.ask("GET", "/readyz")[0] == 200
         except OSError:
             return False
 
     def ask(self, method: str, path: str, fields: Any = None) -> tuple[int, bytes]:
-        """Ask once, over a connection of its own.
+        """Send one request over a connection of its own.
 
         Args:
-            method: of HTTP.
-            path: of the request.
-            fields: of its body, which is JSON; None: it has none.
+            method: HTTP method.
+            path: Path of the request.
+            fields: JSON value of its body, or None for a request without a body.
 
         Returns:
-            The answer's status and body.
+            Status and body of the response.
 
         Raises:
-            OSError: there is no answer.
+            OSError: If there is no response.
         """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ASK_S)
         try:
@@ -174,61 +144,22 @@ class ServiceProcess:
             connection.close()
 
     def num_answered(self, route: str = "/") -> int:
-        """Return how many requests were answered of all routes that begin so, by /metrics."""
+        """Return the number of responses by all routes that begin with `route`, from /metrics."""
         lines = self.ask("GET", "/metrics")[1].decode().splitlines()
         counters = [line for line in lines if line.startswith("aladin_http_requests_total{")]
         return sum(int(float(line.split()[-1])) for line in counters if f'route="{route}' in line)
 
     def pids(self) -> list[int]:
-        """Return the service's process and all below it, parents first."""
-        children = _children()
-        found = [self.process.pid]
-        for pid in found:  # grows while it is walked
-            found += children.get(pid, [])
-        return found
+        """Return the service's process and all its descendants, parents first."""
+        return self.process.pids()
 
     def memory(self) -> Memory:
-        """Return what all its processes hold now; Linux only."""
-        each = [memory for pid in self.pids() if (memory := _memory_of(pid)) is not None]
-        return Memory(*(sum(values) for values in zip(*each, strict=True)))
+        """Return the memory of all its processes now (Linux only)."""
+        return self.process.memory()
 
-    def _wait_until_ready(self) -> None:
-        deadline_s, said = time.monotonic() + _READY_S, ""
-        while time.monotonic() < deadline_s:
-            said = self.log.read_text(encoding="utf-8", errors="replace")
-            if self.process.poll() is not None:
-                raise SystemExit(f"the service ended with {self.process.returncode}:\n{said}")
-            address = _ADDRESS.search(said)
-            if address:
-                self.url = address[0]
-                if self.is_ready():
-                    return
-            time.sleep(_LOOK_S)
-        raise SystemExit(f"the service was not ready after {_READY_S:g} s:\n{said}")
-
-
-def _end_with_the_caller() -> None:
-    """Have the kernel stop this process when the thread that started it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _children() -> dict[int, list[int]]:
-    """Return the children of each process of the machine."""
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            # The name in brackets may hold anything, brackets too.
-            fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        except OSError:  # it ended meanwhile
-            continue
-        children.setdefault(int(fields[1]), []).append(int(folder.name))
-    return children
-
-
-def _memory_of(pid: int) -> Memory | None:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()[1:]
-    except OSError:  # it ended meanwhile
-        return None
-    sizes = {line.split(":")[0]: 1024 * int(line.split()[1]) for line in lines}
-    return Memory(sizes["Pss"], sizes["Rss"], sizes["Anonymous"]) if sizes else None
+    def _has_address_and_is_ready(self) -> bool:
+        address = _ADDRESS.search(self.process.output())
+        if address is None:
+            return False
+        self.url = address[0]
+        return self.is_ready()

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from aladin_index.encode.item_encoders import StageSeconds
+from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.format.disk import disk_errors, only_builder
 from aladin_index.generations.collection_writer import CollectionSource, EncodedPart
 from aladin_index.generations.writer import describe_model, install_model, write_generation

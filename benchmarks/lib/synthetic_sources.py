@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,8 +14,12 @@ from torch.nn import functional as F
 
 from aladin_index.format.layout import generation_folder, live_generation
 from aladin_index.format.manifest import read_manifest
+from aladin_index.format.npy import write_npy
 from aladin_index.search.stored_collection import StoredCollection, open_collection
+from aladin_index.tokens.codec import TokenCodec
+from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TokenStore
 from aladin_network.errors import ConfigError
+from aladin_network.types import TokenDtype
 
 DEFAULT_SOURCE = Path("runs/flickr8k-index")
 EMBEDDING_DIM, TOKEN_DIM, GRID = 256, 128, 7
@@ -191,3 +195,32 @@ def _on_grid(regions: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _normalised(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def write_store(
+    folder: Path, tokens: NDArray[np.float32], lengths: NDArray[np.int64], dtype: TokenDtype
+) -> TokenStore:
+    """Write one of our forms as an index has it, and map it.
+
+    Random directions have no clusters: the first tokens again and again change no time.
+    """
+    folder.mkdir()
+    some = tokens[: 256 * 39]
+    codec = TokenCodec.train(dtype, some)
+    packed = codec.pack(some)
+    count = int(lengths.sum())
+    packed = packed.take(np.arange(count) % packed.count)
+    for array in codec.arrays:
+        values: NDArray[Any] = getattr(packed, array.field)
+        write_npy(folder / FILE_OF[array.field], array.dtype, values.shape, [values])
+    if codec.centroids is not None:
+        np.save(folder / CENTROIDS, codec.centroids)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    write_npy(folder / OFFSETS, np.int64, offsets.shape, [offsets])
+    return TokenStore.open(folder, len(lengths), count, TOKEN_DIM, dtype)
+
+
+def unit_vectors(count: int, seed: int) -> NDArray[np.float32]:
+    """Draw random directions, (count, dim)."""
+    vectors = np.random.default_rng(seed).standard_normal((count, TOKEN_DIM), dtype=np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -42,10 +42,10 @@ from aladin_index.ann.search_width import ann_recall, choose_search_width, lowes
 from aladin_index.format.manifest import AnnEntry
 from aladin_index.format.npy import map_npy
 from aladin_network.types import NullProgress
+from benchmarks.lib.measuring import ratio, time_in_turn
 from benchmarks.lib.synthetic import SyntheticPhotos
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, find_source
-from benchmarks.lib.timing import ratio, time_in_turn
-from benchmarks.search.scale_search import raw_parameters
+from benchmarks.search.searches import raw_parameters
 
 CANDIDATES = 100
 _RECALL_WANTED = 0.99

@@ -56,14 +56,13 @@ from aladin_network.inference import (
 )
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import read_image
+from benchmarks.lib.measuring import one_thread, quiet_median_s, quiet_time
 from benchmarks.lib.served_index import SIZES, real_size_model
 from benchmarks.lib.synthetic import SyntheticPhotos
 from benchmarks.lib.synthetic_sources import find_source
-from benchmarks.lib.timing import one_thread, quiet_median_s, quiet_time
 from benchmarks.search.constants_engine import measure_engine
 from benchmarks.search.constants_first_stage import measure_first_stage
-from benchmarks.search.constants_index import measure_index
-from benchmarks.search.constants_tokens import measure_forms
+from benchmarks.search.constants_index import measure_forms, measure_index
 from benchmarks.search.scale import processor_count
 
 _PHOTOS, _PHOTO_PX, _TEXTS = 64, (500, 375), 20

@@ -25,10 +25,10 @@ from aladin_index.plan.constants import EngineConstants
 from aladin_index.plan.costs import ANN_RECALL
 from aladin_index.tokens.codec import TokenCodec
 from aladin_index.tokens.store import codec_for
+from benchmarks.lib.measuring import one_thread, quiet_median_s, quiet_time, time_in_turn
 from benchmarks.lib.milvus_server import MilvusServer
 from benchmarks.lib.synthetic import SyntheticPhotos, synthetic_item
 from benchmarks.lib.synthetic_sources import EMBEDDING_DIM, REGIONS, TOKEN_DIM
-from benchmarks.lib.timing import one_thread, quiet_median_s, quiet_time, time_in_turn
 
 CANDIDATES = 100
 _TEXTS, _CALIBRATED, _SEARCHES, _FEW_PHOTOS = 500, 200, 300, 100

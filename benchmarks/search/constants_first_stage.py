@@ -20,8 +20,8 @@ from aladin_index.format.manifest import RecallPoint
 from aladin_index.plan.constants import FirstStageConstants, SearchWidth
 from aladin_index.plan.costs import ANN_RECALL
 from aladin_network.types import NullProgress
+from benchmarks.lib.measuring import one_thread, quiet_median_s, quiet_time
 from benchmarks.lib.synthetic import SyntheticPhotos
-from benchmarks.lib.timing import one_thread, quiet_median_s, quiet_time
 from benchmarks.search.ann_factories import draw_embeddings
 
 CANDIDATES = 100

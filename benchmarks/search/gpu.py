@@ -35,10 +35,11 @@ from aladin_index.devices.search_device import SearchDevice
 from aladin_index.generations.reader import SearchIndex, open_index
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.types import FirstStageName
+from benchmarks.lib.processes import in_fresh_process
 from benchmarks.lib.synthetic import SyntheticPhotos, TextQueries
 from benchmarks.lib.synthetic_sources import find_source
-from benchmarks.search.scale import QUICK_ITEMS, build, in_fresh_process
-from benchmarks.search.text_searches import CANDIDATES, TextSearches, measure_recall
+from benchmarks.search.scale import QUICK_ITEMS, build
+from benchmarks.search.searches import CANDIDATES, TextSearches, measure_recall
 
 _RECALL_QUERIES = 50
 

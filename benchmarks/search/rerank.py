@@ -52,10 +52,10 @@ from aladin_index.tokens.alignment import (
     alignment_with_candidates,
     torch_alignment,
 )
-from aladin_index.tokens.codec import TokenCodec
-from aladin_index.tokens.store import CENTROIDS, FILE_OF, OFFSETS, TokenStore
+from aladin_index.tokens.store import TokenStore
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
-from benchmarks.lib.timing import time_in_turn
+from benchmarks.lib.measuring import time_in_turn
+from benchmarks.lib.synthetic_sources import REGIONS, TOKEN_DIM, unit_vectors, write_store
 
 Score = Callable[[Any, Any], Any]
 
@@ -110,7 +110,7 @@ def maxsim_cpu() -> Score | None:
     return score
 
 
-WORDS, REGIONS, DIM = 12, 49, 128
+WORDS = 12
 CANDIDATES = (100, 1000)
 # Different queries; as many sets of candidates are made ready for the engines that want that.
 QUERIES = 8
@@ -164,7 +164,7 @@ def measure(stores: Stores, items: int, repetitions: int) -> dict[str, Any]:
         "items": items,
         "words": WORDS,
         "regions": REGIONS,
-        "dim": DIM,
+        "dim": TOKEN_DIM,
         "threads": torch.get_num_threads(),
         "repetitions": repetitions,
         "path": kernel.paths[0] if kernel else "torch",
@@ -296,7 +296,7 @@ def write_stores(folder: Path, items: int) -> Stores:
     """Write random photos in every form, and map them."""
     lengths = np.full(items, REGIONS)
     tokens = unit_vectors(items * REGIONS, seed=1)
-    shape = (items, REGIONS, DIM)
+    shape = (items, REGIONS, TOKEN_DIM)
     write_npy(folder / "f32.npy", np.float32, shape, [tokens.reshape(shape)])
     bits = torch.from_numpy(tokens).bfloat16().view(torch.int16).numpy()
     write_npy(folder / "bf16.npy", np.int16, shape, [bits.reshape(shape)])
@@ -308,35 +308,6 @@ def write_stores(folder: Path, items: int) -> Stores:
         torch.from_numpy(map_npy(folder / "f32.npy", np.float32, shape)),
         torch.from_numpy(map_npy(folder / "bf16.npy", np.int16, shape)).view(torch.bfloat16),
     )
-
-
-def write_store(
-    folder: Path, tokens: NDArray[np.float32], lengths: NDArray[np.int64], dtype: TokenDtype
-) -> TokenStore:
-    """Write one of our forms as an index has it, and map it.
-
-    Random directions have no clusters: the first tokens again and again change no time.
-    """
-    folder.mkdir()
-    some = tokens[: 256 * 39]
-    codec = TokenCodec.train(dtype, some)
-    packed = codec.pack(some)
-    count = int(lengths.sum())
-    packed = packed.take(np.arange(count) % packed.count)
-    for array in codec.arrays:
-        values: NDArray[Any] = getattr(packed, array.field)
-        write_npy(folder / FILE_OF[array.field], array.dtype, values.shape, [values])
-    if codec.centroids is not None:
-        np.save(folder / CENTROIDS, codec.centroids)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    write_npy(folder / OFFSETS, np.int64, offsets.shape, [offsets])
-    return TokenStore.open(folder, len(lengths), count, DIM, dtype)
-
-
-def unit_vectors(count: int, seed: int) -> NDArray[np.float32]:
-    """Draw random directions, (count, dim)."""
-    vectors = np.random.default_rng(seed).standard_normal((count, DIM), dtype=np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def print_table(report: dict[str, Any]) -> None:

@@ -27,21 +27,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import tempfile
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from aladin_index.settings import BuildSettings
 from aladin_network.types import TOKEN_DTYPES, TokenDtype
-from benchmarks.lib.processes import peak_rss_bytes
+from benchmarks.lib.processes import in_fresh_process, peak_rss_bytes
 from benchmarks.lib.synthetic import SyntheticPhotos, write_synthetic_index
 from benchmarks.lib.synthetic_sources import find_source
-from benchmarks.search.scale_search import Effort, measure_search
+from benchmarks.search.searches import Effort, measure_search
 
 QUICK_ITEMS = 2000
 _QUICK = Effort(
@@ -108,13 +105,6 @@ def measure(
         figures |= in_fresh_process(search, root, items, effort, source)
     figures["rss_bytes"] = max(figures["build_rss_bytes"], figures["search_rss_bytes"])
     return figures
-
-
-def in_fresh_process(task: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, Any]:
-    """Run a function of this module in a new process, which shares no memory with this one."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
-        return pool.submit(task, *arguments).result()
 
 
 def build(

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.full_disk import fill_and_add
 from benchmarks.service.load_client import ClosedLoop, LoadResult, search_request, start_load

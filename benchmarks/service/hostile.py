@@ -51,7 +51,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode, checks
 from schemathesis.core.failures import Failure, FailureGroup
 
-from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.served_index import find_served_index
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.hostile_decoding import attack_decoding

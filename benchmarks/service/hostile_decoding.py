@@ -31,7 +31,7 @@ from typing import NamedTuple
 import httpx
 import numpy as np
 
-from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.served_index import find_served_index
 from benchmarks.lib.service_process import ServiceProcess
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from aladin_service.queries import PhotoQuery, TextQuery
 from aladin_service.settings import ServiceSettings
-from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.served_index import SIZES, ServiceQueries, find_served_index, read_queries
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.load_client import ClosedLoop, OpenLoop, run_load, search_request

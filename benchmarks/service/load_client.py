@@ -19,8 +19,8 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +32,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.lib.processes import ChildProcess
 from benchmarks.service.http_connection import Answer, Connection, ConnectionFailedError
 
 # Given the place of a request in the plan and its answer; returns what is wrong, None: nothing.
@@ -166,27 +167,25 @@ class LoadProcess:
 
     def __init__(self, plan: ClosedLoop | OpenLoop) -> None:
         """Start it."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.service.load_client"],
-            cwd=Path(__file__).parents[2],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+        self._folder = tempfile.TemporaryDirectory()
+        folder = Path(self._folder.name)
+        self._result = folder / "result"
+        (folder / "plan").write_bytes(pickle.dumps(plan))
+        self._process = ChildProcess(
+            [sys.executable, "-m", "benchmarks.service.load_client", folder / "plan", self._result],
+            folder / "log",
+            folder=Path(__file__).parents[2],
         )
-        assert self._process.stdin is not None
-        with self._process.stdin as pipe:
-            pickle.dump(plan, pipe)
 
     def result(self) -> LoadResult:
         """Wait for the end of the load.
 
         Raises:
-            SystemExit: the process failed; it has said why.
+            SystemExit: If the process fails; with its output.
         """
-        assert self._process.stdout is not None
-        data = self._process.stdout.read()
         if self._process.wait() != 0:
-            raise SystemExit("the load process failed")
-        return cast(LoadResult, pickle.loads(data))  # our own process wrote it
+            raise SystemExit(f"the load process failed:\n{self._process.output()}")
+        return cast(LoadResult, pickle.loads(self._result.read_bytes()))  # written by our process
 
     def __enter__(self) -> LoadProcess:
         """Return it."""
@@ -202,8 +201,7 @@ class LoadProcess:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._folder.cleanup()
 
 
 def start_load(plan: ClosedLoop | OpenLoop) -> LoadProcess:
@@ -329,15 +327,14 @@ async def _open_loop(plan: OpenLoop, exchanges: _Exchanges) -> None:
             running.create_task(exchanges.exchange(number, planned_s))
 
 
-def main() -> None:
-    """Read a plan from stdin and write its result to stdout, both pickled by our own processes."""
-    plan = cast(ClosedLoop | OpenLoop, pickle.load(sys.stdin.buffer))
-    result = asyncio.run(make_load(plan))
-    pickle.dump(result, sys.stdout.buffer)
+def main(plan_file: Path, result_file: Path) -> None:
+    """Make the load of a plan and write its result; both files are pickled by our own processes."""
+    plan = cast(ClosedLoop | OpenLoop, pickle.loads(plan_file.read_bytes()))
+    result_file.write_bytes(pickle.dumps(asyncio.run(make_load(plan))))
 
 
 if __name__ == "__main__":
     # The plan names the classes of this module as others import it.
     from benchmarks.service import load_client
 
-    load_client.main()
+    load_client.main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -33,7 +33,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.served_index import find_served_index, read_queries
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.page_states import LOOKS, STATES, Asked, open_look, visit

@@ -28,7 +28,7 @@ from aladin_service.queries import Query
 from aladin_service.search.job import Answered, SearchJob
 from aladin_service.settings import ServiceSettings
 from aladin_service.work.worker import Worker, WorkerPlan
-from benchmarks.lib.timing import time_in_turn
+from benchmarks.lib.measuring import time_in_turn
 
 _SPAWN = multiprocessing.get_context("spawn")
 _WARM_UP_S = 0.5

@@ -30,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.served_index import find_served_index, read_queries
 from benchmarks.lib.service_process import Memory, ServiceProcess
 from benchmarks.service.http_connection import Connection, ConnectionFailedError

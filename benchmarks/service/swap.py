@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.measuring import figures_parser, print_figures
 from benchmarks.lib.service_process import ServiceProcess
 from benchmarks.service.load_client import ClosedLoop, LoadResult, search_request, start_load
 from benchmarks.service.swap_index import HITS, SwapIndex, some_texts

@@ -38,7 +38,7 @@ from aladin_network.detectors.objects import ObjectDetector, ObjectOptions
 from aladin_network.encoders.base import ImageEncoder
 from aladin_network.encoders.hf_image import HFImageEncoder
 from aladin_network.photos.decoding import read_image
-from benchmarks.lib.timing import ratio, time_in_turn
+from benchmarks.lib.measuring import ratio, time_in_turn
 
 _BASE = "grid of cells"
 _SIZE = {"shortest_edge": 800, "longest_edge": 1333}

@@ -40,8 +40,8 @@ from aladin_training.batches.plan import BatchPlan
 from aladin_training.data import read_records
 from aladin_training.streaming.stream import PhotoStream, open_stream
 from aladin_training.streaming.streamed_batches import StreamedBatches
+from benchmarks.lib.measuring import time_in_turn
 from benchmarks.lib.small_collection import small_model
-from benchmarks.lib.timing import time_in_turn
 
 _SIZE_PX = (500, 375)
 _ENCODER_PX = 224

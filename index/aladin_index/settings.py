@@ -1,7 +1,4 @@
-"""How large the metadata of an item may be.
-
-How an index is to be built.
-"""
+"""Settings of a build, and limits of an item's metadata."""
 
 from __future__ import annotations
 
@@ -65,20 +62,16 @@ def check_metadata(metadata: Mapping[str, Any], limits: MetadataLimits) -> None:
 def _check_depth(metadata: Mapping[str, Any], most: int) -> None:
     level: list[object] = [metadata]
     for _ in range(most):
-        level = [value for each in level for value in _inside(each) if _is_container(value)]
+        values: list[object] = []
+        for each in level:
+            if isinstance(each, Mapping):
+                values += cast(Mapping[str, object], each).values()
+            else:
+                values += cast(list[object], each)
+        level = [value for value in values if isinstance(value, (Mapping, list, tuple))]
         if not level:
             return
     raise InputError(f"metadata: expected at most {most} levels of objects and lists")
-
-
-def _inside(container: object) -> list[object]:
-    if isinstance(container, Mapping):
-        return list(cast(Mapping[str, object], container).values())
-    return list(cast(list[object], container))
-
-
-def _is_container(value: object) -> bool:
-    return isinstance(value, (Mapping, list, tuple))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,8 @@ from aladin_index.build.plan import (
 )
 from aladin_index.build.shard_encoding import LocalEncoding, ShardEncoding, ShardWork
 from aladin_index.build.shards import Shard, ShardFormat, collection_source, read_shard
-from aladin_index.encode.item_encoders import RegionReader, StageSeconds, check_regions
+from aladin_index.encode.item_encoders import RegionSource, check_regions, region_fingerprint
+from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
 from aladin_index.format.disk import check_folder, disk_errors, only_builder
 from aladin_index.format.layout import BUILD, generation_folder, live_generation
@@ -62,7 +63,7 @@ def build_index(
     texts: Iterable[TextItem | SkippedItem] | None,
     settings: BuildSettings | None = None,
     progress: Progress | None = None,
-    regions: RegionReader | None = None,
+    regions: RegionSource | None = None,
     encoding: ShardEncoding | None = None,
 ) -> BuildReport:
     """Build a new generation of an index and make it live.
@@ -131,7 +132,7 @@ def build_index(
                 for target, catalogue in catalogues.items()
             }
         if regions is not None and "images" in sides:
-            sides["images"] += f" {regions.fingerprint}"
+            sides["images"] += f" {region_fingerprint(regions)}"
         calibration = read_calibration(checkpoint_folder, checkpoint.model_id)
         if calibration is None:
             calibration = _live_calibration(out)

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
-from aladin_index.encode.item_encoders import StageSeconds
+from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import (
     ImageItem,
     SourceItem,

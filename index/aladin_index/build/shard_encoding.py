@@ -16,13 +16,8 @@ from pathlib import Path
 from typing import Protocol
 
 from aladin_index.build.shards import ShardFormat, write_shard
-from aladin_index.encode.item_encoders import (
-    NumberedItem,
-    RegionReader,
-    StageSeconds,
-    encoder_of,
-    prepared_batches,
-)
+from aladin_index.encode.item_encoders import RegionSource, item_encoder
+from aladin_index.encode.read_ahead import NumberedItem, StageSeconds, prepared_batches
 from aladin_index.encode.source_items import SourceItem
 from aladin_index.settings import BuildSettings
 from aladin_network.model import AladinModel
@@ -68,7 +63,7 @@ class LocalEncoding:
     """Encodes in this process: threads read and decode ahead of the network."""
 
     def __init__(
-        self, network: AladinModel, settings: BuildSettings, regions: RegionReader | None = None
+        self, network: AladinModel, settings: BuildSettings, regions: RegionSource | None = None
     ) -> None:
         """Encode with `network`.
 
@@ -84,7 +79,7 @@ class LocalEncoding:
     def encode(self, work: ShardWork, progress: Progress, seconds: StageSeconds) -> None:
         """Write all shards of `work`, one after the other."""
         settings = self._settings
-        encoder = encoder_of(work.target, self._network, settings.limits, self._regions)
+        encoder = item_encoder(work.target, self._network, settings.limits, self._regions)
         batches = _batches(work.shards.values(), work.items, settings.batch_size)
         # One stream for all shards: its threads are at the next one while this one is written.
         with closing(prepared_batches(encoder, batches, settings.readers, seconds)) as stream:

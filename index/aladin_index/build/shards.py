@@ -27,7 +27,8 @@ import torch
 from numpy.typing import DTypeLike, NDArray
 
 from aladin_index.build.catalogue import Catalogue
-from aladin_index.encode.item_encoders import Batch, ItemEncoder, Prepared, StageSeconds
+from aladin_index.encode.item_encoders import ItemEncoder, Prepared
+from aladin_index.encode.read_ahead import Batch, StageSeconds
 from aladin_index.encode.source_items import stored_form
 from aladin_index.format.layout import SKIPPED
 from aladin_index.format.npy import NpyWriter

@@ -243,5 +243,5 @@ def insert_encoding(
         packed: its tokens.
     """
     arrays = [None if array is None else array.tobytes() for array in packed]
-    values = (row, embedding.astype(np.float32).tobytes(), packed.count, *arrays)
+    values = (row, embedding.astype(np.float32).tobytes(), len(packed.values), *arrays)
     connection.execute("INSERT INTO encodings VALUES (?,?,?,?,?,?)", values)

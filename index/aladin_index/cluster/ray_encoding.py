@@ -25,7 +25,8 @@ from aladin_index.cluster.worker import (
     decisive_versions,
     read_recipe_checkpoint,
 )
-from aladin_index.encode.item_encoders import RegionReader, StageSeconds
+from aladin_index.encode.item_encoders import RegionSource
+from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.settings import BuildSettings
 from aladin_network.errors import ClusterError, ConfigError
 from aladin_network.types import Progress
@@ -162,7 +163,7 @@ def ray_encoding(
     checkpoint_folder: Path,
     settings: BuildSettings,
     workers: WorkerSettings,
-    open_regions: Callable[[], RegionReader] | None = None,
+    open_regions: Callable[[], RegionSource] | None = None,
 ) -> Generator[RayEncoding]:
     """Return what encodes a build's shards on a cluster, for the time of the block.
 

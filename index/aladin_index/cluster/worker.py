@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from aladin_index.build.shard_encoding import LocalEncoding, ShardWork
 from aladin_index.build.shards import ShardFormat, read_shard, shard_files
-from aladin_index.encode.item_encoders import RegionReader, StageSeconds
+from aladin_index.encode.item_encoders import RegionSource
+from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import CHECKPOINT_FILES, load_checkpoint
@@ -50,7 +51,7 @@ class WorkerRecipe:
     checkpoint: Mapping[str, NDArray[np.uint8]]
     settings: BuildSettings
     threads: int
-    open_regions: Callable[[], RegionReader] | None = None
+    open_regions: Callable[[], RegionSource] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

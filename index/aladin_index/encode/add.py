@@ -1,28 +1,33 @@
-"""Adds photos and texts of any number to an index: encoded in batches, a transaction each."""
+"""Adds photos and texts to a live index; every item is checked, read and encoded the same way.
+
+`ItemChanger` adds the items of one request in one step, all of them or none. `add_items` adds any
+number of items in batches, each applied in one step, and skips the items that cannot be used.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 
-from aladin_index.changes.writer import ItemWriter, NewItems
+from aladin_index.changes.writer import AddReport, DeleteReport, ItemWriter, NewItems
 from aladin_index.encode.item_encoders import (
-    NumberedItem,
+    ImageReader,
+    ItemEncoder,
+    PhotoEncoder,
     Prepared,
-    RegionReader,
-    StageSeconds,
-    encoder_of,
-    prepared_batches,
+    RegionSource,
+    TextEncoder,
+    item_encoder,
 )
-from aladin_index.encode.source_items import SourceItem, check_item, stored_form
+from aladin_index.encode.read_ahead import NumberedItem, StageSeconds, prepared_batches
+from aladin_index.encode.source_items import ImageItem, SourceItem, check_item, stored_form
 from aladin_index.format.records import SkippedItem
-from aladin_index.items.tables import StoredItem
-from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits
-from aladin_network.errors import DuplicateItemError, InputError
+from aladin_network.errors import DuplicateItemError, InputError, TextTooLongError
 from aladin_network.model import AladinModel
 from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits
 from aladin_network.scoring.scores import Encoding
@@ -65,6 +70,122 @@ class AddCounts:
     left_out: list[SkippedItem] = field(default_factory=list[SkippedItem])
 
 
+@dataclass(frozen=True, kw_only=True)
+class TimedAddReport:
+    """Result of `ItemChanger.add`, with the time of each stage.
+
+    Attributes:
+        report: Result of the writer.
+        decode_ms: Time to check the items and to turn bytes into the network's input, detected
+            regions included.
+        encode_ms: Time in the network.
+        write_ms: Time until everything was on the disk.
+    """
+
+    report: AddReport
+    decode_ms: float
+    encode_ms: float
+    write_ms: float
+
+
+class ItemChanger:
+    """Adds and removes items, one request in one step; safe to use from any number of threads."""
+
+    def __init__(
+        self,
+        writer: ItemWriter,
+        images: ImageReader,
+        metadata: MetadataLimits = DEFAULT_METADATA_LIMITS,
+        max_text_chars: int | None = None,
+    ) -> None:
+        """Change an index.
+
+        Args:
+            writer: Writer of the index, for the model that `add` is called with; closed with this.
+            images: Reads uploaded photos and regions.
+            metadata: Limits of an item's metadata.
+            max_text_chars: Maximum length of a text or a caption, or None if only the network
+                limits it.
+        """
+        self._writer = writer
+        self._images = images
+        self._metadata = metadata
+        self._max_text_chars = max_text_chars
+
+    def add(
+        self,
+        model: AladinModel,
+        target: Target,
+        items: Sequence[SourceItem],
+        on_duplicate: OnDuplicate,
+    ) -> TimedAddReport:
+        """Add items in one step; uploaded photos are kept in the index.
+
+        Args:
+            model: The index's own model.
+            target: Images or texts.
+            items: Items with their content; images are uploads, no file of this machine is read.
+            on_duplicate: See `ItemWriter.add`.
+
+        Raises:
+            ImageError: If a photo cannot be used; nothing is added.
+            InputError: If regions cannot be used or are missing, a text is blank or too long, an
+                item cannot be stored, or its metadata is over a limit; nothing is added.
+            DuplicateItemError: If an id exists and that is an error; nothing is added.
+            SearchIndexError: If the index has no such collection, or cannot be written.
+        """
+        started_s = time.perf_counter()
+        encoder: ItemEncoder = (
+            PhotoEncoder(model, self._images) if target == "images" else TextEncoder(model)
+        )
+        prepared: list[Prepared] = []
+        for row, item in enumerate(items):
+            check_item(item, target, self._metadata)
+            num_chars, limit = len(item.text or ""), self._max_text_chars
+            if limit is not None and num_chars > limit:
+                raise TextTooLongError(num_chars, limit, f"characters (item {item.id!r})")
+            if isinstance(item, ImageItem) and not item.is_uploaded:
+                raise InputError(f"item {item.id!r}: expected an image among the images, got none")
+            # In the size that the network takes: the photo itself may have 64 million pixels.
+            prepared.append(_prepared(encoder, row, item))
+        decoded_s = time.perf_counter()
+        encoding = encoder.encode(prepared)
+        encoded_s = time.perf_counter()
+        report = self._writer.add(target, new_items(items, prepared, encoding), on_duplicate)
+        return TimedAddReport(
+            report=report,
+            decode_ms=1000 * (decoded_s - started_s),
+            encode_ms=1000 * (encoded_s - decoded_s),
+            write_ms=1000 * (time.perf_counter() - encoded_s),
+        )
+
+    def delete(self, target: Target, item_id: str) -> DeleteReport:
+        """Remove one item.
+
+        Raises:
+            UnknownItemError: If it does not exist.
+            SearchIndexError: If the index has no such collection, or cannot be written.
+        """
+        return self._writer.delete(target, [item_id])
+
+    def close(self) -> None:
+        """Close the writer; no change may run any more."""
+        self._writer.close()
+
+
+def _prepared(encoder: ItemEncoder, row: int, item: SourceItem) -> Prepared:
+    """Prepare an item for the network; errors of a text name it, as those of a photo do."""
+    try:
+        return encoder.decode(row, item, encoder.read(item))
+    except InputError as error:
+        if isinstance(item, ImageItem):
+            raise
+        if isinstance(error, TextTooLongError):
+            unit = f"tokens (item {item.id!r})"
+            raise TextTooLongError(error.length, error.limit, unit) from error
+        raise InputError(f"item {item.id!r}: {error}") from error
+
+
 def check_new(
     writer: ItemWriter,
     target: Target,
@@ -103,7 +224,7 @@ def add_items(
     items: Iterable[SourceItem | SkippedItem],
     settings: AddSettings,
     progress: Progress | None = None,
-    regions: RegionReader | None = None,
+    regions: RegionSource | None = None,
 ) -> AddCounts:
     """Encode items and add them, batch by batch.
 
@@ -128,7 +249,7 @@ def add_items(
     progress = progress or NullProgress()
     progress.start(None, "photos" if target == "images" else "texts")
     counts, seconds = AddCounts(), StageSeconds()
-    encoder = encoder_of(target, model, settings.limits, regions)
+    encoder = item_encoder(target, model, settings.limits, regions)
     # The items of the batches that are being read; there are a few at a time.
     sources: dict[int, SourceItem] = {}
     ahead = _numbered(writer, target, items, settings, sources, counts, progress)
@@ -139,10 +260,8 @@ def add_items(
             with seconds.measure("encode"):
                 encoding = encoder.encode(usable)
             with seconds.measure("write"):
-                stored = [
-                    stored_form(sources[each.row], each.size_px, each.boxes) for each in usable
-                ]
-                report = writer.add(target, new_items(stored, encoding), settings.on_duplicate)
+                new = new_items([sources[each.row] for each in usable], usable, encoding)
+                report = writer.add(target, new, settings.on_duplicate)
             counts.added += len(report.added)
             counts.replaced += len(report.replaced)
             counts.skipped += len(report.skipped)
@@ -154,22 +273,25 @@ def add_items(
 
 
 def new_items(
-    items: Sequence[StoredItem], encoding: Encoding, photos: Sequence[UploadedPhoto] = ()
+    sources: Sequence[SourceItem], prepared: Sequence[Prepared], encoding: Encoding
 ) -> NewItems:
-    """Join items with what the network made of them.
+    """Join items with the network's output for them.
 
     Args:
-        items: as they are stored.
-        encoding: of the items, in the same order.
-        photos: that the index is to keep.
+        sources: The items; uploaded photos are kept in the index.
+        prepared: The same items, in the same order, as the network took them.
+        encoding: Encoding of the items, in the same order, in the processor's memory.
     """
-    encoding = encoding.to("cpu")
+    uploads = [item.upload for item in sources if isinstance(item, ImageItem) and item.upload]
     return NewItems(
-        items=items,
+        items=[
+            stored_form(item, each.size_px, each.boxes)
+            for item, each in zip(sources, prepared, strict=True)
+        ],
         embeddings=encoding.embedding.float().numpy(),
         tokens=encoding.tokens[encoding.mask].float().numpy(),
         lengths=encoding.mask.sum(dim=1).numpy().astype(np.int64),
-        photos=photos,
+        photos=uploads,
     )
 
 

@@ -1,45 +1,188 @@
-"""From items to encodings: each is read and decoded by itself, then encoded in a batch.
+"""From items to encodings: each item is read and decoded by itself, then encoded in a batch.
 
-Where the time of a build goes.
-
-Threads read and decode items ahead of the network, in order and by a bounded number.
+This is the only way for a photo to the network, whether a build, ``aladin index add``, a request
+or a query brings it: `ImageReader` applies the limits of bytes, pixels, formats and memory.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import deque
-from collections.abc import Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
-from aladin_index.format.records import SkippedItem
-from aladin_network.encoders.base import RegionInput
-from aladin_network.errors import ImageError, InputError
+from aladin_index.encode.source_items import ImageItem, TextItem
+from aladin_network.detectors.base import Detector
+from aladin_network.encoders.base import ImageEncoder, ImageInput, RegionInput
+from aladin_network.errors import ConfigError, InputError
 from aladin_network.inference import encode_images, encode_texts, tokenize
 from aladin_network.model import AladinModel
-from aladin_network.photos.decoding import ImageLimits, decoded_image
+from aladin_network.photos.decoding import DEFAULT_LIMITS, ImageLimits, decoded_image
 from aladin_network.photos.memory import DecodingMemory
+from aladin_network.photos.region_files import RegionLimits, read_region_npz
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Target
+
+
+class RegionsNeededError(InputError):
+    """The model reads regions, and nothing here can find those that it knows in a photo."""
+
+
+class PreparedImage(NamedTuple):
+    """A photo, or its regions, ready for the network.
+
+    Attributes:
+        value: what the image encoder's `preprocess` returned.
+        size_px: width and height of the photo; None: not known.
+        boxes: (regions, 4) of the regions that the network takes, in fractions of the photo; None:
+            not known, or the encoder knows them by the photo's size.
+    """
+
+    value: ImageInput
+    size_px: tuple[int, int] | None
+    boxes: NDArray[np.float32] | None = None
+
+
+class ImageReader:
+    """Reads photos and files of regions; safe to use from any number of threads.
+
+    Attributes:
+        limits: Limits of the bytes and pixels of a photo.
+    """
+
+    def __init__(
+        self,
+        limits: ImageLimits = DEFAULT_LIMITS,
+        *,
+        memory: DecodingMemory | None = None,
+        regions: RegionLimits | None = None,
+        detector: Detector | None = None,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            limits: Limits of the bytes and pixels of a photo.
+            memory: Memory shared by all photos that are decoded at the same time, or None for an
+                own one.
+            regions: Limits of a file of regions, or None for the defaults.
+            detector: Finds the regions of photos for networks that read regions, or None if there
+                is no detector.
+        """
+        self.limits = limits
+        self._memory = memory or DecodingMemory()
+        self._region_limits = regions or RegionLimits()
+        self._detector = detector
+
+    def read_photo(self, encoder: ImageEncoder, data: bytes, source: str) -> PreparedImage:
+        """Read a picture file.
+
+        Args:
+            encoder: of the index that is searched or added to.
+            data: undecoded.
+            source: names the photo in errors.
+
+        Raises:
+            ImageError: it cannot be used.
+            OverloadedError: the memory to decode it did not become free in time.
+            RegionsNeededError: the model reads regions, and there is no detector or another one.
+        """
+        if encoder.reads == "regions":
+            detector = self._detector_for(encoder)
+            with decoded_image(data, self._memory, source, self.limits) as photo:
+                return prepare_regions(encoder, detector.detect(photo), photo.size)
+        with decoded_image(data, self._memory, source, self.limits) as photo:
+            return PreparedImage(encoder.preprocess(photo), photo.size)
+
+    def read_regions(
+        self, encoder: ImageEncoder, data: bytes, photo: bytes | None, source: str
+    ) -> PreparedImage:
+        """Read ready-made regions.
+
+        Args:
+            encoder: of the index that is searched or added to.
+            data: an npz file.
+            photo: the picture file that they are of, undecoded; None: not given.
+            source: names the regions in errors.
+
+        Raises:
+            RegionsTooLargeError: they have too many bytes.
+            RegionError: they cannot be used, or come from another detector than the model's.
+            ImageError: the photo cannot be used.
+            OverloadedError: the memory to decode the photo did not become free in time.
+            InputError: the model reads photos.
+        """
+        if encoder.reads == "photo":
+            raise InputError(f"{source}: this index's model reads photos; send the photo instead")
+        regions = read_region_npz(data, source, self._region_limits)
+        if photo is None:
+            return prepare_regions(encoder, regions, regions.size_px)
+        with decoded_image(photo, self._memory, "image", self.limits) as decoded:
+            return prepare_regions(encoder, regions, decoded.size)
+
+    def _detector_for(self, encoder: ImageEncoder) -> Detector:
+        needed = encoder.config.detector
+        send = "send the regions of the photo instead (an npz file in `regions`)"
+        if self._detector is None:
+            of = "" if needed is None else f" of the detector {needed}"
+            raise RegionsNeededError(
+                f"image: this index's model reads regions{of}; no detector is set up here; {send}"
+            )
+        if needed is not None and needed != self._detector.id:
+            raise RegionsNeededError(
+                f"image: this index's model reads regions of the detector {needed}, the one that "
+                f"is set up here is {self._detector.id}; {send}"
+            )
+        return self._detector
+
+
+def prepare_regions(
+    encoder: ImageEncoder, regions: RegionSet, size_px: tuple[int, int] | None
+) -> PreparedImage:
+    """Bring the regions of a photo into the network's form.
+
+    Args:
+        encoder: Encoder that reads regions.
+        regions: Regions of one photo.
+        size_px: Width and height of the photo, or None if they are not known.
+    """
+    value = encoder.preprocess(regions)
+    assert isinstance(value, RegionInput)  # the encoder reads regions
+    boxes = None if regions.boxes is None else regions.boxes[: len(value.vectors)]
+    return PreparedImage(value, size_px, boxes)
+
+
+def check_detector(encoder: ImageEncoder, detector: Detector | None) -> None:
+    """Refuse a detector that is of no use for an index.
+
+    Args:
+        encoder: of the index.
+        detector: None is never refused: ready-made regions may be sent.
+
+    Raises:
+        ConfigError: the model reads photos, or regions of another detector.
+    """
+    if detector is None:
+        return
+    if encoder.reads == "photo":
+        raise ConfigError("detector: this index's model reads photos, it has no use for one")
+    needed = encoder.config.detector
+    if needed is not None and needed != detector.id:
+        raise ConfigError(
+            f"detector: expected {needed}, as the model was trained, got {detector.id}"
+        )
 
 
 class Prepared(NamedTuple):
     """An item that is ready for the network.
 
     Attributes:
-        row: of the item in the build's input.
-        data: what the encoder's `encode` takes.
-        size_px: width and height of an upright photo; None for a text, or not known.
-        boxes: (regions, 4) of a photo's regions, in fractions of it; None: not known, or the
-            network reads photos.
+        row: Row of the item in the input of the build or of the call.
+        data: Input of the encoder's `encode`.
+        size_px: Width and height of an upright photo; None for a text, or if not known.
+        boxes: (regions, 4) Boxes of a photo's regions, in fractions of the photo; None if not
+            known, or if the network reads photos.
     """
 
     row: int
@@ -72,73 +215,76 @@ class ItemEncoder(Protocol):
         ...
 
 
+@runtime_checkable
 class RegionReader(Protocol):
-    """Where the regions of photos come from; any number of threads may read."""
+    """Ready-made regions of photos; safe to use from any number of threads."""
 
     @property
     def fingerprint(self) -> str:
-        """Identify all regions that there are."""
+        """Identifies the regions of all photos."""
         ...
 
     def read(self, key: str) -> RegionSet:
         """Return the regions of a photo.
 
         Raises:
-            InputError: there are none, or they cannot be used.
+            InputError: If there are none, or they cannot be used.
         """
         ...
 
 
+# Where a network that reads regions takes them from.
+RegionSource = RegionReader | Detector
+
+
 class PhotoEncoder:
-    """Reads, decodes and encodes photos."""
+    """Reads, decodes and encodes photos, or their regions for a network that reads regions."""
 
-    def __init__(self, model: AladinModel, limits: ImageLimits) -> None:
-        """Encode with `model`; photos over the limits are refused."""
+    def __init__(
+        self, model: AladinModel, images: ImageReader, regions: RegionReader | None = None
+    ) -> None:
+        """Encode with `model`.
+
+        Args:
+            model: The network.
+            images: Reads photos and files of regions, and detects regions.
+            regions: Ready-made regions of all photos, which are then not read, or None.
+        """
         self._model = model
-        self._limits = limits
-        self._memory = DecodingMemory()
+        self._images = images
+        self._regions = regions
 
-    def read(self, item: ImageItem) -> bytes:
-        """Read a photo's bytes."""
-        return item.photo.read(self._limits.max_bytes)
+    def read(self, item: ImageItem) -> RegionSet | bytes | None:
+        """Read the photo's bytes or its ready-made regions; None if only uploaded regions exist."""
+        if self._regions is not None:
+            if item.regions_key is None:
+                raise InputError("expected the key of its regions, got none")
+            return self._regions.read(item.regions_key)
+        if item.is_uploaded:
+            return None if item.upload is None else item.upload.data
+        return item.photo.read(self._images.limits.max_bytes)
 
-    def decode(self, row: int, item: ImageItem, data: bytes) -> Prepared:
-        """Bring a photo to the network's size; the photo itself is let go."""
-        with decoded_image(data, self._memory, item.photo.source, self._limits) as photo:
-            return Prepared(row, self._model.image.encoder.preprocess(photo), photo.size)
+    def decode(self, row: int, item: ImageItem, data: RegionSet | bytes | None) -> Prepared:
+        """Bring a photo, or its regions, into the network's form; a decoded photo is released."""
+        encoder = self._model.image.encoder
+        if isinstance(data, RegionSet):
+            image = prepare_regions(encoder, data, data.size_px)
+        elif item.region_file is not None:
+            source = f"regions of item {item.id!r}"
+            image = self._images.read_regions(encoder, item.region_file, data, source)
+        elif data is None:
+            raise InputError(f"item {item.id!r}: expected an image among the images, got none")
+        else:
+            source = f"image of item {item.id!r}" if item.is_uploaded else item.photo.source
+            image = self._images.read_photo(encoder, data, source)
+        return Prepared(row, *image)
 
     def encode(self, batch: Sequence[Prepared]) -> Encoding:
         """Encode photos."""
         return encode_images(self._model, [prepared.data for prepared in batch]).to("cpu")
 
 
-class RegionsEncoder:
-    """Reads and encodes the regions of photos; the photos themselves are only shown."""
-
-    def __init__(self, model: AladinModel, regions: RegionReader) -> None:
-        """Encode with `model`."""
-        self._model = model
-        self._regions = regions
-
-    def read(self, item: ImageItem) -> RegionSet:
-        """Read the regions of a photo."""
-        if item.regions_key is None:
-            raise InputError("expected the key of its regions, got none")
-        return self._regions.read(item.regions_key)
-
-    def decode(self, row: int, item: ImageItem, data: RegionSet) -> Prepared:  # noqa: ARG002
-        """Bring regions to the network's form."""
-        value = self._model.image.encoder.preprocess(data)
-        assert isinstance(value, RegionInput)  # this network's encoder reads regions
-        boxes = None if data.boxes is None else data.boxes[: len(value.vectors)]
-        return Prepared(row, value, data.size_px, boxes)
-
-    def encode(self, batch: Sequence[Prepared]) -> Encoding:
-        """Encode regions."""
-        return encode_images(self._model, [prepared.data for prepared in batch]).to("cpu")
-
-
-class SentenceEncoder:
+class TextEncoder:
     """Encodes texts."""
 
     def __init__(self, model: AladinModel) -> None:
@@ -159,147 +305,40 @@ class SentenceEncoder:
         return encode_texts(self._model, [prepared.data for prepared in batch]).to("cpu")
 
 
-def encoder_of(
-    target: Target, model: AladinModel, limits: ImageLimits, regions: RegionReader | None = None
+def item_encoder(
+    target: Target, model: AladinModel, limits: ImageLimits, regions: RegionSource | None = None
 ) -> ItemEncoder:
-    """Return the encoder of one side.
+    """Return the encoder of a build's images or texts.
 
     Args:
-        target: the side.
-        model: that encodes it.
-        limits: what a photo may cost.
-        regions: of the photos, for a network that reads regions; None for one that reads photos.
+        target: Images or texts.
+        model: The network.
+        limits: Limits of the bytes and pixels of a photo.
+        regions: Regions for a network that reads regions; None for one that reads photos.
 
     Raises:
-        InputError: the regions are missing, or the network reads none.
+        InputError: If the regions are missing, or the network reads none.
     """
     if target == "texts":
-        return SentenceEncoder(model)
+        return TextEncoder(model)
     check_regions(model, regions)
-    return PhotoEncoder(model, limits) if regions is None else RegionsEncoder(model, regions)
+    if regions is None or isinstance(regions, RegionReader):
+        return PhotoEncoder(model, ImageReader(limits), regions)
+    return PhotoEncoder(model, ImageReader(limits, detector=regions))
 
 
-def check_regions(model: AladinModel, regions: RegionReader | None) -> None:
-    """Refuse regions for a network of photos, and a network of regions without any.
+def region_fingerprint(regions: RegionSource) -> str:
+    """Identify the regions of all photos: a detector's by its id, as the photos are known."""
+    return regions.fingerprint if isinstance(regions, RegionReader) else regions.id
+
+
+def check_regions(model: AladinModel, regions: RegionSource | None) -> None:
+    """Refuse regions for a network that reads photos, and no regions for one that reads regions.
 
     Raises:
-        InputError: the two do not go together.
+        InputError: If the two do not fit together.
     """
     reads = model.image.encoder.reads
     if (reads == "regions") != (regions is not None):
         expected, found = ("regions", "none") if regions is None else ("photos", "regions")
         raise InputError(f"images: this network reads {expected}, got {found}")
-
-
-class StageSeconds:
-    """Adds up the seconds spent in named stages; several threads may add at once."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._lock = threading.Lock()
-
-    def add(self, stage: str, seconds: float) -> None:
-        """Add to `stage`."""
-        with self._lock:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-
-    @contextmanager
-    def measure(self, stage: str) -> Generator[None]:
-        """Add the time inside the block to `stage`."""
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.add(stage, time.perf_counter() - started)
-
-    @contextmanager
-    def waiting_for(self, others: StageSeconds) -> Generator[None]:
-        """Add the time inside the block, spent waiting for threads, to what they are doing.
-
-        Stages that run beside each other cannot be added up. This way they can: each gets, of the
-        time that was lost to the threads, the share that it has of their work. The stage with the
-        most seconds is then the one to speed up, and all of them together are the elapsed time.
-
-        Args:
-            others: what the threads have measured so far.
-        """
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            waited = time.perf_counter() - started
-            with others._lock:
-                theirs = dict(others.seconds)
-            total = sum(theirs.values())
-            for stage, seconds in theirs.items():
-                self.add(stage, waited * seconds / total if total else 0.0)
-
-    def notes(self) -> dict[str, float]:
-        """Return the figures for `Progress.note`: ``read_s=1.2`` and so on."""
-        with self._lock:
-            return {f"{stage}_s": round(seconds, 1) for stage, seconds in self.seconds.items()}
-
-
-# Batches that are being read and decoded while one is being encoded. With one of them the threads
-# would have nothing to do while the last photo of a batch, a large one maybe, is decoded.
-BATCHES_AHEAD = 2
-
-NumberedItem = tuple[int, SourceItem]
-Batch = list[Prepared | SkippedItem]
-
-
-def prepared_batches(
-    encoder: ItemEncoder,
-    batches: Iterable[Sequence[NumberedItem]],
-    readers: int,
-    seconds: StageSeconds,
-) -> Generator[Batch]:
-    """Prepare items batch by batch, `BATCHES_AHEAD` of the one that is being encoded.
-
-    Args:
-        encoder: of the items.
-        batches: rows and items; taken when they are needed, by the caller's thread.
-        readers: threads.
-        seconds: gets the time that the caller waits here, as that of the stages "read" and
-            "decode", by what share the threads spend on each.
-
-    Yields:
-        The items of a batch in order, those that cannot be used with the reason.
-    """
-    threads = StageSeconds()
-
-    def prepare(row: int, item: SourceItem) -> Prepared | SkippedItem:
-        try:
-            with threads.measure("read"):
-                data = encoder.read(item)
-            with threads.measure("decode"):
-                return encoder.decode(row, item, data)
-        except InputError as error:
-            return SkippedItem(item.id, _reason(item, error))
-
-    pool = ThreadPoolExecutor(readers, thread_name_prefix="reader")
-    try:
-        ahead: deque[list[Future[Prepared | SkippedItem]]] = deque()
-        for batch in batches:
-            ahead.append([pool.submit(prepare, row, item) for row, item in batch])
-            if len(ahead) > BATCHES_AHEAD:
-                yield _results(ahead.popleft(), seconds, threads)
-        while ahead:
-            yield _results(ahead.popleft(), seconds, threads)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _reason(item: SourceItem, error: InputError) -> str:
-    """Say why an item is left out, by the name that its source gave it: paths are not shown."""
-    if not isinstance(error, ImageError):
-        return str(error)
-    shown = item.uri if isinstance(item, ImageItem) and item.uri != item.id else None
-    return error.reason if shown is None else f"{shown}: {error.reason}"
-
-
-def _results(
-    futures: list[Future[Prepared | SkippedItem]], seconds: StageSeconds, threads: StageSeconds
-) -> Batch:
-    with seconds.waiting_for(threads):
-        return [future.result() for future in futures]

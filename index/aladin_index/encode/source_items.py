@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aladin_index.items.tables import StoredItem, pack_boxes
+from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_index.settings import DEFAULT_METADATA_LIMITS, MetadataLimits, check_metadata
 from aladin_network.errors import InputError
 from aladin_network.photos.files import CONTROL_CHARACTER, ListedPhotos, PhotoFile, PhotosRoot
@@ -27,24 +28,33 @@ class ImageItem:
 
     Attributes:
         id: the user's own, unique among the images.
-        path: absolute path of the photo's file; never shown to those who search.
-        uri: what is shown in its place.
+        uri: Name that is shown for the photo.
+        path: Absolute path of the photo's file, never shown to clients; not used for uploads.
         text: a caption that is shown with the photo; it takes no part in the search.
         metadata: JSON values by field name; scalars and lists of scalars can be filtered by.
         offset: of the photo in a file that holds many, such as a tar.
         length: of the photo there, in bytes; None: the file is the photo.
         regions_key: of the photo's regions, for a network that reads regions; it then needs no
             photo.
+        upload: Bytes of an uploaded photo, which the index keeps, or None.
+        region_file: Uploaded npz file of the photo's regions, untrusted, or None.
     """
 
     id: str
-    path: Path
     uri: str
+    path: Path = Path()
     text: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     offset: int = 0
     length: int | None = None
     regions_key: str | None = None
+    upload: UploadedPhoto | None = None
+    region_file: bytes | None = None
+
+    @property
+    def is_uploaded(self) -> bool:
+        """Whether the item came with a request, so that no file of this machine belongs to it."""
+        return self.upload is not None or self.region_file is not None
 
     @property
     def photo(self) -> PhotoFile:
@@ -128,12 +138,17 @@ def stored_form(
         boxes: (regions, 4) of a photo's regions, in fractions of it; None: not known.
     """
     photo = item if isinstance(item, ImageItem) else None
+    path = None
+    if photo and photo.upload:
+        path = photo.upload.path
+    elif photo and photo.region_file is None:
+        path = str(photo.path)
     width_px, height_px = size_px or (None, None)
     return StoredItem(
         row=-1,
         id=item.id,
         uri=photo.uri if photo else None,
-        path=str(photo.path) if photo else None,
+        path=path,
         text=item.text,
         image_id=None if isinstance(item, ImageItem) else item.image_id,
         width_px=width_px,
@@ -145,9 +160,13 @@ def stored_form(
     )
 
 
+# Contents of uploads, which are in no list of a build's items, and the path, written by itself.
+_NOT_LISTED = frozenset({"path", "upload", "region_file"})
+
+
 def item_json(item: SourceItem) -> str:
     """Return all that the user said of an item as one line of JSON, the same at every call."""
-    fields = {key: value for key, value in vars(item).items() if key != "path"}
+    fields = {key: value for key, value in vars(item).items() if key not in _NOT_LISTED}
     if isinstance(item, ImageItem):
         fields["path"] = str(item.path)
         if item.regions_key is None:  # as before there were regions

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from aladin_index.ann.first_stages import build_first_stages
-from aladin_index.encode.item_encoders import StageSeconds
+from aladin_index.encode.read_ahead import StageSeconds
 from aladin_index.format.layout import (
     CURRENT,
     GENERATIONS,

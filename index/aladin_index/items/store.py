@@ -10,7 +10,7 @@ import operator
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -246,7 +246,7 @@ class ItemStore:
 
     def unknown_fields(self, names: Collection[str]) -> set[str]:
         """Return those of some metadata fields that have no index for filters."""
-        return self._guarded(lambda connection: unknown_fields(connection, names))
+        return self._guarded(partial(unknown_fields, names=names))
 
     def select(self, filter: Filter) -> Selection:
         """Return the rows that pass a filter."""
@@ -269,13 +269,19 @@ class ItemStore:
         return selection
 
     def _read(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        return self._guarded(lambda connection: connection.execute(statement, values).fetchall())
+        try:
+            return self._connection().execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
 
     def _guarded(self, read: Callable[[sqlite3.Connection], T]) -> T:
         try:
             return read(self._connection())
         except sqlite3.Error as error:
-            raise IndexCorruptError(self._path, f"cannot be read ({error})") from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: sqlite3.Error) -> IndexCorruptError:
+        return IndexCorruptError(self._path, f"cannot be read ({error})")
 
     def _connection(self) -> sqlite3.Connection:
         """Return this thread's own connection: one thread's scan does not hold up another."""

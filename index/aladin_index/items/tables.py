@@ -135,17 +135,35 @@ def create_tables(connection: sqlite3.Connection, filter_fields: Sequence[str] |
     connection.execute(_BY_ID)
 
 
-def insert_items(connection: sqlite3.Connection, items: Iterable[StoredItem]) -> None:
-    """Insert items; to commit is left to the caller.
+def insert_items(
+    connection: sqlite3.Connection, items: Iterable[StoredItem], lines: str = "fields"
+) -> None:
+    """Insert items; the caller commits.
 
     Args:
-        connection: to a database with the tables.
-        items: with rows and ids that are not there yet.
+        connection: Connection to a database with the tables.
+        items: Items with new rows and new ids.
+        lines: Table that receives the values to filter by.
 
     Raises:
-        sqlite3.IntegrityError: a row or an id is there already.
+        sqlite3.IntegrityError: If a row or an id exists already.
     """
-    _insert(connection, items, "fields")
+    fields = _FilterFields(connection)
+    marks = ",".join("?" * len(StoredItem._fields))
+    for item in items:
+        values = (*item[:8], json.dumps(item.metadata, ensure_ascii=False), *item[9:])
+        connection.execute(f"INSERT INTO items ({COLUMNS}) VALUES ({marks})", values)
+        for name, value in item.metadata.items():
+            field = fields.number(name)
+            if field is None:
+                continue
+            stored = [
+                (field, KIND_CODES[each.kind], each.value, item.row)
+                for each in field_scalars(value)
+            ]
+            connection.executemany(f"INSERT OR IGNORE INTO {lines} VALUES (?,?,?,?)", stored)
+            if len(stored) > 1:
+                fields.note_list(field)
 
 
 def write_items(
@@ -172,7 +190,7 @@ def write_items(
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         _create(connection, filter_fields)
         connection.execute("CREATE TEMP TABLE lines (field, kind, value, row)")
-        _insert(connection, items, "temp.lines")
+        insert_items(connection, items, "temp.lines")
         connection.execute(_BY_ID)
         # In the order of the key the pages are written one after the other, and full. Equal
         # values in an item's list make one line.
@@ -265,22 +283,3 @@ class _FilterFields:
         inserted = self._connection.execute("INSERT INTO filter_fields (name) VALUES (?)", (name,))
         assert inserted.lastrowid is not None
         return inserted.lastrowid
-
-
-def _insert(connection: sqlite3.Connection, items: Iterable[StoredItem], lines: str) -> None:
-    fields = _FilterFields(connection)
-    marks = ",".join("?" * len(StoredItem._fields))
-    for item in items:
-        values = (*item[:8], json.dumps(item.metadata, ensure_ascii=False), *item[9:])
-        connection.execute(f"INSERT INTO items ({COLUMNS}) VALUES ({marks})", values)
-        for name, value in item.metadata.items():
-            field = fields.number(name)
-            if field is None:
-                continue
-            stored = [
-                (field, KIND_CODES[each.kind], each.value, item.row)
-                for each in field_scalars(value)
-            ]
-            connection.executemany(f"INSERT OR IGNORE INTO {lines} VALUES (?,?,?,?)", stored)
-            if len(stored) > 1:
-                fields.note_list(field)

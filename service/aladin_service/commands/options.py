@@ -123,8 +123,8 @@ def detector_for(
     name = named_detector(detector)
     if name is None:
         return None
+    from aladin_index.encode.item_encoders import check_detector
     from aladin_network.detectors.base import load_detector
-    from aladin_service.intake.image_reader import check_detector
 
     found = load_detector(name, device)
     check_detector(encoder, found)

@@ -1,21 +1,12 @@
-"""From data files to the items of an index, one by one: a source may be larger than memory.
-
-Regions that are found in the photos themselves while an index is built or added to.
-"""
+"""From data files to the items of an index, one by one: a source may be larger than memory."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from aladin_index.encode.source_items import ImageItem, PhotoPlaces, TextItem
 from aladin_index.format.records import SkippedItem
-from aladin_network.detectors.base import Detector, load_detector
-from aladin_network.photos.decoding import read_image
-from aladin_network.photos.files import PhotoFile
-from aladin_network.photos.regions import RegionSet
 from aladin_training.data import iter_records
 from aladin_training.data.formats import common_folder
 from aladin_training.data.records import OnSkip, SkippedPhoto, ignore_skipped, log_skipped
@@ -110,49 +101,3 @@ def _left_out(skipped: list[SkippedPhoto]) -> Iterator[SkippedItem]:
     while skipped:
         photo = skipped.pop(0)
         yield SkippedItem(photo.name, photo.reason)
-
-
-class DetectedRegions:
-    """Has a detector look at each photo when its regions are asked for; see `RegionReader`.
-
-    The key of a photo's regions is where its bytes are.
-    """
-
-    def __init__(self, detector: Detector) -> None:
-        """Look at nothing yet."""
-        self._detector = detector
-
-    @property
-    def fingerprint(self) -> str:
-        """The detector's id: the photos are part of the items."""
-        return self._detector.id
-
-    def read(self, key: str) -> RegionSet:
-        """Find the regions of a photo.
-
-        Raises:
-            ImageError: its file is missing or damaged.
-            InputError: the detector does not take it.
-        """
-        path, offset, length = json.loads(key)
-        return self._detector.detect(read_image(PhotoFile(Path(path), offset, length)))
-
-
-def open_detector(name: str, device: str) -> DetectedRegions:
-    """Load the detector that --detector names; for a node that finds the regions of its photos.
-
-    Raises:
-        ConfigError: there is no such detector, or an option of it is impossible.
-        CheckpointError: its weights cannot be loaded.
-    """
-    return DetectedRegions(load_detector(name, device))
-
-
-def with_photo_keys(items: Iterable[ImageItem | SkippedItem]) -> Iterator[ImageItem | SkippedItem]:
-    """Give each item the key by which `DetectedRegions` finds its regions."""
-    for item in items:
-        if isinstance(item, SkippedItem):
-            yield item
-            continue
-        key = json.dumps([str(item.path), item.offset, item.length])
-        yield dataclasses.replace(item, regions_key=key)

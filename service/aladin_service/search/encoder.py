@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from aladin_index.encode.item_encoders import ImageReader, check_detector
 from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
 from aladin_network.detectors.base import Detector
@@ -28,7 +29,6 @@ from aladin_network.photos.memory import (
 )
 from aladin_network.scoring.scores import Encoding
 from aladin_network.types import Modality, QueryPrecision
-from aladin_service.intake.image_reader import ImageReader, check_detector
 from aladin_service.queries import (
     EmbeddingQuery,
     ItemQuery,
@@ -105,7 +105,9 @@ class QueryEncoder:
         """
         self._limits = limits
         self._detector = detector
-        self._images = ImageReader(limits, detector)
+        self._images = ImageReader(
+            limits.image, memory=limits.memory, regions=limits.regions, detector=detector
+        )
         self._models = QueryModels(precision)
         self._cache = cache or EncodingCache(0)
         self._decoders = ThreadPoolExecutor(decode_threads, thread_name_prefix="decode")
@@ -121,7 +123,7 @@ class QueryEncoder:
 
     def check_detector(self, model: AladinModel) -> None:
         """Refuse a detector that is not the one of a model; see
-        `aladin_service.intake.image_reader`."""
+        `aladin_index.encode.item_encoders`."""
         check_detector(model.image.encoder, self._detector)
 
     def encode(

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from aladin_index.changes.writer import DeleteReport
+from aladin_index.encode.add import TimedAddReport
+from aladin_index.encode.source_items import SourceItem
 from aladin_index.format.manifest import Manifest
 from aladin_index.items.tables import StoredItem
 from aladin_index.search.backend import SearchBackend
@@ -22,7 +24,6 @@ from aladin_network.photos.decoding import DEFAULT_LIMITS
 from aladin_network.photos.files import PhotoFile
 from aladin_network.types import OnDuplicate, Target
 from aladin_service.evidence.pairs import PairQuery, draw_pair, drawing_version, find_pair
-from aladin_service.intake.item_changes import PhotoToAdd, TextToAdd, TimedAddReport
 from aladin_service.photos.photo_bytes import (
     PhotoBytes,
     PhotoGoneError,
@@ -90,10 +91,11 @@ class GetItem(Job[StoredItem]):
 
 
 @dataclass(frozen=True)
-class AddPhotos(Job[TimedAddReport]):
-    """Add photos in one step."""
+class AddItems(Job[TimedAddReport]):
+    """Add items in one step."""
 
-    photos: tuple[PhotoToAdd, ...]
+    target: Target
+    items: tuple[SourceItem, ...]
     on_duplicate: OnDuplicate
 
     @property
@@ -102,29 +104,9 @@ class AddPhotos(Job[TimedAddReport]):
         return "write"
 
     def run(self, worker: Worker) -> TimedAddReport:
-        """Return what became of them."""
-        return worker.changer().add_photos(
-            worker.searcher().index.checkpoint.model, self.photos, self.on_duplicate
-        )
-
-
-@dataclass(frozen=True)
-class AddTexts(Job[TimedAddReport]):
-    """Add texts in one step."""
-
-    texts: tuple[TextToAdd, ...]
-    on_duplicate: OnDuplicate
-
-    @property
-    def queue(self) -> JobQueueName:
-        """Changes of the index have a queue of their own."""
-        return "write"
-
-    def run(self, worker: Worker) -> TimedAddReport:
-        """Return what became of them."""
-        return worker.changer().add_texts(
-            worker.searcher().index.checkpoint.model, self.texts, self.on_duplicate
-        )
+        """Return the ids that were added, replaced and skipped."""
+        model = worker.searcher().index.checkpoint.model
+        return worker.changer().add(model, self.target, self.items, self.on_duplicate)
 
 
 @dataclass(frozen=True)

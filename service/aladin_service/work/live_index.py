@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from aladin_index.devices.search_device import SearchDevice
+from aladin_index.encode.add import ItemChanger
+from aladin_index.encode.item_encoders import ImageReader
 from aladin_index.format.layout import generation_folder
 from aladin_index.search.backend import SearchBackend
 from aladin_index.search.searcher import TwoStageSearcher
@@ -25,7 +27,6 @@ from aladin_network.errors import (
     IndexNotReadyError,
 )
 from aladin_network.photos.files import PhotosRoot
-from aladin_service.intake.item_changes import ItemChanger
 from aladin_service.settings import QueryLimits
 from aladin_service.work.crashing_generations import Attempt, OnAttempt, Refusals
 from aladin_service.work.sources import EngineAccess, IndexSource, find_source, holds_index
@@ -235,7 +236,8 @@ class LiveIndex:
             IndexNotReadyError: If no index is open.
             EngineUnavailableError: If the vector database does not respond.
         """
-        self._check_engine()
+        if self._source is not None and self._source.polls:
+            self._check_database(self._source)
         if self._searcher is None:
             raise self._not_ready()
         return self._searcher
@@ -248,16 +250,17 @@ class LiveIndex:
             EngineUnavailableError: If the vector database does not respond.
             GenerationRefusedError: If the published generation is not the one that answers.
         """
-        self._check_engine()
+        if self._source is not None and self._source.polls:
+            self._check_database(self._source)
         if self._changer is None:
             raise self._not_ready()
         if self._refused is not None:
             raise GenerationRefusedError
         return self._changer
 
-    def _check_engine(self) -> None:
+    def _check_database(self, source: IndexSource) -> None:
         """Fail at once instead of letting a request wait for the vector database."""
-        unavailable = None if self._source is None else self._source.unavailable()
+        unavailable = source.unavailable()
         if unavailable is not None:
             raise unavailable
 
@@ -306,7 +309,14 @@ class LiveIndex:
             if self._changer is not None:
                 self._changer.close()
             writer = source.writer(index.manifest.model.id)
-            self._changer = ItemChanger(writer, self._limits, self._detector)
+            limits = self._limits
+            images = ImageReader(
+                limits.image,
+                memory=limits.memory,
+                regions=limits.regions,
+                detector=self._detector,
+            )
+            self._changer = ItemChanger(writer, images, limits.metadata, limits.max_text_chars)
         self._checkpoint = index.checkpoint
         if replaces:
             _LOG.info("generation %d is live", index.generation)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
 from aladin_index.devices.search_device import SearchDevice
+from aladin_index.encode.add import ItemChanger
 from aladin_index.engines.guard import OnCall, ignore_call
 from aladin_index.search.query import EncodedQuery
 from aladin_index.search.searcher import TwoStageSearcher
@@ -22,7 +23,6 @@ from aladin_network.inference import choose_precision
 from aladin_network.photos.files import PhotosRoot
 from aladin_network.photos.memory import wanted_while
 from aladin_network.types import DeviceName, FirstStageName
-from aladin_service.intake.item_changes import ItemChanger
 from aladin_service.photos.photo_bytes import ThumbnailCache
 from aladin_service.queries import Query
 from aladin_service.search.encoder import QueryEncoder, always
@@ -75,7 +75,7 @@ def without_traceback(error: Exception) -> Exception:
 
 # Called with the position of a query in its batch and its answer or error, as soon as either is
 # known. An exception other than an `AladinError` is an unexpected one.
-Emit = Callable[[int, Answered | Exception], None]
+Emit = Callable[[int, Answered | Exception], object]
 
 
 class Worker:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from benchmarks.engines import comparison as engines
-from benchmarks.engines import qdrant_engine as engine_qdrant
 from benchmarks.engines.task import Task, ann_recall, best_of, fastest
 from benchmarks.lib.synthetic import TextQueries
 
@@ -64,10 +63,10 @@ def test_what_is_not_installed_is_left_out(
     def missing() -> Any:
         raise ImportError
 
-    monkeypatch.setattr(engine_qdrant, "qdrant", missing)
+    monkeypatch.setattr(engines, "load_qdrant", missing)
     made = {"build_s": 1.0}
-    monkeypatch.setattr(engines.engine_aladin, "build", lambda *_: dict(made))
-    monkeypatch.setattr(engines.engine_faiss, "build", lambda *_: dict(made))
+    monkeypatch.setattr(engines, "build_aladin", lambda *_: dict(made))
+    monkeypatch.setattr(engines, "build_faiss", lambda *_: dict(made))
     (tmp_path / "tokens.npy").write_bytes(b"12345")
     built = engines.build_all(tmp_path, tmp_path, 10, None)
     assert list(built) == ["aladin", "faiss", "faiss_numpy"]

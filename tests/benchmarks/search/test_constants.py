@@ -14,7 +14,7 @@ from aladin_index.ann.ann_index import training_vectors
 from aladin_index.plan.constants import EncodingConstants, read_constants
 from aladin_index.plan.measurements import Measurements, read_measurements
 from aladin_network.config import dump_config
-from benchmarks.lib.timing import quiet_median_s, quiet_time
+from benchmarks.lib.measuring import quiet_median_s, quiet_time
 from benchmarks.search import constants, plan_check
 from benchmarks.search.constants import MeasuredSizes, measure
 from benchmarks.search.constants_first_stage import BuiltLists, SearchTime, fit_builds, fit_searches

@@ -11,8 +11,8 @@ import pytest
 from aladin_index.ann.ann_index import AnnIndex
 from aladin_index.ann.faiss_library import faiss
 from aladin_index.format.manifest import AnnEntry
-from benchmarks.lib.timing import ratio, time_in_turn
-from benchmarks.search.scale_search import raw_parameters
+from benchmarks.lib.measuring import ratio, time_in_turn
+from benchmarks.search.searches import raw_parameters
 
 ROOT = Path(__file__).parents[3]
 

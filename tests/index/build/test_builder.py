@@ -16,7 +16,8 @@ from PIL import Image
 from aladin_index.build.builder import build_index
 from aladin_index.build.shards import ShardFormat
 from aladin_index.changes.writer import ChangesWriter
-from aladin_index.encode.item_encoders import BATCHES_AHEAD, Prepared
+from aladin_index.encode.item_encoders import Prepared
+from aladin_index.encode.read_ahead import BATCHES_AHEAD
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import (
@@ -298,7 +299,7 @@ def test_only_so_many_photos_are_in_memory_at_a_time(
             return Encoding(embedding, embedding[:, None, :], mask)
 
     form = ShardFormat(embedding_dim=2, codec=TokenCodec("int8", 2))
-    monkeypatch.setattr("aladin_index.build.shard_encoding.encoder_of", lambda *_: Fake())
+    monkeypatch.setattr("aladin_index.build.shard_encoding.item_encoder", lambda *_: Fake())
     monkeypatch.setattr("aladin_index.build.shards.ShardFormat.of", lambda *_: form)
     items = (TextItem(id=str(row), text="words") for row in range(20_000))
     settings = BuildSettings(batch_size=50, ann="exact")

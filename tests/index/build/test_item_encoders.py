@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aladin_index.encode.item_encoders import encoder_of
+from aladin_index.encode.item_encoders import item_encoder
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_network.checkpoint import load_checkpoint
 from aladin_network.errors import ImageError, InputError
@@ -15,7 +15,7 @@ def test_photos_are_read_decoded_and_encoded(
     tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
 ) -> None:
     model = load_checkpoint(tiny_checkpoint).model
-    encoder = encoder_of("images", model, DEFAULT_LIMITS)
+    encoder = item_encoder("images", model, DEFAULT_LIMITS)
     # The second photo is part of a larger file.
     content = [item.path.read_bytes() for item in images[:2]]
     together = tmp_path / "together"
@@ -40,7 +40,7 @@ def test_photos_are_read_decoded_and_encoded(
 
 def test_texts_are_checked_and_encoded(tiny_checkpoint: Path, texts: list[TextItem]) -> None:
     model = load_checkpoint(tiny_checkpoint).model
-    encoder = encoder_of("texts", model, DEFAULT_LIMITS)
+    encoder = item_encoder("texts", model, DEFAULT_LIMITS)
     prepared = [encoder.decode(row, item, encoder.read(item)) for row, item in enumerate(texts[:3])]
     assert [each.size_px for each in prepared] == [None] * 3
     expected = encode_texts(model, [item.text for item in texts[:3]])
@@ -56,9 +56,9 @@ def test_what_a_card_encodes_comes_back(
     on_processor = load_checkpoint(tiny_checkpoint).model
     on_card = load_checkpoint(tiny_checkpoint, "cuda").model
     for target, items in (("images", images[:4]), ("texts", texts[:4])):
-        encoder = encoder_of(target, on_processor, DEFAULT_LIMITS)  # type: ignore[arg-type]
+        encoder = item_encoder(target, on_processor, DEFAULT_LIMITS)  # type: ignore[arg-type]
         prepared = [encoder.decode(row, item, encoder.read(item)) for row, item in enumerate(items)]
         expected = encoder.encode(prepared)
-        found = encoder_of(target, on_card, DEFAULT_LIMITS).encode(prepared)  # type: ignore[arg-type]
+        found = item_encoder(target, on_card, DEFAULT_LIMITS).encode(prepared)  # type: ignore[arg-type]
         np.testing.assert_allclose(found.embedding.numpy(), expected.embedding, atol=1e-3)
         np.testing.assert_allclose(found.tokens.numpy(), expected.tokens, atol=1e-3)

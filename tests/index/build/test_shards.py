@@ -14,13 +14,8 @@ from aladin_index.build.shards import (
     shard_files,
     write_shard,
 )
-from aladin_index.encode.item_encoders import (
-    Batch,
-    ItemEncoder,
-    StageSeconds,
-    encoder_of,
-    prepared_batches,
-)
+from aladin_index.encode.item_encoders import ItemEncoder, item_encoder
+from aladin_index.encode.read_ahead import Batch, StageSeconds, prepared_batches
 from aladin_index.encode.source_items import ImageItem, SourceItem
 from aladin_index.format.records import SkippedItem
 from aladin_network.checkpoint import load_checkpoint
@@ -43,7 +38,7 @@ def test_a_shard_holds_what_the_network_says_of_its_items(
 ) -> None:
     model = load_checkpoint(tiny_checkpoint).model
     items = [*images[:4], ImageItem(id="gone", path=tmp_path / "gone", uri="gone"), *images[4:8]]
-    encoder, seconds = encoder_of("images", model, DEFAULT_LIMITS), StageSeconds()
+    encoder, seconds = item_encoder("images", model, DEFAULT_LIMITS), StageSeconds()
     form = ShardFormat.of(model)
     folder = tmp_path / "shard"
     assert read_shard(folder, form) is None
@@ -68,7 +63,7 @@ def test_a_shard_holds_what_the_network_says_of_its_items(
 def test_a_shard_without_a_usable_item_says_so(tmp_path: Path, tiny_checkpoint: Path) -> None:
     items: list[SourceItem] = [ImageItem(id=name, path=tmp_path / name, uri=name) for name in "ab"]
     model = load_checkpoint(tiny_checkpoint).model
-    encoder, form = encoder_of("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
+    encoder, form = item_encoder("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
     batches = prepared(encoder, items, range(2))
     write_shard(tmp_path / "shard", form, encoder, batches, NullProgress(), StageSeconds())
     shard = read_shard(tmp_path / "shard", form)
@@ -81,7 +76,7 @@ def test_a_shard_that_could_not_be_finished_is_not_there(
     tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
 ) -> None:
     model = load_checkpoint(tiny_checkpoint).model
-    encoder, form = encoder_of("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
+    encoder, form = item_encoder("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
     batches = prepared(encoder, list(images), range(6))
 
     def broken() -> object:
@@ -104,7 +99,7 @@ def test_a_shard_may_be_finished_elsewhere(
     tmp_path: Path, tiny_checkpoint: Path, images: list[ImageItem]
 ) -> None:
     model = load_checkpoint(tiny_checkpoint).model
-    encoder, form = encoder_of("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
+    encoder, form = item_encoder("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
     there, here = tmp_path / "there", tmp_path / "here"
     batches = prepared(encoder, list(images), range(4))
     write_shard(there, form, encoder, batches, NullProgress(), StageSeconds())

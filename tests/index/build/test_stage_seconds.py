@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from aladin_index.encode.item_encoders import StageSeconds
+from aladin_index.encode.read_ahead import StageSeconds
 
 
 def test_the_time_of_a_stage_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ from aladin_index.cluster.worker import (
     read_recipe_checkpoint,
     remove_left_behind,
 )
-from aladin_index.encode.item_encoders import StageSeconds, encoder_of, prepared_batches
+from aladin_index.encode.item_encoders import item_encoder
+from aladin_index.encode.read_ahead import StageSeconds, prepared_batches
 from aladin_index.encode.source_items import ImageItem, TextItem
 from aladin_index.settings import BuildSettings
 from aladin_network.checkpoint import load_checkpoint
@@ -50,7 +51,7 @@ def test_a_worker_makes_the_files_that_a_build_makes(
     assert set(shard.seconds) == {"read", "decode", "encode", "write"}
 
     model = load_checkpoint(tiny_checkpoint).model
-    encoder, form = encoder_of("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
+    encoder, form = item_encoder("images", model, DEFAULT_LIMITS), ShardFormat.of(model)
     numbered = list(enumerate(items, start=40))
     batches = prepared_batches(
         encoder, [numbered[:2], numbered[2:4], numbered[4:]], 1, StageSeconds()

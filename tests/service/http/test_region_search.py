@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from aladin_index.encode.item_encoders import check_detector
 from aladin_network.detectors.base import load_detector
 from aladin_network.errors import ConfigError
 from aladin_network.inference import encode_images, encode_texts
@@ -24,7 +25,6 @@ from aladin_network.model import AladinModel
 from aladin_network.photos.region_files import write_region_npz
 from aladin_network.photos.regions import RegionSet
 from aladin_network.scoring.scores import Encoding
-from aladin_service.intake.image_reader import check_detector
 from tests.service.region_world import (
     DIM,
     HEIGHT,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from aladin_index.encode.source_items import TextItem
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import (
     AladinError,
@@ -21,7 +22,6 @@ from aladin_network.errors import (
     IndexNotReadyError,
 )
 from aladin_network.types import Target
-from aladin_service.intake.item_changes import TextToAdd
 from aladin_service.queries import TextQuery
 from aladin_service.work import engine_source
 from aladin_service.work.live_index import LiveIndex, LiveState
@@ -225,7 +225,7 @@ def test_changes_go_to_the_engine(live: LiveIndex) -> None:
     live.open()
     model = live.searcher().index.checkpoint.model
     changer = live.changer()
-    added = changer.add_texts(model, [TextToAdd(id="new", text="a yellow bird")], "error")
+    added = changer.add(model, "texts", [TextItem(id="new", text="a yellow bird")], "error")
     assert (added.report.generation, added.report.added) == (1, ["new"])
     assert hits(live, "texts") == 13
     assert live.searcher().find_item("new")[0].text == "a yellow bird"

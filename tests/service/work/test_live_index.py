@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from aladin_index.changes.writer import ChangesWriter
+from aladin_index.encode.source_items import TextItem
 from aladin_index.format.disk import only_builder
 from aladin_index.format.layout import (
     CURRENT,
@@ -32,11 +33,10 @@ from aladin_network.errors import (
     IndexNotReadyError,
     UnknownItemError,
 )
-from aladin_service.intake.item_changes import TextToAdd
 from aladin_service.queries import TextQuery
 from aladin_service.settings import QueryLimits, ServiceSettings
 from aladin_service.work import live_index
-from aladin_service.work.jobs import AddTexts, GetItem
+from aladin_service.work.jobs import AddItems, GetItem
 from aladin_service.work.live_index import LiveIndex, LiveState
 from aladin_service.work.sources import FilesSource
 from aladin_service.work.worker import Worker, WorkerPlan
@@ -279,7 +279,7 @@ def test_a_folder_that_was_replaced_is_what_is_searched_and_changed(
     with closing(WorkerPlan(index=index, settings=settings).make()) as worker:
 
         def add(item_id: str) -> None:
-            AddTexts((TextToAdd(id=item_id, text="a red dog"),), "error").run(worker)
+            AddItems("texts", (TextItem(id=item_id, text="a red dog"),), "error").run(worker)
 
         def known() -> set[str]:
             return {each for each in "ab" if _is_known(worker, each)}

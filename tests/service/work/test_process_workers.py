@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from aladin_index.encode.source_items import TextItem
 from aladin_index.format.disk import only_builder
 from aladin_index.format.engine_location import EngineLocation, write_location
 from aladin_index.format.layout import CURRENT, NEW_GENERATION, generation_folder
@@ -36,7 +37,6 @@ from aladin_network.errors import (
 )
 from aladin_network.photos.memory import WithdrawnError, check_wanted
 from aladin_network.types import Target
-from aladin_service.intake.item_changes import TextToAdd
 from aladin_service.observe.metrics import Metrics
 from aladin_service.queries import Query, TextQuery
 from aladin_service.search.job import Answered, SearchJob
@@ -50,7 +50,7 @@ from aladin_service.work import (
 from aladin_service.work import (
     worker_link,
 )
-from aladin_service.work.jobs import AddTexts, DescribeIndex, GetItem
+from aladin_service.work.jobs import AddItems, DescribeIndex, GetItem
 from aladin_service.work.live_index import LiveState
 from aladin_service.work.messages import UnforeseenError
 from aladin_service.work.process_start import prepare_processes, try_in_process
@@ -132,8 +132,8 @@ async def test_they_answer_share_what_is_added_and_follow_what_is_published(
 
         # What one worker has added, the next search of either finds.
         for number in range(6):
-            item = TextToAdd(id=f"new {number}", text=f"a red dog {number}")
-            await workers.call(AddTexts((item,), "error"))
+            item = TextItem(id=f"new {number}", text=f"a red dog {number}")
+            await workers.call(AddItems("texts", (item,), "error"))
             found = await asyncio.gather(*(workers.search(search(target="texts")) for _ in "12345"))
             assert all(f"new {number}" in ids(answer) for answer in found)
 
@@ -384,7 +384,7 @@ async def test_a_generation_that_ends_who_opens_it_is_refused_and_tried_aside(
         assert "000002: a process died while opening it (SIGSEGV)" in (health.refused or "")
         assert (await workers.search(search())).generation == 1
         with pytest.raises(GenerationRefusedError):
-            await workers.call(AddTexts((TextToAdd(id="new", text="a dog"),), "error"))
+            await workers.call(AddItems("texts", (TextItem(id="new", text="a dog"),), "error"))
         # It is tried again and again, and no worker ends by that.
         await asyncio.sleep(4)
         assert workers.health() == health
@@ -393,7 +393,7 @@ async def test_a_generation_that_ends_who_opens_it_is_refused_and_tried_aside(
         await until(lambda: workers.health().generation == 2 and workers.health().ready)
         assert workers.health().refused is None
         assert workers.health().pids == health.pids
-        await workers.call(AddTexts((TextToAdd(id="new", text="a dog"),), "error"))
+        await workers.call(AddItems("texts", (TextItem(id="new", text="a dog"),), "error"))
     finally:
         await workers.stop()
 
@@ -435,7 +435,7 @@ async def test_a_generation_at_which_workers_end_again_and_again_gives_way_to_th
         await until(lambda: workers.health().ready)
         await asyncio.to_thread(publish_copy, index, 2)
         await until(lambda: workers.health().generation == 2)
-        await workers.call(AddTexts((TextToAdd(id="new", text="a dog"),), "error"))
+        await workers.call(AddItems("texts", (TextItem(id="new", text="a dog"),), "error"))
         for _ in range(3):
             await until(lambda: workers.health().ready and workers.health().generation == 2)
             await workers.call(DescribeIndex())
@@ -445,7 +445,7 @@ async def test_a_generation_at_which_workers_end_again_and_again_gives_way_to_th
         assert "3 processes died while searching it" in (workers.health().refused or "")
         assert (await workers.search(search())).generation == 1
         with pytest.raises(GenerationRefusedError):
-            await workers.call(AddTexts((TextToAdd(id="more", text="a dog"),), "error"))
+            await workers.call(AddItems("texts", (TextItem(id="more", text="a dog"),), "error"))
         await asyncio.to_thread(publish_copy, index, 3)
         await until(lambda: workers.health().generation == 3 and workers.health().refused is None)
 

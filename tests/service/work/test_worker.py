@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-import aladin_service.intake.image_reader as image_reader
+import aladin_index.encode.item_encoders as item_encoders
 import aladin_service.search.encoder as query_encoder
 from aladin_index.search.options import SearchOptions
 from aladin_network.errors import (
@@ -248,7 +248,7 @@ def test_at_most_so_many_photos_are_decoded_at_a_time(
     encoded: Encoded,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real, lock, both = image_reader.decoded_image, threading.Lock(), threading.Barrier(2)
+    real, lock, both = item_encoders.decoded_image, threading.Lock(), threading.Barrier(2)
     running, most = 0, 0
 
     @contextmanager
@@ -263,7 +263,7 @@ def test_at_most_so_many_photos_are_decoded_at_a_time(
         with lock:
             running -= 1
 
-    monkeypatch.setattr(image_reader, "decoded_image", watched)
+    monkeypatch.setattr(item_encoders, "decoded_image", watched)
     photos = [encoded(query_photo.rotate(angle)) for angle in range(6)]
     with closing(make_worker(index_folder, decode_threads=2)) as worker:
         results = answer(worker, [job(PhotoQuery(photo)) for photo in photos])
@@ -283,7 +283,7 @@ def test_a_query_that_comes_again_does_not_go_through_the_network(
 
         monkeypatch.setattr(query_encoder, "encode_texts", refuse)
         monkeypatch.setattr(query_encoder, "encode_images", refuse)
-        monkeypatch.setattr(image_reader, "decoded_image", refuse)
+        monkeypatch.setattr(item_encoders, "decoded_image", refuse)
         again = answer(worker, jobs)
     for place in range(len(jobs)):
         before, after = first[place], again[place]

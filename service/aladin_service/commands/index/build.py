@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -54,9 +54,7 @@ from aladin_service.commands.options import (
 from aladin_service.commands.progress import stderr_progress
 
 if TYPE_CHECKING:
-    from aladin_index.encode.item_encoders import RegionReader
-    from aladin_index.encode.source_items import ImageItem
-    from aladin_index.format.records import SkippedItem
+    from aladin_index.encode.item_encoders import RegionSource
     from aladin_index.settings import BuildSettings
     from aladin_training.data.regions import RegionStore
 
@@ -179,7 +177,7 @@ def _build(
         store = opened_regions(sources.regions, sources.region_labels)
         places = None if images is None else photo_places(images, sources.photos_root)
         photos = None if images is None else image_items(images, split, store, places)
-        readers = _region_readers(model, sources, store, photos, own_device, settings.device)
+        found = _find_regions(model, sources, store, own_device, settings.device)
         # Reported once if the captions are those of the photos.
         on_skip = ignore_skipped if texts == images else log_skipped
         lines = None if texts is None else text_items(texts, split, on_skip)
@@ -192,58 +190,46 @@ def _build(
                 workers=cluster.workers,
             )
             encoding = stack.enter_context(
-                ray_encoding(ray, model, settings, workers, readers.open_reader)
+                ray_encoding(ray, model, settings, workers, found.open_on_node)
             )
         progress = stack.enter_context(stderr_progress())
-        report = build_index(
-            model, out, readers.photos, lines, settings, progress, readers.reader, encoding
-        )
+        report = build_index(model, out, photos, lines, settings, progress, found.here, encoding)
     print_generation(out, report.generation, report.counts, report.left_out)
     if places is not None:
         warn_of_places(places)
     _warn_of_changes(out, before, report.generation)
 
 
-class _RegionReaders(NamedTuple):
-    """What reads the regions of photos.
+class _Regions(NamedTuple):
+    """Where the regions of photos come from.
 
     Attributes:
-        reader: Reads them here, or None for a network that reads photos.
-        photos: The photos, with the keys of their regions; None without photos.
-        open_reader: Opens the same reader on a node of a cluster; None without a reader.
+        here: Source of regions on this machine, or None for a network that reads photos.
+        open_on_node: Opens the same source on a node of a cluster, or None without one.
     """
 
-    reader: RegionReader | None
-    photos: Iterable[ImageItem | SkippedItem] | None
-    open_reader: Callable[[], RegionReader] | None
+    here: RegionSource | None
+    open_on_node: Callable[[], RegionSource] | None
 
 
-def _region_readers(
-    model: Path,
-    sources: _Sources,
-    store: RegionStore | None,
-    photos: Iterable[ImageItem | SkippedItem] | None,
-    own_device: str,
-    worker_device: str,
-) -> _RegionReaders:
+def _find_regions(
+    model: Path, sources: _Sources, store: RegionStore | None, own_device: str, worker_device: str
+) -> _Regions:
     from aladin_network.checkpoint import load_checkpoint
-    from aladin_service.intake.sources import DetectedRegions, open_detector, with_photo_keys
+    from aladin_network.detectors.base import load_detector
     from aladin_training.data.regions import open_regions
 
     if sources.regions is not None:
         labels = None if sources.region_labels is None else sources.region_labels.absolute()
-        return _RegionReaders(
-            store, photos, partial(open_regions, sources.regions.absolute(), labels)
-        )
+        return _Regions(store, partial(open_regions, sources.regions.absolute(), labels))
     name = named_detector(sources.detector)
-    if photos is None or name is None:
-        return _RegionReaders(store, photos, None)
+    if sources.images is None or name is None:
+        return _Regions(store, None)
     encoder = load_checkpoint(model).model.image.encoder
     finder = detector_for(encoder, sources.detector, own_device)
     if finder is None:
-        return _RegionReaders(store, photos, None)
-    opens = partial(open_detector, name, worker_device)
-    return _RegionReaders(DetectedRegions(finder), with_photo_keys(photos), opens)
+        return _Regions(store, None)
+    return _Regions(finder, partial(load_detector, name, worker_device))
 
 
 def _warn_of_changes(out: Path, before: int | None, generation: int) -> None:

@@ -28,7 +28,7 @@ from aladin_service.commands.progress import stderr_progress
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aladin_index.encode.item_encoders import RegionReader
+    from aladin_index.encode.item_encoders import RegionSource
     from aladin_index.encode.source_items import PhotoPlaces, SourceItem
     from aladin_index.format.records import SkippedItem
     from aladin_network.detectors.base import Detector
@@ -94,10 +94,10 @@ def add(
             for target in source.targets:
                 check_new(writer, target, source.read(target, report=False), limits)
         for target in source.targets:
-            items, reader = source.read(target), source.reader
+            items, regions_of = source.read(target), source.regions
             with stderr_progress() as progress:
                 counts = add_items(
-                    writer, checkpoint.model, target, items, settings, progress, reader
+                    writer, checkpoint.model, target, items, settings, progress, regions_of
                 )
             for item_id, reason in counts.left_out:
                 typer.echo(f"left out {item_id}: {reason}", err=True)
@@ -138,11 +138,9 @@ class _NewItems:
         return [target for target, source in sources if source is not None]
 
     @property
-    def reader(self) -> RegionReader | None:
+    def regions(self) -> RegionSource | None:
         """Reads the regions of photos, or None if the network reads photos."""
-        from aladin_service.intake.sources import DetectedRegions
-
-        return self.store if self.finder is None else DetectedRegions(self.finder)
+        return self.store if self.finder is None else self.finder
 
     def read(self, target: Target, *, report: bool = True) -> Iterable[SourceItem | SkippedItem]:
         """Read the images or the texts.
@@ -155,7 +153,6 @@ class _NewItems:
             image_items,
             photo_places,
             text_items,
-            with_photo_keys,
         )
         from aladin_training.data.records import ignore_skipped, log_skipped
 
@@ -166,8 +163,7 @@ class _NewItems:
             return text_items(self.texts, self.split, on_skip)
         assert self.images is not None
         self.places = photo_places(self.images, self.photos_root)  # counts, so one for each reading
-        photos = image_items(self.images, self.split, self.store, self.places)
-        return photos if self.finder is None else with_photo_keys(photos)
+        return image_items(self.images, self.split, self.store, self.places)
 
 
 def delete(

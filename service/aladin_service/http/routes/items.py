@@ -12,6 +12,8 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import ConfigDict, FailFast, Field, ValidationError, model_validator
 
+from aladin_index.encode.source_items import ImageItem, SourceItem, TextItem
+from aladin_index.items.uploaded_photos import UploadedPhoto
 from aladin_network.errors import InputError
 from aladin_network.types import OnDuplicate, Target
 from aladin_service.client.answers import Added, AddTookMs, Deleted, Item
@@ -21,9 +23,8 @@ from aladin_service.http.bodies import Body, StrictBody, Upload, read_body, requ
 from aladin_service.http.error_responses import error_docs, invalid_input
 from aladin_service.http.search_requests import MAX_ASKED_ID_CHARS, REGIONS_DESCRIPTION
 from aladin_service.http.state import Service, WritableService
-from aladin_service.intake.item_changes import PhotoToAdd, TextToAdd
 from aladin_service.intake.photo_fetcher import MAX_URL_CHARS, PhotoFetcher
-from aladin_service.work.jobs import AddPhotos, AddTexts, DeleteItem, GetItem
+from aladin_service.work.jobs import AddItems, DeleteItem, GetItem
 
 MAX_ID_CHARS = 1000
 MAX_URI_CHARS = 10_000
@@ -70,7 +71,7 @@ class NewItem(StrictBody):
             raise ValueError("expected one of image and image_url, got both")
         return self
 
-    def words(self) -> TextToAdd:
+    def text_item(self) -> TextItem:
         """Return the item as one of the texts.
 
         Raises:
@@ -80,7 +81,7 @@ class NewItem(StrictBody):
             raise InputError(f"item {self.id!r}: expected a text among the texts, got none")
         if any(part is not None for part in (self.image, self.image_url, self.regions, self.uri)):
             raise InputError(f"item {self.id!r}: a text has no image, no regions and no uri")
-        return TextToAdd(id=self.id, text=self.text, metadata=self.metadata)
+        return TextItem(id=self.id, text=self.text, metadata=self.metadata)
 
 
 class NewItemList(StrictBody):
@@ -119,7 +120,7 @@ def _validate(body: Body) -> list[NewItem]:
     return [NewItem.model_validate(body.fields, strict=strict)]
 
 
-async def photos_to_add(items: Sequence[NewItem], fetcher: PhotoFetcher) -> tuple[PhotoToAdd, ...]:
+async def image_items(items: Sequence[NewItem], fetcher: PhotoFetcher) -> list[ImageItem]:
     """Return items as images.
 
     Args:
@@ -135,17 +136,18 @@ async def photos_to_add(items: Sequence[NewItem], fetcher: PhotoFetcher) -> tupl
             raise InputError(f"item {item.id!r}: expected an image among the images, got none")
     urls = [item.image_url for item in items if item.image_url is not None]
     fetched = iter(await fetcher.fetch(urls) if urls else ())
-    return tuple(
-        PhotoToAdd(
+    photos = [item.image if item.image_url is None else next(fetched) for item in items]
+    return [
+        ImageItem(
             id=item.id,
-            data=item.image if item.image_url is None else next(fetched),
-            regions=item.regions,
-            uri=item.uri,
+            uri=item.id if item.uri is None else item.uri,
             text=item.text,
             metadata=item.metadata,
+            upload=None if photo is None else UploadedPhoto(photo),
+            region_file=item.regions,
         )
-        for item in items
-    )
+        for item, photo in zip(items, photos, strict=True)
+    ]
 
 
 NewItems = Annotated[list[NewItem], Depends(read_new_items)]
@@ -200,12 +202,12 @@ async def add_items(
     """Add one item or several in one step; all of them or, where one is at fault, none."""
     started = time.perf_counter()
     audit.target, audit.ids = target, [item.id for item in items]
+    new: Sequence[SourceItem]
     if target == "images":
-        photos = await photos_to_add(items, service.fetcher)
-        timed = await service.workers.call(AddPhotos(photos, on_duplicate))
+        new = await image_items(items, service.fetcher)
     else:
-        texts = tuple(item.words() for item in items)
-        timed = await service.workers.call(AddTexts(texts, on_duplicate))
+        new = [item.text_item() for item in items]
+    timed = await service.workers.call(AddItems(target, tuple(new), on_duplicate))
     report = timed.report
     audit.generation = report.generation
     audit.result = {

@@ -17,7 +17,8 @@ from aladin_index.format.engine_location import EngineLocation
 from aladin_index.items.filters import parse_filter
 from aladin_network.errors import ConfigError, EngineError, EngineUnavailableError, InputError
 from aladin_network.types import TokenDtype
-from benchmarks.lib.milvus_server import MilvusServer, free_port
+from benchmarks.lib.milvus_server import MilvusServer
+from benchmarks.lib.processes import free_ports
 from tests.index.engines.made_up import EMBEDDING_DIM, assert_same, codec_of, entry, schema_of, unit
 
 pytestmark = pytest.mark.cluster
@@ -230,7 +231,7 @@ def test_a_parameter_or_kind_that_there_is_not_is_refused() -> None:
 
 
 def test_a_server_that_is_not_there_is_told_soon() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
     with closing(connect(EngineLocation(engine="milvus", url=url, name="n"))) as engine:
         with pytest.raises(EngineUnavailableError):
             engine.check_health()

@@ -11,17 +11,17 @@ import httpx
 import pytest
 
 from aladin_index.changes.writer import AddReport, DeleteReport
+from aladin_index.encode.add import TimedAddReport
 from aladin_index.search.results import TookMs
 from aladin_network.errors import UnknownItemError
 from aladin_service.http.access.policy import make_policy
 from aladin_service.http.app import create_app
-from aladin_service.intake.item_changes import TimedAddReport
 from aladin_service.keys.api_key import Scope
 from aladin_service.keys.keys_file import add_key
 from aladin_service.observe.metrics import Metrics
 from aladin_service.search.job import Answered, QueueName, SearchJob
 from aladin_service.settings import ServiceSettings
-from aladin_service.work.jobs import AddTexts, DeleteItem
+from aladin_service.work.jobs import AddItems, DeleteItem
 from aladin_service.work.worker import Job
 from aladin_service.work.workers import WorkersHealth
 
@@ -61,8 +61,8 @@ class FakeWorkers:
     async def call(self, job: Job[Any]) -> Any:
         """Pretend to change the index."""
         self._note(job)
-        if isinstance(job, AddTexts):
-            report = AddReport(3, added=[text.id for text in job.texts], replaced=[], skipped=[])
+        if isinstance(job, AddItems):
+            report = AddReport(3, added=[item.id for item in job.items], replaced=[], skipped=[])
             return TimedAddReport(report=report, decode_ms=0, encode_ms=0, write_ms=0)
         if isinstance(job, DeleteItem) and job.item_id != "nobody":
             return DeleteReport(4, [job.item_id], [])

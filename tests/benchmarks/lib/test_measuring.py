@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.lib.figures import figures_parser, print_figures
+from benchmarks.lib.measuring import figures_parser, print_figures
 
 _FIGURES = {"queries": 7, "saturation_ratio": 0.85649, "rates": [1.0, 2.0], "index": "made"}
 
