@@ -83,7 +83,7 @@ def test_every_score_by_its_name(build_tiny: Build) -> None:
     assert model.attention is not None
     expected = {
         "matching": matching_scores(images, texts),
-        "alignment": model.alignment_scores(images, texts),
+        "alignment": model.scores("alignment", images, texts),
         "attention": model.attention(images, texts),
     }
     for name in NAMES:

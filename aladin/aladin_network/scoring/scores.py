@@ -1,8 +1,6 @@
-"""What the network says of an item: one embedding, and tokens for late interaction.
+"""Encodings, and the scores of pairs: cosines, and late interaction (ALADIN eqs 1-2).
 
-Late interaction: for every word its best region, summed (ALADIN eqs 1-2).
-
-Pure functions of tensors; the caller has normalised the tokens.
+The functions are pure functions of tensors; tokens must be normalised by the caller.
 """
 
 from __future__ import annotations
